@@ -1,0 +1,44 @@
+"""The top floor: graph, checks, proofs, reports and the command. Importing it imports neither z3 nor hypothesis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepward.validator.findings import Evidence, Finding, Property, Report, Severity, Verdict
+    from stepward.validator.graph import StepGraph
+    from stepward.validator.testing import assert_valid
+    from stepward.validator.validator import ProgramValidator
+
+_HOMES = {
+    "Evidence": "findings",
+    "Finding": "findings",
+    "ProgramValidator": "validator",
+    "Property": "findings",
+    "Report": "findings",
+    "Severity": "findings",
+    "StepGraph": "graph",
+    "Verdict": "findings",
+    "assert_valid": "testing",
+}
+
+__all__ = [
+    "Evidence",
+    "Finding",
+    "ProgramValidator",
+    "Property",
+    "Report",
+    "Severity",
+    "StepGraph",
+    "Verdict",
+    "assert_valid",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is asked for, so that a part of the house costs only that part."""
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,172 @@
+"""What a check says: findings, the verdicts behind them, and the report that holds both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from stepward.vm.reading.document import Document
+from stepward.vm.reading.source import Place, Span
+
+
+class Severity(StrEnum):
+    """How bad a finding is: an error fails the gate, a warning only with `--fail-on warning`."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Verdict(StrEnum):
+    """What is known of a property: proved, violated, or unknown with the reason."""
+
+    PROVED = "proved"
+    VIOLATED = "violated"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One step of a path: the step, and what became of it (`branch then`, `failed`, `skipped`, …)."""
+
+    step: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why a finding or verdict can be believed.
+
+    `layer` is what decided it (`graph`, `data flow`); `path` leads to the violation; `cut` are the transitions whose
+    absence proves that there is none; `reason` says why nothing is known.
+    """
+
+    layer: str
+    path: tuple[Move, ...] = ()
+    cut: tuple[str, ...] = ()
+    reason: str = ""
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the evidence as plain data; what is empty is left out."""
+        data: dict[str, Any] = {"layer": self.layer}
+        if self.path:
+            data["path"] = [{"step": move.step, "how": move.how} for move in self.path]
+        if self.cut:
+            data["cut"] = list(self.cut)
+        if self.reason:
+            data["reason"] = self.reason
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A place beside the finding's own that helps to understand it; `document` is where, the program's if None."""
+
+    place: Place
+    text: str
+    document: Document | None = None
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong with a program.
+
+    `span` is None for a program that was built in code: `place` then says where. `policy` names the policy that the
+    finding comes from; such a finding can't be suppressed, deselected or put on a baseline.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    help: str
+    place: Place
+    step: str | None = None
+    related: tuple[Label, ...] = ()
+    evidence: Evidence | None = None
+    policy: str | None = None
+    file: str = ""
+    span: Span | None = None
+
+    def fingerprint(self) -> tuple[str, str, str, str]:
+        """Return what the finding is about, whatever line it stands on: file, code, step, message."""
+        return (self.file, self.code, self.step or "", self.message)
+
+    def sort_key(self) -> tuple[Any, ...]:
+        """Order by where the finding stands, then by what it says."""
+        span = self.span or Span(0, 0, 0, 0)
+        return (self.file, span.line, span.column, self.code, self.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A question about a program and what is known of the answer; `rule` is the guardrail or step that it is about."""
+
+    name: str
+    rule: str
+    verdict: Verdict
+    evidence: Evidence
+    seconds: float = 0.0
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of checking one program.
+
+    `matched_policy_rules` are the (policy, rule) pairs whose protected steps this program has: a rule that no program
+    of a run matches is vacuous.
+    """
+
+    program: str
+    file: str
+    findings: tuple[Finding, ...] = ()
+    properties: tuple[Property, ...] = ()
+    matched_policy_rules: frozenset[tuple[str, str]] = field(default_factory=frozenset)
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings that fail the gate."""
+        return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """The findings that do not fail the gate by themselves."""
+        return tuple(finding for finding in self.findings if finding.severity is Severity.WARNING)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error-level finding."""
+        return not self.errors
+
+
+def located(findings: list[Finding], document: Document | None, file: str) -> tuple[Finding, ...]:
+    """Return the findings with their file and spans, sorted and each once; every document is searched once."""
+    places: dict[int, tuple[Document, list[Place]]] = {}
+    for finding in findings:
+        for place, home in _places(finding, document):
+            if home is not None:
+                places.setdefault(id(home), (home, []))[1].append(place)
+    spans = {key: home.locate(wanted) for key, (home, wanted) in places.items()}
+
+    def span(place: Place, home: Document | None) -> Span | None:
+        return spans[id(home)][place] if home is not None else None
+
+    result = [
+        replace(
+            finding,
+            file=file,
+            span=finding.span or span(finding.place, document),
+            related=tuple(
+                replace(label, span=span(label.place, label.document or document)) for label in finding.related
+            ),
+        )
+        for finding in findings
+    ]
+    return tuple(sorted(dict.fromkeys(result), key=Finding.sort_key))
+
+
+def _places(finding: Finding, document: Document | None) -> list[tuple[Place, Document | None]]:
+    own = [] if finding.span else [(finding.place, document)]
+    return [*own, *((label.place, label.document or document) for label in finding.related)]

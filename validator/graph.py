@@ -1,0 +1,114 @@
+"""The step graph: a program's control flow as a NetworkX graph, and the questions that are asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from stepward.validator.dominators import Dominators
+from stepward.vm.language.flow import END, Flow
+
+if TYPE_CHECKING:
+    import networkx
+
+
+class StepGraph:
+    """The edges of a program. Steps go by their position in the list; `digraph` knows them by id.
+
+    Everything here is iterative: a chain of 100,000 steps is an ordinary graph.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+
+    @cached_property
+    def digraph(self) -> networkx.DiGraph[str]:
+        """The graph for NetworkX: a node per step id (`type`, `position`), an edge per successor (`kinds`, `branches`).
+
+        Of two steps that share an id (SW005) the first is the node.
+        """
+        import networkx
+
+        graph: networkx.DiGraph[str] = networkx.DiGraph()
+        steps = self.flow.steps
+        for position, step in enumerate(steps):
+            if self.flow.position[step.id] == position:
+                graph.add_node(step.id, type=step.type, position=position)
+        for position, ways in enumerate(self.flow.transitions):
+            for way in ways:
+                if way.to >= 0:
+                    self._add_edge(graph, steps[position].id, steps[way.to].id, way.kind, way.branch)
+        return graph
+
+    @staticmethod
+    def _add_edge(
+        graph: networkx.DiGraph[str], start: str, target: str, kind: str, branch: str | int | None
+    ) -> None:
+        if not graph.has_edge(start, target):
+            graph.add_edge(start, target, kinds=[], branches=[])
+        graph[start][target]["kinds"].append(kind)
+        if branch is not None:
+            graph[start][target]["branches"].append(branch)
+
+    @cached_property
+    def dominators(self) -> Dominators:
+        """Which steps stand on every path to a step."""
+        return Dominators(self.flow.successors, self.flow.predecessors)
+
+    @cached_property
+    def has_backward_edge(self) -> bool:
+        """Whether some edge leads to a step that is not further down the list; without one there is no loop."""
+        return any(
+            target <= number for number, following in enumerate(self.flow.successors) for target in following
+        )
+
+    def loops(self, without: Callable[[int], bool] | None = None) -> list[list[int]]:
+        """Return the steps of each loop (strongly connected component with an edge), in the order of the list.
+
+        Steps for which `without` answers true are taken out first.
+        """
+        if not self.has_backward_edge:
+            return []
+        import networkx
+
+        graph: networkx.DiGraph[int] = networkx.DiGraph()
+        for number, following in enumerate(self.flow.successors):
+            if without is None or not without(number):
+                graph.add_edges_from((number, target) for target in following if without is None or not without(target))
+        found = [
+            sorted(component)
+            for component in networkx.strongly_connected_components(graph)
+            if len(component) > 1 or graph.has_edge(*(tuple(component) * 2))
+        ]
+        return sorted(found)
+
+    @cached_property
+    def in_loop(self) -> frozenset[int]:
+        """The steps that stand in some loop."""
+        return frozenset(step for loop in self.loops() for step in loop)
+
+    def ends_the_run(self, number: int) -> bool:
+        """Return whether a declared ending stands at this step."""
+        return any(way.to == END and way.is_drawn for way in self.flow.transitions[number])
+
+    def shortest_way_to_an_ending(self, cost: Callable[[int], int]) -> int | None:
+        """Return what the cheapest path from the entry to a declared ending costs, or None when there is no such path.
+
+        `cost` is what a step costs, at least 1 (Dijkstra, "A note on two problems in connexion with graphs", 1959).
+        """
+        from heapq import heappop, heappush
+
+        queue = [(cost(0), 0)]
+        done = bytearray(len(self.flow.steps))
+        while queue:
+            total, number = heappop(queue)
+            if done[number]:
+                continue
+            done[number] = 1
+            if self.ends_the_run(number):
+                return total
+            for target in self.flow.successors[number]:
+                if not done[target]:
+                    heappush(queue, (total + cost(target), target))
+        return None

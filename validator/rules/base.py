@@ -1,0 +1,68 @@
+"""What a rule is: a code, a name, a severity, a page of documentation, and a check."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from stepward.validator.findings import Evidence, Finding, Label, Severity
+from stepward.vm.reading.source import Place
+
+if TYPE_CHECKING:
+    from stepward.validator.context import Context
+
+HEADINGS = ("What it does", "Why it is bad", "Example", "Use instead")
+"""The headings under which a rule's docstring speaks, in this order."""
+
+
+class Rule(ABC):
+    """The base of all rules; a rule's docstring is its documentation."""
+
+    code: ClassVar[str]
+    name: ClassVar[str]
+    severity: ClassVar[Severity] = Severity.ERROR
+
+    @abstractmethod
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield what is wrong with the program, in any order."""
+
+    def finding(
+        self,
+        message: str,
+        help: str,  # noqa: A002 - the word of the domain
+        place: Place,
+        *,
+        step: str | None = None,
+        related: Iterable[Label] = (),
+        evidence: Evidence | None = None,
+        policy: str | None = None,
+    ) -> Finding:
+        """Return a finding of this rule."""
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity=self.severity,
+            message=message,
+            help=help,
+            place=place,
+            step=step,
+            related=tuple(related),
+            evidence=evidence,
+            policy=policy,
+        )
+
+    @classmethod
+    def documentation(cls) -> str:
+        """Return the rule's page: a first line, then a part under each of HEADINGS."""
+        assert cls.__doc__ is not None, "a rule has documentation"
+        return inspect.cleandoc(cls.__doc__)
+
+
+class ReadingRule(Rule):
+    """A rule that the reader of documents keeps: its findings come with the document, before there is a program."""
+
+    def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002 - there is a program, so nothing was found
+        """Yield nothing: what this rule finds keeps a document from being a program."""
+        return iter(())

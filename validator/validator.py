@@ -1,0 +1,83 @@
+"""`ProgramValidator`: a program and policies in, a report out."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from stepward.validator.context import Context
+from stepward.validator.findings import Finding, Label, Report, Severity, located
+from stepward.validator.graph import StepGraph
+from stepward.vm.errors import DocumentError, Problem
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+from stepward.vm.reading.document import Document
+
+
+class ProgramValidator:
+    """Checks one program under the policies that apply to it.
+
+    `today` is the day by which waivers are judged; the current one unless given.
+
+        report = ProgramValidator(Program.load("refund.yaml")).validate()
+        assert report.ok, report.errors
+    """
+
+    def __init__(
+        self, program: Program, policies: Sequence[Policy] = (), *, today: datetime.date | None = None
+    ) -> None:
+        self._context = Context(program, policies, today or datetime.datetime.now(datetime.UTC).date())
+
+    @property
+    def graph(self) -> StepGraph:
+        """The program's step graph; its `digraph` is the NetworkX graph."""
+        return self._context.graph
+
+    def validate(self) -> Report:
+        """Return every finding of every rule, in the order of the text, and the verdict on every property."""
+        from stepward.validator.rules.registry import RULES
+
+        context = self._context
+        found = [finding for rule in RULES for finding in rule().check(context)]
+        program = context.program
+        return Report(
+            program=program.name,
+            file=program.source_name,
+            findings=located(context.waived(found), program.document, program.source_name),
+            properties=tuple(context.properties),
+            matched_policy_rules=frozenset(context.matched_policy_rules),
+        )
+
+
+def validate_document(
+    document: Document, policies: Sequence[Policy] = (), *, today: datetime.date | None = None
+) -> Report:
+    """Return the report of a document that was read; what is wrong with its shape are findings too."""
+    try:
+        program = Program.from_document(document)
+    except DocumentError as error:
+        return unreadable(error, document)
+    return ProgramValidator(program, policies, today=today).validate()
+
+
+def unreadable(error: DocumentError, document: Document | None = None) -> Report:
+    """Return the report of a document that is no program: the problems that reading it met, as findings."""
+    findings = [_finding(problem) for problem in error.problems]
+    return Report("", error.name, located(findings, document, error.name))
+
+
+def _finding(problem: Problem) -> Finding:
+    from stepward.validator.rules.registry import RULE_BY_CODE
+
+    rule = RULE_BY_CODE[problem.code]
+    return Finding(
+        code=problem.code,
+        name=rule.name,
+        severity=Severity.ERROR,
+        message=problem.message,
+        help=problem.help,
+        place=problem.place,
+        step=problem.step,
+        related=tuple(Label(place, text) for place, text in problem.related),
+        span=problem.span,
+    )

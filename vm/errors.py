@@ -1,0 +1,88 @@
+"""The errors that Stepward raises, and the problem that one of them carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepward.vm.reading.source import Place, Span
+
+
+class StepwardError(Exception):
+    """The base of every error that Stepward raises on purpose; catching it catches them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a document, said in the words a finding will use.
+
+    `code` is a finding code (`SW002`); `place` is where in the document, `span` where in the text when the reader
+    knew it at once; `step` is the id of the step concerned, if any.
+    """
+
+    code: str
+    message: str
+    help: str = ""
+    place: Place = Place()
+    span: Span | None = None
+    step: str | None = None
+    related: tuple[tuple[Place, str], ...] = ()
+
+
+class DocumentError(StepwardError):
+    """A program or policy can't be read; `problems` says what is wrong with it, all at once.
+
+    Mend what `problems` names: each has a message, a help, and a place in the document.
+    """
+
+    def __init__(self, name: str, problems: tuple[Problem, ...]) -> None:
+        assert problems, "an error without a problem has nothing to say"
+        self.name = name
+        self.problems = problems
+        super().__init__("\n".join(self._lines()))
+
+    def _lines(self) -> list[str]:
+        lines = []
+        for problem in self.problems:
+            where = f"{problem.span.line}:{problem.span.column}" if problem.span else problem.place.text()
+            lines.append(f"{self.name}:{where}: {problem.code} {problem.message}")
+        return lines
+
+
+class ProgramError(DocumentError):
+    """A document is no program: it can't be read, or its fields are not those of a program."""
+
+
+class PolicyError(DocumentError):
+    """A document is no policy: it can't be read, or its fields are not those of a policy."""
+
+
+class ExpressionError(StepwardError):
+    """A text is no expression of the language.
+
+    `start` and `end` count code points of `text`; `rewrite`, where not empty, is the whole expression written in a way
+    that parses.
+    """
+
+    def __init__(self, text: str, message: str, start: int, end: int, help: str = "", rewrite: str = "") -> None:  # noqa: A002 - the word of the domain
+        self.text = text
+        self.message = message
+        self.start = start
+        self.end = end
+        self.help = help
+        self.rewrite = rewrite
+        super().__init__(f"{message} (position {start + 1} of `{text}`)")
+
+
+class EvaluationError(StepwardError):
+    """An expression has no value in this state: a reference is undefined, or a value is of the wrong type.
+
+    What reads the expression fails, as the language says: a step before it starts, a condition and a `set` the run.
+    """
+
+
+class UndefinedReferenceError(EvaluationError):
+    """A reference is undefined where it is read; test it with `defined(...)` first, or assign it on every path."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"`${name}` is undefined")

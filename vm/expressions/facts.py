@@ -1,0 +1,118 @@
+"""What an evaluation tells about references: which it reads for certain, and what follows from its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stepward.vm.expressions.syntax import (
+    Compare,
+    Constant,
+    Defined,
+    Expression,
+    Logic,
+    Negation,
+    Reference,
+    children,
+)
+
+Names = tuple[str, ...]
+NOTHING: frozenset[Names] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """References that are certainly defined, and of those the ones that are certainly not null."""
+
+    defined: frozenset[Names] = NOTHING
+    not_null: frozenset[Names] = NOTHING
+
+    def __or__(self, other: Facts) -> Facts:
+        return Facts(self.defined | other.defined, self.not_null | other.not_null)
+
+    def __and__(self, other: Facts) -> Facts:
+        return Facts(self.defined & other.defined, self.not_null & other.not_null)
+
+    def knows_defined(self, names: Names) -> bool:
+        """Return whether the reference, or a field of it, is known to be defined."""
+        return any(known[: len(names)] == names for known in self.defined)
+
+
+def facts(tree: Expression, outcome: bool) -> Facts:
+    """Return what holds after `tree` was evaluated to `outcome`. It was: an evaluation that fails has no outcome."""
+    match tree:
+        case Defined(reference=reference):
+            return Facts(frozenset([reference.names])) if outcome else Facts()
+        case Negation(operand=operand):
+            return facts(operand, not outcome)
+        case Logic(operator=operator, operands=operands):
+            return _logic_facts(operands, outcome, decisive=operator == "or")
+        case Compare():
+            return Facts(certain_reads(tree), _not_null(tree, outcome))
+        case _:
+            return Facts(certain_reads(tree))
+
+
+def _logic_facts(operands: tuple[Expression, ...], outcome: bool, *, decisive: bool) -> Facts:
+    if outcome is not decisive:
+        result = Facts()
+        for operand in operands:
+            result |= facts(operand, outcome)
+        return result
+    # One operand decided, and those before it did not: what all these stories share is certain.
+    earlier = Facts()
+    shared: Facts | None = None
+    for operand in operands:
+        story = earlier | facts(operand, outcome)
+        shared = story if shared is None else shared & story
+        earlier |= facts(operand, not outcome)
+    assert shared is not None
+    return shared
+
+
+def _not_null(tree: Compare, outcome: bool) -> frozenset[Names]:
+    sides = (tree.left, tree.right)
+    null_side = any(isinstance(side, Constant) and side.value is None for side in sides)
+    references = frozenset(side.names for side in sides if isinstance(side, Reference))
+    if tree.operator in ("==", "!="):
+        equal = outcome if tree.operator == "==" else not outcome
+        other_constant = any(isinstance(side, Constant) and side.value is not None for side in sides)
+        return references if (null_side and not equal) or (other_constant and equal) else NOTHING
+    return references if tree.operator in ("<", "<=", ">", ">=", "starts_with", "ends_with") else NOTHING
+
+
+def certain_reads(tree: Expression) -> frozenset[Names]:
+    """Return the references that every evaluation of `tree` reads."""
+    result: set[Names] = set()
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Reference):
+            result.add(node.names)
+        elif isinstance(node, Logic):
+            pending.append(node.operands[0])
+        else:
+            pending.extend(children(node))
+    return frozenset(result)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A reference that an evaluation may read, and what is certain by the time that it does."""
+
+    reference: Reference
+    known: Facts
+
+
+def reads(tree: Expression, known: Facts = Facts()) -> Iterator[Read]:  # noqa: B008 - frozen
+    """Yield the references of `tree` in the order of evaluation; those asked for by `defined` are no reads."""
+    match tree:
+        case Reference():
+            yield Read(tree, known)
+        case Logic(operator=operator, operands=operands):
+            for operand in operands:
+                yield from reads(operand, known)
+                known |= facts(operand, operator == "and")
+        case _:
+            for child in children(tree):
+                yield from reads(child, known)

@@ -1,0 +1,190 @@
+"""What people write out of habit from other languages, and what to write instead.
+
+A rewrite is offered only when it parses: a help that does not work is worse than none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.lexer import KEYWORDS, NAME
+
+_PIECE: Final = re.compile(
+    rf"""(?P<space>\s+)
+    |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[“”][^“”]*[“”]|[‘’][^‘’]*[‘’])
+    |(?P<method>\.{NAME}\s*\()
+    |(?P<reference>\$\{{\s*{NAME}(?:\.{NAME})*\s*\}}|\{{\{{\s*\$?{NAME}(?:\.{NAME})*\s*\}}\}}|\${NAME}(?:\.{NAME}\b(?!\s*\())*)
+    |(?P<word>{NAME})
+    |(?P<sign>===|!==|==|!=|<=|>=|<>|&&|\|\||=|!|;|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_QUOTED_REFERENCE: Final = re.compile(rf"""(['"])(\${NAME}(?:\.{NAME})*)\1""")
+_SIGNS: Final = {"===": "==", "!==": "!=", "<>": "!=", "&&": "and", "||": "or", "=": "==", ";": ""}
+_WORDS: Final = {
+    "True": "true",
+    "TRUE": "true",
+    "False": "false",
+    "FALSE": "false",
+    "None": "null",
+    "NULL": "null",
+    "Null": "null",
+    "nil": "null",
+    "undefined": "null",
+    "AND": "and",
+    "And": "and",
+    "OR": "or",
+    "Or": "or",
+    "NOT": "not",
+    "Not": "not",
+    "IN": "in",
+    "CONTAINS": "contains",
+    "equals": "==",
+    "eq": "==",
+    "startswith": "starts_with",
+    "startsWith": "starts_with",
+    "endswith": "ends_with",
+    "endsWith": "ends_with",
+    "includes": "contains",
+    "has": "contains",
+    "length": "len",
+    "exists": "defined",
+}
+_DROPPED_METHODS: Final = frozenset(
+    ["lower", "upper", "strip", "casefold", "trim", "toLowerCase", "toUpperCase", "lstrip", "rstrip", "title"]
+)
+_OPERATOR_METHODS: Final = {
+    "startswith": "starts_with",
+    "startsWith": "starts_with",
+    "endswith": "ends_with",
+    "endsWith": "ends_with",
+    "contains": "contains",
+    "includes": "contains",
+    "equals": "==",
+}
+
+
+def improve(error: ExpressionError) -> ExpressionError:
+    """Return the error with a help that says what to write, and a rewrite where one is found that parses."""
+    text = error.text
+    rewrite = rewritten(text)
+    help = error.help  # noqa: A001 - the word of the domain
+    reason = _reason(text, error)
+    if rewrite is not None and rewrite != text:
+        help = f"write `{rewrite}`" + (f": {reason}" if reason else "")  # noqa: A001
+    elif reason:
+        help = reason  # noqa: A001
+    message = error.message
+    if "(" in text[error.start : error.end + 1] and re.search(rf"\.{NAME}\s*\($", text[: error.start + 1]):
+        message = "a condition can't call a method"
+    return ExpressionError(
+        text, message, error.start, error.end, help or "see the grammar in specs/language.md", rewrite or ""
+    )
+
+
+def _reason(text: str, error: ExpressionError) -> str:
+    if re.search(rf"\.{NAME}\s*\(", text):
+        return "conditions have no methods; let `allowed_outputs` fix how the reply is spelled"
+    here = text[error.start : error.end]
+    if here in ("/", "%", "**", "//") or text[error.start : error.start + 1] in ("/", "%"):
+        return "numbers have `+`, `-` and `*` only; let a tool compute anything else"
+    if "?" in here:
+        return "an expression has no `? :`; use a condition step"
+    return ""
+
+
+def rewritten(text: str) -> str | None:
+    """Return `text` in the language's own words when that parses, else None."""
+    pieces = _pieces(text)
+    candidate = "".join(pieces).strip()
+    for attempt in (_turn_in(candidate), candidate) if _speaks_of_text(text) else (candidate,):
+        if _parses(attempt):
+            return attempt
+    return None
+
+
+def _parses(text: str) -> bool:
+    from stepward.vm.expressions.parser import _Parser
+
+    try:
+        _Parser(text).whole()
+    except ExpressionError:
+        return False
+    return True
+
+
+def _pieces(text: str) -> list[str]:
+    """Translate `text` piece by piece; what is not known stays as it is."""
+    pieces: list[str] = []
+    matches = list(_PIECE.finditer(text))
+    skip_closing: list[int] = []
+    depth = 0
+    for number, match in enumerate(matches):
+        kind, piece = match.lastgroup, match.group()
+        if kind == "method":
+            name = piece.strip(".( \t")
+            if name in _DROPPED_METHODS:
+                skip_closing.append(depth)
+                depth += 1
+                continue
+            if name in _OPERATOR_METHODS:
+                pieces.append(f" {_OPERATOR_METHODS[name]} ")
+                skip_closing.append(depth)
+                depth += 1
+                continue
+            depth += 1
+        elif piece == "(":
+            depth += 1
+        elif piece == ")":
+            depth -= 1
+            if skip_closing and skip_closing[-1] == depth:
+                skip_closing.pop()
+                continue
+        pieces.append(_translated(kind, piece, matches, number))
+    return pieces
+
+
+def _translated(kind: str | None, piece: str, matches: list[re.Match[str]], number: int) -> str:
+    if kind == "text":
+        quoted = _QUOTED_REFERENCE.fullmatch(piece)
+        if quoted:
+            return quoted.group(2)
+        return f"'{piece[1:-1]}'" if piece[0] in "“”‘’" else piece
+    if kind == "reference":
+        return "$" + piece.strip("${} \t")
+    if kind == "sign":
+        if piece == "!":
+            return "not "
+        return _SIGNS.get(piece, piece)
+    if kind == "word" and (piece not in KEYWORDS or (piece == "not" and number)):
+        return _WORDS.get(piece) or _bare_word(piece, matches, number)
+    return piece
+
+
+def _bare_word(piece: str, matches: list[re.Match[str]], number: int) -> str:
+    """Read `is` and `is not` as comparisons; a bare word after an operator as text, elsewhere as a variable."""
+    before = [match.group() for match in matches[:number] if match.lastgroup != "space"]
+    after = [match.group() for match in matches[number + 1 :] if match.lastgroup != "space"]
+    if piece == "is" and before:
+        return "!=" if after[:1] == ["not"] else "=="
+    if piece == "not":
+        return "" if before[-1:] == ["is"] else piece
+    if after[:1] == ["("]:
+        return piece
+    if before and before[-1] in ("==", "!=", "=", "===", "contains", "is", "starts_with", "ends_with", "in", ",", "["):
+        return f"'{piece}'"
+    return f"${piece}"
+
+
+def _speaks_of_text(text: str) -> bool:
+    return bool(_QUOTED_REFERENCE.search(text) or re.search(rf"\.{NAME}\s*\(", text))
+
+
+def _turn_in(text: str) -> str:
+    """`'x' in $text` asks for an array on the right; what is meant is `$text contains 'x'`."""
+    return re.sub(
+        rf"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\s+(not\s+)?in\s+(\${NAME}(?:\.{NAME})*)""",
+        lambda match: f"{match.group(3)} {'not ' if match.group(2) else ''}contains {match.group(1)}",
+        text,
+    )

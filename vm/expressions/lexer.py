@@ -1,0 +1,112 @@
+"""From the text of an expression to its tokens. Every character is consumed or refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, Literal
+
+from stepward.vm.errors import ExpressionError
+from stepward.vm.values import ValueRefused, exact
+
+NAME: Final = r"[^\W\d]\w*"
+"""A name: a letter or underscore, then letters, digits and underscores, of any script."""
+
+KEYWORDS: Final = frozenset(
+    ["and", "or", "not", "in", "contains", "starts_with", "ends_with", "len", "defined", "true", "false", "null"]
+)
+
+Kind = Literal["number", "text", "reference", "word", "sign", "end"]
+
+_TOKEN: Final = re.compile(
+    rf"""(?P<space>[ \t\r\n]+)
+    |(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
+    |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+    |(?P<reference>\${NAME}(?:\.{NAME})*)
+    |(?P<word>{NAME})
+    |(?P<sign>==|!=|<=|>=|<|>|\+|-|\*|\(|\)|\[|\]|,)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+_ESCAPED: Final = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word of an expression; `value` is what a number, a text or a reference stands for."""
+
+    kind: Kind
+    text: str
+    start: int
+    end: int
+    value: Any = None
+
+
+def tokens(text: str) -> list[Token]:
+    """Return the tokens of `text`, closed by one of kind `end`; raises ExpressionError where a character fits nothing."""
+    result: list[Token] = []
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise _unexpected(text, position)
+        kind = match.lastgroup
+        if kind != "space":
+            result.append(_token(text, kind, match))
+        position = match.end()
+    result.append(Token("end", "", len(text), len(text)))
+    return result
+
+
+def _token(text: str, kind: str | None, match: re.Match[str]) -> Token:
+    word, start, end = match.group(), match.start(), match.end()
+    if kind == "number":
+        try:
+            value: Any = exact(Decimal(word)) if len(word) < 2_000 else exact(Decimal("1e2000"))
+        except (ValueRefused, ArithmeticError):
+            raise ExpressionError(text, "a number has over 1000 digits", start, end) from None
+        if text[end : end + 1].isalpha() or text[end : end + 1] in ("_", "."):
+            raise ExpressionError(text, f"`{word}` runs into what follows", start, end + 1, "put a space between them")
+        return Token("number", word, start, end, value)
+    if kind == "text":
+        return Token("text", word, start, end, _unescape(text, word, start))
+    if kind == "reference":
+        return Token("reference", word, start, end, tuple(word[1:].split(".")))
+    return Token("word" if kind == "word" else "sign", word, start, end)
+
+
+def _unescape(text: str, quoted: str, start: int) -> str:
+    def replace(match: re.Match[str]) -> str:
+        escape = match.group(1)
+        if escape in _ESCAPED:
+            return _ESCAPED[escape]
+        if len(escape) == 5:
+            return chr(int(escape[1:], 16))
+        at = start + 1 + match.start()
+        raise ExpressionError(
+            text,
+            f"`\\{escape}` is no escape",
+            at,
+            at + 2,
+            "write `\\\\` for a backslash; the escapes are \\\\ \\' \\\" \\n \\r \\t \\uXXXX",
+        )
+
+    value = _ESCAPE.sub(replace, quoted[1:-1])
+    # A pair of \u escapes may write one code point beyond the basic plane; a lone surrogate is no text at all.
+    try:
+        return value.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise ExpressionError(text, "half a surrogate pair is no text", start, start + len(quoted)) from None
+
+
+def _unexpected(text: str, position: int) -> ExpressionError:
+    sign = text[position]
+    if sign in "'\"":
+        return ExpressionError(text, "a quote is not closed", position, len(text), f"close it with {sign}")
+    if sign == "$":
+        return ExpressionError(text, "`$` stands without a name", position, position + 1, "write `$name`")
+    for operator in ("&&", "||", "===", "!==", "**", "//"):
+        if text.startswith(operator, position):
+            return ExpressionError(text, f"`{operator}` is no operator", position, position + len(operator))
+    return ExpressionError(text, f"`{sign}` is not expected here", position, position + 1)

@@ -1,0 +1,239 @@
+"""From tokens to a tree, by operator precedence (Pratt, "Top down operator precedence", 1973).
+
+    or  <  and  <  not  <  == != < <= > >= in contains starts_with ends_with  <  + -  <  *  <  unary -
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, Literal
+
+from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.lexer import KEYWORDS, Token, tokens
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Compare,
+    Comparison,
+    Constant,
+    Defined,
+    Expression,
+    Length,
+    Logic,
+    Minus,
+    Negation,
+    Reference,
+)
+
+MAX_NESTING: Final = 32
+"""Levels of parentheses, `not` and unary minus in one expression: the parser recurses over nothing else."""
+
+_OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY = range(1, 8)
+
+_COMPARISONS: Final[dict[str, Comparison]] = {
+    "==": "==",
+    "!=": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+    "in": "in",
+    "contains": "contains",
+    "starts_with": "starts_with",
+    "ends_with": "ends_with",
+}
+_LITERALS: Final = {"true": True, "false": False, "null": None}
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Expression:
+    """Return the tree of an expression.
+
+    Raises ExpressionError, which says where, what was expected, and, for what people try, what to write instead.
+    """
+    try:
+        return _Parser(text).whole()
+    except ExpressionError as error:
+        from stepward.vm.expressions.hints import improve
+
+        raise improve(error) from None
+
+
+class _Parser:
+    """The state of parsing one text: its tokens and the place reached."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = tokens(text)
+        self.position = 0
+        self.depth = 0
+
+    def whole(self) -> Expression:
+        if self.peek().kind == "end":
+            raise self.error("an expression is expected", self.peek())
+        tree = self.expression(0)
+        rest = self.peek()
+        if rest.kind != "end":
+            raise self.error(f"expected an operator or the end, found `{rest.text}`", rest)
+        return tree
+
+    def peek(self, ahead: int = 0) -> Token:
+        return self.tokens[min(self.position + ahead, len(self.tokens) - 1)]
+
+    def take(self) -> Token:
+        token = self.peek()
+        self.position += 1
+        return token
+
+    def error(self, message: str, token: Token, help: str = "") -> ExpressionError:  # noqa: A002
+        return ExpressionError(self.text, message, token.start, max(token.end, token.start), help)
+
+    def expression(self, least: int) -> Expression:
+        left = self.prefix(least)
+        while True:
+            operator = self.operator()
+            if operator is None:
+                return left
+            word, power, width = operator
+            if power <= least:
+                return left
+            if power == _COMPARE:
+                left = self.comparison(left, word, width)
+            elif power in (_OR, _AND):
+                left = self.logic(left, "or" if power == _OR else "and", power)
+            else:
+                left = self.arithmetic(left, power)
+
+    def operator(self) -> tuple[str, int, int] | None:
+        """Return the operator that stands next: its name, its binding power, and how many tokens write it."""
+        token = self.peek()
+        if token.text in _COMPARISONS:
+            return token.text, _COMPARE, 1
+        if token.text == "not" and self.peek(1).text in ("in", "contains"):
+            return "not " + self.peek(1).text, _COMPARE, 2
+        power = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "*": _PRODUCT}.get(token.text)
+        return None if power is None or token.kind not in ("word", "sign") else (token.text, power, 1)
+
+    def comparison(self, left: Expression, word: str, width: int) -> Expression:
+        self.position += width
+        right = self.expression(_COMPARE)
+        operator: Comparison = (
+            "not in" if word == "not in" else "not contains" if word == "not contains" else _COMPARISONS[word]
+        )
+        following = self.operator()
+        if following is not None and following[1] == _COMPARE:
+            token = self.peek()
+            middle = self.text[right.start : right.end]
+            raise self.error(
+                f"comparisons do not chain: expected `and`, `or` or the end, found `{token.text}`",
+                token,
+                f"write `{self.text[left.start : right.end]} and {middle} {self.text[token.start :]}`",
+            )
+        return Compare(left.start, right.end, operator, left, right)
+
+    def logic(self, left: Expression, word: Literal["and", "or"], power: int) -> Expression:
+        operands = [left]
+        while self.peek().kind == "word" and self.peek().text == word:
+            self.take()
+            operands.append(self.expression(power))
+        return Logic(left.start, operands[-1].end, word, tuple(operands))
+
+    def arithmetic(self, left: Expression, power: int) -> Expression:
+        rest: list[tuple[Literal["+", "-", "*"], Expression]] = []
+        signs: dict[str, Literal["+", "-", "*"]] = {"+": "+", "-": "-"} if power == _SUM else {"*": "*"}
+        while self.peek().kind == "sign" and self.peek().text in signs:
+            sign = signs[self.take().text]
+            rest.append((sign, self.expression(power)))
+        return Arithmetic(left.start, rest[-1][1].end, left, tuple(rest))
+
+    def prefix(self, least: int) -> Expression:
+        token = self.peek()
+        self.depth += 1
+        if self.depth > MAX_NESTING:
+            raise self.error(f"nested deeper than {MAX_NESTING} levels", token, "split the condition over several steps")
+        try:
+            if token.kind == "word" and token.text == "not":
+                return self.negation(token, least)
+            if token.text == "-" and token.kind == "sign":
+                return self.minus(token)
+            return self.primary(token)
+        finally:
+            self.depth -= 1
+
+    def negation(self, token: Token, least: int) -> Expression:
+        if least > _NOT:
+            raise self.error("expected a value, found `not`", token, "put `not …` in parentheses here")
+        self.take()
+        operand = self.expression(_NOT)
+        return Negation(token.start, operand.end, operand)
+
+    def minus(self, token: Token) -> Expression:
+        self.take()
+        operand = self.expression(_UNARY)
+        if isinstance(operand, Constant) and type(operand.value) is not bool and operand.start == self.tokens[self.position - 1].start:
+            if isinstance(operand.value, str | tuple) or operand.value is None:
+                return Minus(token.start, operand.end, operand)
+            return Constant(token.start, operand.end, -operand.value)
+        return Minus(token.start, operand.end, operand)
+
+    def primary(self, token: Token) -> Expression:
+        self.take()
+        if token.kind in ("number", "text"):
+            return Constant(token.start, token.end, token.value)
+        if token.kind == "reference":
+            return Reference(token.start, token.end, token.value)
+        if token.text == "(":
+            inner = self.expression(0)
+            self.expect(")", token)
+            return inner
+        if token.text == "[":
+            return self.list_literal(token)
+        if token.text in _LITERALS:
+            return Constant(token.start, token.end, _LITERALS[token.text])
+        if token.text in ("len", "defined"):
+            return self.function(token)
+        raise self.no_value(token)
+
+    def expect(self, sign: str, opened: Token) -> Token:
+        token = self.take()
+        if token.text != sign or token.kind != "sign":
+            found = "the end" if token.kind == "end" else f"`{token.text}`"
+            raise self.error(f"expected `{sign}` to close `{opened.text}`, found {found}", token)
+        return token
+
+    def list_literal(self, opening: Token) -> Expression:
+        items: list[Constant] = []
+        while self.peek().text != "]":
+            start = self.peek()
+            item = self.expression(_COMPARE)
+            if not isinstance(item, Constant) or isinstance(item.value, tuple):
+                raise self.error("a list holds literals only", start, "compare with `==` and join with `or` instead")
+            if items and kind(item.value) != kind(items[0].value):
+                raise self.error("a list holds literals of one type", start, "split it into two comparisons")
+            items.append(item)
+            if self.peek().text != ",":
+                break
+            self.take()
+        closing = self.expect("]", opening)
+        return Constant(opening.start, closing.end, tuple(item.value for item in items))
+
+    def function(self, token: Token) -> Expression:
+        if self.peek().text != "(":
+            raise self.error(f"expected `(` after `{token.text}`", self.peek(), f"write `{token.text}($name)`")
+        opening = self.take()
+        argument = self.expression(0)
+        closing = self.expect(")", opening)
+        if token.text == "len":
+            return Length(token.start, closing.end, argument)
+        if not isinstance(argument, Reference):
+            raise ExpressionError(
+                self.text, "`defined` asks about a reference", argument.start, argument.end, "write `defined($name)`"
+            )
+        return Defined(token.start, closing.end, argument)
+
+    def no_value(self, token: Token) -> ExpressionError:
+        found = "the end" if token.kind == "end" else f"`{token.text}`"
+        if token.kind == "word" and token.text not in KEYWORDS:
+            help = f"write `${token.text}` for the variable, or `'{token.text}'` for text"  # noqa: A001
+            return self.error(f"expected a value, found the bare word {found}", token, help)
+        return self.error(f"expected a value, found {found}", token)

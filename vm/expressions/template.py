@@ -1,0 +1,76 @@
+"""`$refs` in prompts, arguments and outputs: one pass, so that data is never read as a reference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from stepward.vm.expressions.evaluator import Lookup
+from stepward.vm.expressions.lexer import NAME
+from stepward.vm.expressions.syntax import Reference
+from stepward.vm.reading.source import Path
+from stepward.vm.values import FrozenMap, as_text
+
+_REFERENCE: Final = re.compile(rf"\$(?:\$|({NAME}(?:\.{NAME})*))")
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A reference in a value: the way to the text that holds it, and whether it is that whole text."""
+
+    path: Path
+    reference: Reference
+    whole: bool
+
+
+@lru_cache(maxsize=4096)
+def parts(text: str) -> tuple[str | Reference, ...]:
+    """Split a text into literal stretches and references; `$$` is a dollar sign, a lone `$` stands for itself."""
+    result: list[str | Reference] = []
+    position = 0
+    for match in _REFERENCE.finditer(text):
+        literal = text[position : match.start()] + ("$" if match.group(1) is None else "")
+        if literal:
+            result.append(literal)
+        if match.group(1) is not None:
+            result.append(Reference(match.start(), match.end(), tuple(match.group(1).split("."))))
+        position = match.end()
+    if text[position:]:
+        result.append(text[position:])
+    return tuple(result)
+
+
+def embedded(value: Any, path: Path = ()) -> Iterator[Embedded]:
+    """Yield the references of a value at any depth; keys of objects are not read."""
+    if isinstance(value, str):
+        if "$" in value:
+            pieces = parts(value)
+            for piece in pieces:
+                if isinstance(piece, Reference):
+                    yield Embedded(path, piece, whole=len(pieces) == 1)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from embedded(item, (*path, key))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from embedded(item, (*path, number))
+
+
+def fill(value: Any, lookup: Lookup) -> Any:
+    """Return `value` with its references replaced: a text that is one reference keeps the type of what it names.
+
+    Raises UndefinedReferenceError where a reference is undefined.
+    """
+    if isinstance(value, str):
+        pieces = parts(value)
+        if len(pieces) == 1 and isinstance(pieces[0], Reference):
+            return lookup(pieces[0].names)
+        return "".join(piece if isinstance(piece, str) else as_text(lookup(piece.names)) for piece in pieces)
+    if isinstance(value, Mapping):
+        return FrozenMap((key, fill(item, lookup)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(fill(item, lookup) for item in value)
+    return value

@@ -1,0 +1,188 @@
+"""Control flow: the one function that says where a run goes after a step (specs/language.md, "Control flow").
+
+The machine, the checker, the diagrams and the sabotage oracle read it from here, and from nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final, Literal, NamedTuple
+
+from stepward.vm.language.program import Program
+from stepward.vm.language.steps import (
+    AnyStep,
+    ConditionStep,
+    EndStep,
+    ErrorRouted,
+    Failing,
+    LlmStep,
+    ParallelStep,
+    SetStep,
+    ToolStep,
+)
+
+Kind = Literal["success", "fallback", "skipped", "failed", "branch", "uncovered", "visits", "end"]
+"""Why control goes on: what became of the step.
+
+`success`, `fallback` and `skipped` go to the successor; `failed` to the error step; `branch` is a condition's choice,
+`uncovered` that it has none; `visits` that the step was not started again; `end` an `end` step.
+"""
+
+Status = Literal["SUCCESS", "FAILED", "STALLED"]
+
+END: Final = -1
+"""The run ends: the transition has an ending."""
+
+MISSING: Final = -2
+"""The program names a step that it does not have."""
+
+
+class Ending(NamedTuple):
+    """How a run ends: its status, and the reason: `declared` for an ending that the program itself states."""
+
+    status: Status
+    reason: Literal["declared", "error", "uncovered", "visits"]
+
+
+class Transition(NamedTuple):
+    """One way out of a step. `to` is the position of the next step, END or MISSING.
+
+    `field` is the path, below the step, of the field that names the target; `branch` is `then`, `otherwise`, or the
+    number of a case counted from 1.
+    """
+
+    kind: Kind
+    to: int
+    ending: Ending | None = None
+    branch: str | int | None = None
+    field: tuple[str | int, ...] = ()
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the program states this way itself: an edge of the graph or a declared ending."""
+        return self.to != END or (self.ending is not None and self.ending.reason == "declared")
+
+
+SUCCEEDED: Final = Ending("SUCCESS", "declared")
+DECLARED_FAILURE: Final = Ending("FAILED", "declared")
+
+_ENDS_WELL: Final = Transition("success", END, SUCCEEDED)
+_ENDS_IN_FAILURE: Final = Transition("success", END, DECLARED_FAILURE)
+_FAILS: Final = Transition("failed", END, Ending("FAILED", "error"))
+_UNCOVERED: Final = Transition("uncovered", END, Ending("FAILED", "uncovered"))
+_STALLS: Final = Transition("visits", END, Ending("STALLED", "visits"))
+_END_STEP: Final = Transition("end", END, SUCCEEDED)
+_END_STEP_FAILURE: Final = Transition("end", END, DECLARED_FAILURE)
+
+
+class Flow:
+    """The control flow of a program: for each step, by its position, every way out of it."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.steps = program.steps
+        self.position: dict[str, int] = {}
+        for number, step in enumerate(program.steps):
+            self.position.setdefault(step.id, number)
+
+    @cached_property
+    def arms(self) -> frozenset[str]:
+        """The ids that a branch, a case or an `error_step` names."""
+        names: set[str | None] = set()
+        for step in self.steps:
+            if isinstance(step, ConditionStep):
+                names.update((step.then, step.otherwise), (case.then for case in step.cases or ()))
+            elif isinstance(step, ErrorRouted):
+                names.add(step.error_step)
+        names.discard(None)
+        return frozenset(name for name in names if name is not None)
+
+    @cached_property
+    def transitions(self) -> list[tuple[Transition, ...]]:
+        """Every way out of every step, by its position."""
+        return [tuple(self._ways_out(number, step)) for number, step in enumerate(self.steps)]
+
+    @cached_property
+    def successors(self) -> list[tuple[int, ...]]:
+        """The steps that may follow each step, by position and without repetition."""
+        return [tuple({way.to: None for way in ways if way.to >= 0}) for ways in self.transitions]
+
+    @cached_property
+    def predecessors(self) -> list[list[int]]:
+        """The steps that each step may follow."""
+        result: list[list[int]] = [[] for _ in self.steps]
+        for number, following in enumerate(self.successors):
+            for target in following:
+                result[target].append(number)
+        return result
+
+    @cached_property
+    def reachable(self) -> bytearray:
+        """For each step, 1 where some path of edges leads to it from the entry."""
+        seen = bytearray(len(self.steps))
+        seen[0] = 1
+        pending = [0]
+        successors = self.successors
+        while pending:
+            for target in successors[pending.pop()]:
+                if not seen[target]:
+                    seen[target] = 1
+                    pending.append(target)
+        return seen
+
+    def falls_through(self, number: int) -> bool:
+        """Return whether control goes from this step to the next in the list because nothing else is said (rule 4)."""
+        step = self.steps[number]
+        if isinstance(step, ConditionStep | EndStep):
+            return False
+        return step.next_step is None and not step.is_terminal and step.id not in self.arms
+
+    def _ways_out(self, number: int, step: AnyStep) -> Iterator[Transition]:
+        if isinstance(step, EndStep):
+            yield _END_STEP if step.outcome == "success" else _END_STEP_FAILURE
+            return
+        if isinstance(step, ConditionStep):
+            yield from self._branches(step)
+        else:
+            successor = self._successor(number, step)
+            yield successor
+            if isinstance(step, Failing):
+                yield from self._failures(step, successor)
+            else:
+                yield _FAILS
+        if step.max_visits is not None:
+            target = getattr(step, "error_step", None)
+            yield Transition("visits", self._to(target), field=("error_step",)) if target else _STALLS
+
+    def _successor(self, number: int, step: LlmStep | ToolStep | ParallelStep | SetStep) -> Transition:
+        if step.next_step is not None:
+            return Transition("success", self._to(step.next_step), field=("next_step",))
+        if step.is_terminal or step.id in self.arms or number + 1 == len(self.steps):
+            return _ENDS_IN_FAILURE if step.outcome == "failure" else _ENDS_WELL
+        return Transition("success", number + 1)
+
+    def _failures(self, step: LlmStep | ToolStep | ParallelStep, successor: Transition) -> Iterator[Transition]:
+        if not isinstance(step, ParallelStep) and step.on_timeout == "fallback":
+            yield successor._replace(kind="fallback")
+        if isinstance(step, ParallelStep) and all(part.on_error == "skip" for part in step.parallel_steps):
+            return
+        if step.on_error == "skip":
+            yield successor._replace(kind="skipped")
+        elif step.error_step is not None:
+            yield Transition("failed", self._to(step.error_step), field=("error_step",))
+        else:
+            yield _FAILS
+
+    def _branches(self, step: ConditionStep) -> Iterator[Transition]:
+        if step.condition is not None and step.then is not None:
+            yield Transition("branch", self._to(step.then), branch="then", field=("then",))
+        for number, case in enumerate(step.cases or ()):
+            yield Transition("branch", self._to(case.then), branch=number + 1, field=("cases", number, "then"))
+        if step.otherwise is not None:
+            yield Transition("branch", self._to(step.otherwise), branch="otherwise", field=("otherwise",))
+        if step.otherwise is None or (step.condition is not None and step.then is None):
+            yield _UNCOVERED
+
+    def _to(self, target: str) -> int:
+        return self.position.get(target, MISSING)

@@ -1,0 +1,174 @@
+"""Guardrails: rules over all feasible runs, in a program or in a policy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from stepward.vm.language.node import Node
+
+
+class ToolSelector(Node):
+    """Every step and sub-step that calls a tool."""
+
+    tool: str
+
+    def text(self) -> str:
+        """Return what is selected, in words."""
+        return f"tool `{self.tool}`"
+
+
+class StepSelector(Node):
+    """One step or sub-step."""
+
+    step: str
+
+    def text(self) -> str:
+        """Return what is selected, in words."""
+        return f"step `{self.step}`"
+
+
+class EffectSelector(Node):
+    """Every step and sub-step whose tool has an effect of this kind."""
+
+    effect: Literal["write"]
+
+    def text(self) -> str:
+        """Return what is selected, in words."""
+        return "every tool that writes"
+
+
+class BranchSelector(Node):
+    """One branch of a condition step: `then`, `otherwise`, a case's name, or its number counted from 1."""
+
+    step: str
+    branch: str | int
+
+    def text(self) -> str:
+        """Return what is selected, in words."""
+        return f"branch `{self.branch}` of step `{self.step}`"
+
+
+def _selector_tag(value: Any) -> str | None:
+    keys = set(value) if isinstance(value, dict) else set(type(value).model_fields)
+    for key, tag in (("branch", "branch"), ("step", "step"), ("tool", "tool"), ("effect", "effect")):
+        if key in keys:
+            return tag
+    return None
+
+
+Selector = Annotated[
+    Annotated[ToolSelector, Tag("tool")] | Annotated[StepSelector, Tag("step")] | Annotated[EffectSelector, Tag("effect")],
+    Discriminator(_selector_tag),
+]
+"""P: what a rule protects, forbids or counts."""
+
+Guard = Annotated[
+    Annotated[ToolSelector, Tag("tool")] | Annotated[StepSelector, Tag("step")] | Annotated[BranchSelector, Tag("branch")],
+    Discriminator(_selector_tag),
+]
+"""G: what must have come before."""
+
+
+class AllOf(Node):
+    """Every one of several requirements."""
+
+    all_of: Annotated[tuple[Requirement, ...], Field(strict=False, min_length=1)]
+
+
+class AnyOf(Node):
+    """At least one of several requirements."""
+
+    any_of: Annotated[tuple[Requirement, ...], Field(strict=False, min_length=1)]
+
+
+def _requirement_tag(value: Any) -> str | None:
+    keys = set(value) if isinstance(value, dict) else set(type(value).model_fields)
+    return "all_of" if "all_of" in keys else "any_of" if "any_of" in keys else _selector_tag(value)
+
+
+Requirement = Annotated[
+    Annotated[AllOf, Tag("all_of")]
+    | Annotated[AnyOf, Tag("any_of")]
+    | Annotated[ToolSelector, Tag("tool")]
+    | Annotated[StepSelector, Tag("step")]
+    | Annotated[BranchSelector, Tag("branch")],
+    Discriminator(_requirement_tag),
+]
+
+
+class Rule(Node):
+    """What all guardrails have: a name that findings and waivers speak of."""
+
+    name: str = Field(min_length=1)
+
+
+class Requires(Rule):
+    """Whenever P starts, G came before; a G with a branch goes stale unless `fresh` is false."""
+
+    protects: Selector
+    requires: Requirement
+    fresh: bool = True
+
+
+class Never(Rule):
+    """P never starts in a state where `when` holds; without `when`, never at all."""
+
+    never: Selector
+    when: str | None = None
+
+
+class AtMostOnce(Rule):
+    """No run performs P twice."""
+
+    at_most_once: Selector
+
+
+class Sequence(Node):
+    """P, and what has to start after it succeeded."""
+
+    first: Selector
+    then: Selector
+
+
+class FollowedBy(Rule):
+    """A run in which P succeeded and that ends starts Q after that.
+
+    Without `ends`, the endings that the program declares or runs into count; with `any`, cancelled runs and those out
+    of budget too; with `success`, only status SUCCESS.
+    """
+
+    followed_by: Sequence
+    ends: Literal["any", "success"] | None = None
+
+
+class Exclusive(Rule):
+    """No run performs both P and Q."""
+
+    exclusive: Annotated[tuple[Selector, Selector], Field(strict=False)]
+
+
+RULE_KEYS = ("protects", "never", "at_most_once", "followed_by", "exclusive")
+
+
+def _rule_tag(value: Any) -> str | None:
+    keys = set(value) if isinstance(value, dict) else set(type(value).model_fields)
+    if "requires" in keys:
+        return "protects"
+    return next((key for key in RULE_KEYS if key in keys), None)
+
+
+Guardrail = Annotated[
+    Annotated[Requires, Tag("protects")]
+    | Annotated[Never, Tag("never")]
+    | Annotated[AtMostOnce, Tag("at_most_once")]
+    | Annotated[FollowedBy, Tag("followed_by")]
+    | Annotated[Exclusive, Tag("exclusive")],
+    Discriminator(_rule_tag),
+]
+
+AnyRule = Requires | Never | AtMostOnce | FollowedBy | Exclusive
+AnySelector = ToolSelector | StepSelector | EffectSelector
+AnyGuard = ToolSelector | StepSelector | BranchSelector
+AnyRequirement = AllOf | AnyOf | ToolSelector | StepSelector | BranchSelector

@@ -1,0 +1,354 @@
+"""From plain data to a program or policy, and from a model's complaints to problems in the user's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from stepward.vm.errors import DocumentError, Problem, ProgramError
+from stepward.vm.language import guardrails
+from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Case
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.reading.limits import MAX_STEPS
+from stepward.vm.reading.source import Path, Place
+
+if TYPE_CHECKING:
+    from stepward.vm.language.program import Program
+    from stepward.vm.reading.document import Document
+
+Model = TypeVar("Model", bound=BaseModel)
+
+# Where pydantic puts the tag of a union between two parts of the path.
+_TAGGED_LISTS: Final = frozenset({"steps", "parallel_steps", "guardrails", "exclusive", "all_of", "any_of"})
+_TAGGED_FIELDS: Final = frozenset({"protects", "requires", "never", "at_most_once", "first", "then", "branch"})
+_TYPE_MAPS: Final = frozenset({"inputs", "args", "properties"})
+_RULE_MODELS: Final[dict[str, type[BaseModel]]] = {
+    "protects": guardrails.Requires,
+    "never": guardrails.Never,
+    "at_most_once": guardrails.AtMostOnce,
+    "followed_by": guardrails.FollowedBy,
+    "exclusive": guardrails.Exclusive,
+}
+_ELSEWHERE: Final = {
+    "depends_on": (
+        "`depends_on` is reserved and refused for now",
+        "order the steps in the list, or name the successor with `next_step`",
+    )
+}
+
+
+def build_program(data: Any, document: Document | None) -> Program:
+    """Return the program that data describes; raises ProgramError with everything that is wrong with its shape."""
+    from stepward.vm.language.program import Program
+
+    name = document.name if document else "<dict>"
+    program = build(Program, data, name, document.problems if document else (), ProgramError)
+    total = len(program.steps)
+    if total > MAX_STEPS:
+        message = f"the program has {total:,} steps; {MAX_STEPS:,} are the limit"
+        raise ProgramError(name, (Problem("SW004", message, "split the program", Place(("steps",), key=True)),))
+    program._document = document  # noqa: SLF001 - set once, here, before anybody sees the program
+    return program
+
+
+def build(
+    model: type[Model], data: Any, name: str, problems: tuple[Problem, ...], error_class: type[DocumentError]
+) -> Model:
+    """Return the object that data describes; raises `error_class` with the reader's problems and the model's."""
+    kind = getattr(model, "kind", "document")
+    if not isinstance(data, dict):
+        message = f"a {kind} is a mapping of fields, not {_shape(data)}"
+        raise error_class(name, (*problems, Problem("SW002", message, f"start with the fields of a {kind}")))
+    try:
+        built = _validate(model, data)
+    except ValidationError as error:
+        raise error_class(name, (*problems, *_problems(error, model, without_nulls(data)))) from None
+    except RecursionError:
+        problem = Problem("SW004", "the document is nested too deeply", "flatten it")
+        raise error_class(name, (*problems, problem)) from None
+    if problems:
+        raise error_class(name, problems)
+    return built
+
+
+def _validate(model: type[Model], data: dict[str, Any]) -> Model:
+    """A field that is null counts as absent; few documents have one, so it is looked for only when one is refused."""
+    try:
+        return model.model_validate(data)
+    except ValidationError:
+        cleaned = without_nulls(data)
+        if cleaned == data:
+            raise
+        return model.model_validate(cleaned)
+
+
+def without_nulls(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the document without fields of the language that are null; values of the user's own stay as they are."""
+    fields = _fields_without_nulls(data)
+    for key in ("inputs", "tools"):
+        if isinstance(fields.get(key), dict):
+            fields[key] = {name: _declaration_without_nulls(entry) for name, entry in fields[key].items()}
+    for key in ("steps", "guardrails"):
+        if isinstance(fields.get(key), list):
+            fields[key] = [_fields_without_nulls(entry) for entry in fields[key]]
+    for step in fields.get("steps") or ():
+        for key in ("parallel_steps", "cases"):
+            if isinstance(step, dict) and isinstance(step.get(key), list):
+                step[key] = [_fields_without_nulls(entry) for entry in step[key]]
+    return fields
+
+
+def _fields_without_nulls(entry: Any) -> Any:
+    return {key: value for key, value in entry.items() if value is not None} if isinstance(entry, dict) else entry
+
+
+def _declaration_without_nulls(entry: Any) -> Any:
+    """Clean a tool's entry or a type; `default: null` is a value, and so is what stands in `enum`."""
+    if not isinstance(entry, dict):
+        return entry
+    cleaned = {}
+    for key, value in entry.items():
+        if value is None and key != "default":
+            continue
+        if key in _TYPE_MAPS and isinstance(value, dict):
+            cleaned[key] = {name: _declaration_without_nulls(inner) for name, inner in value.items()}
+        elif key in ("returns", "items", "additionalProperties"):
+            cleaned[key] = _declaration_without_nulls(value)
+        else:
+            cleaned[key] = value
+    return cleaned
+
+
+def _problems(error: ValidationError, model: type[BaseModel], data: Any) -> tuple[Problem, ...]:
+    found: dict[tuple[Path, bool], Problem] = {}
+    for complaint in error.errors(include_url=False):
+        if complaint["type"] == "too_short" and complaint["input"]:
+            continue  # the list has entries, but none of them is right: that is said of each
+        problem = _problem(complaint, model, data)
+        if not problem.help.startswith("rename"):  # the misspelt field says so itself
+            found.setdefault((problem.place.path, problem.place.key), problem)
+    return tuple(found.values())
+
+
+def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
+    path = _data_path(complaint["loc"])
+    while path and isinstance(path[-1], int) and not isinstance(_at(data, path[:-1]), list):
+        path = path[:-1]
+    kind, context = complaint["type"], complaint.get("ctx") or {}
+    step = _step_of(path, data)
+    field = f"`{path[-1]}`" if path and isinstance(path[-1], str) else _item_words(path)
+    if kind == "missing":
+        owner = _owner_words(path[:-1], data)
+        return Problem("SW002", f"{field} is missing in {owner}", _missing_help(path, data), Place(path[:-1]), step=step)
+    if kind == "extra_forbidden":
+        message, help = _unknown_field(path, model, data)  # noqa: A001
+        return Problem("SW002", message, help, Place(path, key=True), step=step)
+    if kind.startswith("union_tag"):
+        message, help = _untagged(path, data)  # noqa: A001
+        return Problem("SW002", message, help, Place(path), step=step)
+    if kind == "value_refused":
+        reason = context["reason"]
+        code = "SW004" if "deeper" in reason or "digits" in reason else "SW002"
+        return Problem(code, f"{field}: {reason}", "write a value that JSON has", Place(path), step=step)
+    message, help = _wrong_value(kind, context, field, complaint)  # noqa: A001
+    return Problem("SW002", message, help, Place(path), step=step)
+
+
+def _data_path(location: tuple[str | int, ...]) -> Path:
+    """Return the path in the data: pydantic's location without the tags of unions."""
+    path: list[str | int] = []
+    skip = False
+    for part in location:
+        if skip:
+            skip = False
+            continue
+        if part == "[key]":
+            break
+        path.append(part)
+        skip = _is_tagged(path)
+    return tuple(path)
+
+
+def _is_tagged(path: list[str | int]) -> bool:
+    last, before = path[-1], path[-2] if len(path) > 1 else None
+    if isinstance(last, int):
+        return before in _TAGGED_LISTS
+    if path[0] == "guardrails":
+        return last in _TAGGED_FIELDS and len(path) > 2
+    return last == "additionalProperties" and before not in _TYPE_MAPS
+
+
+def _at(data: Any, path: Path) -> Any:
+    for part in path:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
+
+
+def _step_of(path: Path, data: Any) -> str | None:
+    if len(path) >= 2 and path[0] == "steps":
+        step = _at(data, path[:4] if len(path) >= 4 and path[2] == "parallel_steps" else path[:2])
+        if isinstance(step, dict) and isinstance(step.get("id"), str):
+            return str(step["id"])
+    return None
+
+
+def _item_words(path: Path) -> str:
+    return f"an entry of `{path[-2]}`" if len(path) > 1 else "the document"
+
+
+def _owner_words(path: Path, data: Any) -> str:
+    owner = _at(data, path)
+    if not path:
+        return "the document"
+    if path[0] == "steps" and isinstance(path[-1], int):
+        if path[-2] == "cases":
+            return "this case"
+        return f"this {owner.get('type')} step" if isinstance(owner, dict) and owner.get("type") else "this step"
+    if path[0] == "guardrails":
+        return "this guardrail"
+    return f"`{path[-1]}`" if isinstance(path[-1], str) else f"this entry of `{path[-2]}`"
+
+
+def _missing_help(path: Path, data: Any) -> str:
+    if path == ("steps",):
+        return "list the steps of the program under `steps`"
+    if path[-1] == "type":
+        return f"say which type: {_listed(STEP_MODELS)}"
+    owner = _at(data, path[:-1])
+    if isinstance(owner, dict):
+        near = get_close_matches(str(path[-1]), [key for key in owner if isinstance(key, str)], n=1, cutoff=0.7)
+        if near:
+            return f"rename `{near[0]}` to `{path[-1]}`"
+    return f"add `{path[-1]}`"
+
+
+def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, str]:
+    name = str(path[-1])
+    if name in _ELSEWHERE:
+        return _ELSEWHERE[name]
+    owner = _model_at(path[:-1], model, data)
+    known = sorted(_field_names(owner)) if owner else []
+    near = get_close_matches(name, known, n=1, cutoff=0.6)
+    whose = _owner_words(path[:-1], data)
+    if near and near[0] not in (_at(data, path[:-1]) or {}):
+        return f"unknown field `{name}` in {whose}", f"did you mean `{near[0]}`?"
+    others = [word for word, step in STEP_MODELS.items() if name in _field_names(step)]
+    if path[0] == "steps" and others:
+        if len(path) > 3 and path[2] == "parallel_steps":
+            return f"`{name}` does not belong to a sub-step", "remove it, or put it on the parallel step"
+        return f"`{name}` does not belong to {whose}", f"remove it; it belongs to {_listed(others)}"
+    return f"unknown field `{name}` in {whose}", f"remove it; the fields here are {_listed(known)}" if known else "remove it"
+
+
+def _field_names(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _model_at(path: Path, model: type[BaseModel], data: Any) -> type[BaseModel] | None:
+    """Return the model of the mapping at `path`."""
+    if not path:
+        return model
+    owner = _at(data, path)
+    if path[0] == "steps" and isinstance(path[-1], int) and isinstance(owner, dict):
+        if path[-2] == "cases":
+            return Case
+        return (SUB_STEP_MODELS if len(path) == 4 else STEP_MODELS).get(str(owner.get("type")))
+    if path[0] == "guardrails":
+        if len(path) == 2 and isinstance(owner, dict):
+            key = next((key for key in guardrails.RULE_KEYS if key in owner), "protects")
+            return _RULE_MODELS[key]
+        return guardrails.BranchSelector
+    if path[0] == "tools" and len(path) == 2:
+        return ToolSpec
+    if isinstance(path[0], str) and path[0] in ("waivers", "allow"):
+        return model.__dict__.get("entry_models", {}).get(path[0])
+    return TypeSpec
+
+
+def _untagged(path: Path, data: Any) -> tuple[str, str]:
+    owner = _at(data, path)
+    if path[0] == "steps":
+        if not isinstance(owner, dict):
+            return f"a step is a mapping of fields, not {_shape(owner)}", "write `id`, `type` and the fields of the type"
+        kinds = list(SUB_STEP_MODELS if len(path) == 4 else STEP_MODELS)
+        if "type" not in owner:
+            return "`type` is missing in this step", f"say which type: {_listed(kinds)}"
+        if len(path) == 4 and owner["type"] in STEP_MODELS:
+            return f"a sub-step can't be of type `{owner['type']}`", "only llm and tool steps run in parallel"
+        near = get_close_matches(str(owner["type"]), kinds, n=1)
+        help = f"did you mean `{near[0]}`?" if near else f"use one of {_listed(kinds)}"  # noqa: A001
+        return f"`{owner['type']}` is not a step type", help
+    if len(path) == 2:
+        return (
+            "a guardrail needs a rule",
+            "add `protects` with `requires`, `never`, `at_most_once`, `followed_by` or `exclusive`",
+        )
+    return "a selector names a step, a tool or an effect", "write `{tool: name}`, `{step: id}` or `{effect: write}`"
+
+
+_TYPE_WORDS: Final = {
+    "string_type": ("text", "put it in quotes"),
+    "int_type": ("a whole number", "write it without quotes"),
+    "bool_type": ("true or false", "write `true` or `false` without quotes"),
+    "tuple_type": ("a list", "write a list, also for one entry"),
+    "list_type": ("a list", "write a list, also for one entry"),
+    "dict_type": ("a mapping", "write `name: value` pairs"),
+    "model_type": ("a mapping", "write `name: value` pairs"),
+    "model_attributes_type": ("a mapping", "write `name: value` pairs"),
+    "number_type": ("a number", "write it without quotes"),
+}
+
+
+def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any) -> tuple[str, str]:
+    given = complaint["input"]
+    if kind in _TYPE_WORDS:
+        wanted, help = _TYPE_WORDS[kind]  # noqa: A001
+        if kind == "string_type" and isinstance(given, bool | int):
+            help = f'put it in quotes: `"{str(given).lower()}"`'  # noqa: A001
+        return f"{field} must be {wanted}, not {_shape(given)}", help
+    if kind == "literal_error":
+        expected = [part.strip("'") for part in context["expected"].replace(" or ", ", ").split(", ")]
+        near = get_close_matches(str(given), expected, n=1)
+        help = f"did you mean `{near[0]}`?" if near else f"use {_listed(expected, 'or')}"  # noqa: A001
+        return f"{field} can't be `{given}`", help
+    if kind == "string_pattern_mismatch":
+        if "[^\\W\\d]" in context["pattern"]:
+            return f"`{given}` is not a name", "a name has letters, digits and `_`, and starts with no digit"
+        return f"`{given}` is not an id", "an id has no spaces, dots, quotes or `$`"
+    if kind in ("greater_than", "greater_than_equal"):
+        least = context.get("ge", context.get("gt"))
+        return f"{field} must be {'at least' if 'ge' in context else 'more than'} {least}, not {given}", "write a larger number"
+    if kind in ("too_short", "string_too_short"):
+        return f"{field} is empty", "give it at least one entry" if kind == "too_short" else "give it a text"
+    message = str(complaint["msg"])
+    return f"{field}: {message[:1].lower()}{message[1:]}", "see specs/language.md"
+
+
+def _listed(words: Any, last: str = "and") -> str:
+    quoted = [f"`{word}`" for word in words]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} {last} {quoted[-1]}"
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if value is None:
+        return "nothing"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, dict):
+        return "a mapping"
+    return "a list" if isinstance(value, list | tuple) else f"the number {value}"
+
+
+def near_words(name: str, candidates: Iterator[str] | list[str] | frozenset[str] | set[str]) -> str:
+    """Return a sentence that offers the candidate nearest to a name, or an empty text."""
+    near = get_close_matches(name, list(candidates), n=1, cutoff=0.6)
+    return f"did you mean `{near[0]}`?" if near else ""

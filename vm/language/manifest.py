@@ -1,0 +1,29 @@
+"""What a program or a policy declares about a tool."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from stepward.vm.language.node import Node
+from stepward.vm.language.types import TypeSpec
+
+Effect = Literal["none", "read", "write"]
+
+
+class ToolSpec(Node):
+    """The facts about one tool. What is not said is taken for the worst: it writes, and twice is not once."""
+
+    effect: Effect = "write"
+    idempotent: bool = False
+    args: dict[str, TypeSpec] | None = None
+    returns: TypeSpec | None = None
+    suspends: bool = False
+
+    @property
+    def writes_once(self) -> bool:
+        """Whether the tool writes and must not be performed twice."""
+        return self.effect == "write" and not self.idempotent
+
+
+UNKNOWN_TOOL = ToolSpec()
+"""What is taken for true of a tool that nobody declares."""

@@ -1,0 +1,142 @@
+"""What a program means under the policies that apply to it: facts about tools, names, control flow and types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.syntax import Expression
+from stepward.vm.language.flow import Flow
+from stepward.vm.language.guardrails import AnyRule, Never
+from stepward.vm.language.inference import Typing, infer
+from stepward.vm.language.manifest import UNKNOWN_TOOL, ToolSpec
+from stepward.vm.language.names import Names
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+from stepward.vm.language.steps import AnyStep, ConditionStep, LlmCall, ParallelStep, SetStep, ToolCall
+from stepward.vm.reading.source import Path
+
+_EFFECTS = ("none", "read", "write")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """An expression of the program: where it stands, its text, and its tree or why it has none."""
+
+    step: int
+    path: Path
+    text: str
+    is_condition: bool
+
+    def tree(self) -> Expression | None:
+        """Return the tree, or None when the text is no expression."""
+        try:
+            return parse(self.text)
+        except ExpressionError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A call to a model or a tool: a step, or a sub-step of a parallel one."""
+
+    step: int
+    sub: int | None
+    call: LlmCall | ToolCall
+    path: Path
+
+
+class Meaning:
+    """A program and the policies that apply to it, and what follows from the two; computed when first asked for."""
+
+    def __init__(self, program: Program, policies: Sequence[Policy] = ()) -> None:
+        self.program = program
+        self.policies = tuple(policy for policy in policies if policy.applies(program.name, program.source_name))
+        self.flow = Flow(program)
+
+    @cached_property
+    def names(self) -> Names:
+        """Who gives a variable its values."""
+        return Names.of(self.program)
+
+    @cached_property
+    def manifest(self) -> dict[str, ToolSpec]:
+        """What is known of each tool: the program's word, but the policies' where the program claims less."""
+        known: dict[str, ToolSpec] = {}
+        for policy in self.policies:
+            for name, spec in (policy.tools or {}).items():
+                known[name] = _stricter(known[name], spec) if name in known else spec
+        if self.program.tools is None:
+            return known
+        return {
+            name: _stricter(spec, known[name]) if name in known else spec for name, spec in self.program.tools.items()
+        }
+
+    def tool(self, name: str) -> ToolSpec:
+        """Return the facts about a tool; of one that nobody declares the worst is taken for true."""
+        return self.manifest.get(name, UNKNOWN_TOOL)
+
+    @cached_property
+    def rules(self) -> tuple[tuple[AnyRule, Policy | None], ...]:
+        """The guardrails of the program, then those of the policies, each with the policy that it is from."""
+        own: list[tuple[AnyRule, Policy | None]] = [(rule, None) for rule in self.program.guardrails]
+        return (*own, *((rule, policy) for policy in self.policies for rule in policy.guardrails))
+
+    @cached_property
+    def calls(self) -> tuple[CallSite, ...]:
+        """Every call to a model or a tool, in the order of the list."""
+        return tuple(self._calls())
+
+    def _calls(self) -> Iterator[CallSite]:
+        for number, step in enumerate(self.program.steps):
+            if isinstance(step, LlmCall | ToolCall):
+                yield CallSite(number, None, step, ("steps", number))
+            elif isinstance(step, ParallelStep):
+                for sub, part in enumerate(step.parallel_steps):
+                    yield CallSite(number, sub, part, ("steps", number, "parallel_steps", sub))
+
+    @cached_property
+    def clauses(self) -> tuple[Clause, ...]:
+        """Every expression of the program's steps: conditions, cases, and the texts of `set`."""
+        return tuple(clause for number, step in enumerate(self.program.steps) for clause in step_clauses(number, step))
+
+    @cached_property
+    def typing(self) -> Typing:
+        """The type of every name, declared or inferred."""
+        return infer(self)
+
+    @cached_property
+    def whens(self) -> tuple[tuple[Never, str], ...]:
+        """The `never … when` rules and their conditions."""
+        return tuple((rule, rule.when) for rule, _ in self.rules if isinstance(rule, Never) and rule.when is not None)
+
+
+def step_clauses(number: int, step: AnyStep) -> Iterator[Clause]:
+    """Yield the expressions of one step."""
+    path: Path = ("steps", number)
+    if isinstance(step, ConditionStep):
+        if step.condition is not None:
+            yield Clause(number, (*path, "condition"), step.condition, is_condition=True)
+        for position, case in enumerate(step.cases or ()):
+            yield Clause(number, (*path, "cases", position, "when"), case.when, is_condition=True)
+    elif isinstance(step, SetStep):
+        for name, value in step.set.items():
+            if isinstance(value, str):
+                yield Clause(number, (*path, "set", name), value, is_condition=False)
+
+
+def _stricter(claim: ToolSpec, fact: ToolSpec) -> ToolSpec:
+    """Return what is known of a tool from two sides: the worse where both speak, else what one of them says."""
+    given = {name: getattr(fact, name) for name in fact.model_fields_set}
+    for name in claim.model_fields_set:
+        said = getattr(claim, name)
+        if name not in given or name in ("args", "returns"):
+            given[name] = said
+        elif name == "effect":
+            given[name] = max(said, given[name], key=_EFFECTS.index)
+        else:
+            given[name] = (said and given[name]) if name == "idempotent" else (said or given[name])
+    return ToolSpec(**given)

@@ -1,0 +1,86 @@
+"""Names: who gives a variable its values, and what a reference speaks of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from stepward.vm.language.program import Program
+from stepward.vm.language.steps import Failing, ParallelStep, SetStep
+from stepward.vm.reading.source import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Something that gives values: an input, the output of a step or sub-step, or one name of a `set`.
+
+    `step` is the position of the step in the program's list, `sub` that of a sub-step in it; `path` is where it
+    stands in the document.
+    """
+
+    kind: Literal["input", "output", "set", "error"]
+    name: str
+    path: Path
+    step: int | None = None
+    sub: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What a reference speaks of: the sources of its first names, and the fields below."""
+
+    sources: tuple[Source, ...]
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Names:
+    """Every name of a program. Without an `inputs` section, what nobody assigns is an input."""
+
+    variables: dict[str, list[Source]] = field(default_factory=dict)
+    outputs: dict[str, Source] = field(default_factory=dict)
+    errors: dict[str, Source] = field(default_factory=dict)
+    declares_inputs: bool = True
+
+    @classmethod
+    def of(cls, program: Program) -> Names:
+        """Collect the names of a program."""
+        names = cls(declares_inputs=program.inputs is not None)
+        for name in program.inputs or ():
+            names._bind(name, Source("input", name, ("inputs", name)))
+        for number, step in enumerate(program.steps):
+            if isinstance(step, SetStep):
+                for name in step.set:
+                    names._bind(name, Source("set", name, ("steps", number, "set", name), number))
+            elif isinstance(step, Failing):
+                names._add_call(step, ("steps", number), number, None)
+                if isinstance(step, ParallelStep):
+                    for sub, part in enumerate(step.parallel_steps):
+                        names._add_call(part, ("steps", number, "parallel_steps", sub), number, sub)
+        return names
+
+    def _add_call(self, step: Failing, path: Path, number: int, sub: int | None) -> None:
+        output = Source("output", step.id, path, number, sub)
+        self.outputs.setdefault(step.id, output)
+        self.errors.setdefault(step.id, Source("error", step.id, path, number, sub))
+        if step.output_key is not None:
+            self._bind(step.output_key, output)
+
+    def _bind(self, name: str, source: Source) -> None:
+        self.variables.setdefault(name, []).append(source)
+
+    def meaning(self, names: tuple[str, ...]) -> Meant | None:
+        """Return what a reference speaks of, or None when nothing ever defines it."""
+        first = names[0]
+        if len(names) > 1 and first in self.outputs and names[1] in ("output", "error"):
+            source = self.outputs[first] if names[1] == "output" else self.errors[first]
+            return Meant((source,), names[2:])
+        if first in self.variables:
+            return Meant(tuple(self.variables[first]), names[1:])
+        if not self.declares_inputs and first not in self.outputs:
+            return Meant((Source("input", first, ()),), names[1:])
+        return None
+
+    def known(self) -> set[str]:
+        """Return every reference that could be meant by a misspelt one, without the dollar sign."""
+        return set(self.variables) | {f"{step}.output" for step in self.outputs}

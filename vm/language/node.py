@@ -1,0 +1,62 @@
+"""What all parts of a program have in common: frozen, strict, and no field that the language does not know."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic_core import PydanticCustomError
+
+from stepward.vm.values import FrozenMap, Number, ValueRefused, exact, freeze
+
+
+class Node(BaseModel):
+    """A part of a program or policy."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the fields that were given, as plain data that loads to an equal object."""
+        return self.model_dump(exclude_unset=True, by_alias=True)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, Number | float):
+        raise PydanticCustomError("number_type", "a number is expected")
+    try:
+        return exact(value)
+    except ValueRefused as error:
+        raise PydanticCustomError("number_refused", "{reason}", {"reason": str(error)}) from None
+
+
+def _frozen(value: Any) -> Any:
+    try:
+        return freeze(value)
+    except ValueRefused as error:
+        raise PydanticCustomError("value_refused", "{reason}", {"reason": str(error)}) from None
+
+
+def _frozen_object(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise PydanticCustomError("dict_type", "an object is expected")
+    return _frozen(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+ExactNumber = Annotated[Any, BeforeValidator(_number), Field(json_schema_extra={"type": "number"})]
+"""A number as the language has it: int or Decimal."""
+
+Value = Annotated[Any, BeforeValidator(_frozen), PlainSerializer(_plain)]
+"""Any value of the language, frozen."""
+
+ObjectValue = Annotated[
+    Any, BeforeValidator(_frozen_object), PlainSerializer(_plain), Field(json_schema_extra={"type": "object"})
+]
+"""An object value of the language, frozen."""
+
+EMPTY = FrozenMap()

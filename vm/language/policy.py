@@ -1,0 +1,119 @@
+"""Policies: what the author of a program can't drop. One object serves the checker and the machine."""
+
+from __future__ import annotations
+
+import datetime
+from fnmatch import fnmatchcase
+from pathlib import Path as FilePath
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+from pydantic_core import PydanticCustomError
+
+from stepward.vm.errors import PolicyError, Problem, ProgramError
+from stepward.vm.language.guardrails import Guardrail
+from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.node import Node
+from stepward.vm.reading.document import Document
+
+
+def _date(text: str) -> str:
+    try:
+        datetime.date.fromisoformat(text)
+    except ValueError:
+        raise PydanticCustomError("date", "a date is written `2027-06-30`") from None
+    return text
+
+
+class Allowed(Node):
+    """A tool that may be called at all, and optionally what its arguments have to satisfy (`$args.x`)."""
+
+    tool: Annotated[str, Field(min_length=1)]
+    when: str | None = None
+
+
+class Waiver(Node):
+    """A rule of the policy that one program need not keep for a while, and why."""
+
+    program: str
+    rule: str
+    reason: Annotated[str, Field(min_length=1)]
+    expiry: Annotated[str, AfterValidator(_date)]
+
+    def is_expired(self, today: datetime.date) -> bool:
+        """Return whether the waiver has run out; its last day still counts."""
+        return datetime.date.fromisoformat(self.expiry) < today
+
+
+def _allowed(value: Any) -> Any:
+    return {"tool": value} if isinstance(value, str) else value
+
+
+class Policy(Node):
+    """Facts about tools, an allow-list, guardrails and waivers, for the programs that it applies to."""
+
+    policy: Annotated[str, Field(min_length=1)]
+    description: str = ""
+    applies_to: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    tools: dict[str, ToolSpec] | None = None
+    allow: Annotated[tuple[Annotated[Allowed, BeforeValidator(_allowed)], ...], Field(strict=False)] | None = None
+    guardrails: Annotated[tuple[Guardrail, ...], Field(strict=False)] = ()
+    waivers: Annotated[tuple[Waiver, ...], Field(strict=False)] = ()
+
+    kind: ClassVar[str] = "policy"
+    entry_models: ClassVar[dict[str, type[Node]]] = {"allow": Allowed, "waivers": Waiver}
+    _document: Document | None = PrivateAttr(None)
+
+    @property
+    def document(self) -> Document | None:
+        """The document that the policy was read from; None when it was built in code."""
+        return self._document
+
+    @classmethod
+    def load(cls, path: str | FilePath) -> Policy:
+        """Return the policy in a YAML or JSON file; raises PolicyError for what is none, OSError for no file."""
+        from stepward.vm.reading.files import read_file
+
+        try:
+            documents = read_file(path)
+        except ProgramError as error:
+            raise PolicyError(error.name, error.problems) from None
+        if len(documents) != 1:
+            problem = Problem("SW001", f"a policy file holds one policy, not {len(documents)}", "split the file")
+            raise PolicyError(str(path), (problem,))
+        return cls._build(documents[0].data, documents[0])
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Policy:
+        """Return the policy that plain data describes; raises PolicyError for what is none."""
+        return cls._build(data, None)
+
+    @classmethod
+    def _build(cls, data: Any, document: Document | None) -> Policy:
+        from stepward.vm.language.loading import build
+
+        name = document.name if document else "<dict>"
+        policy = build(cls, data, name, document.problems if document else (), PolicyError)
+        policy._document = document
+        return policy
+
+    def applies(self, program_name: str, path: str) -> bool:
+        """Return whether the policy speaks of a program: by its name, or by the path of its file (glob patterns)."""
+        if self.applies_to is None:
+            return True
+        path = path.replace("\\", "/")
+        return any(
+            fnmatchcase(program_name, pattern) or fnmatchcase(path, pattern) or fnmatchcase(path, f"*/{pattern}")
+            for pattern in self.applies_to
+        )
+
+    def waiver(self, rule: str, program_name: str, today: datetime.date) -> Waiver | None:
+        """Return the waiver of a rule for a program that has not run out, or None."""
+        return next(
+            (
+                waiver
+                for waiver in self.waivers
+                if waiver.rule == rule and waiver.program == program_name and not waiver.is_expired(today)
+            ),
+            None,
+        )

@@ -1,0 +1,126 @@
+"""A program: the whole of one workflow, loaded, checked for shape, and frozen."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, PrivateAttr
+
+from stepward.vm.language.guardrails import Guardrail
+from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.node import Node
+from stepward.vm.language.steps import AnyStep, Count, Step, VariableName
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.reading.document import Document
+from stepward.vm.values import to_json
+
+
+class Program(Node):
+    """A workflow program. Load one with `load`, `from_yaml`, `from_json` or `from_dict`.
+
+    What is here has the shape of a program, no more: whether it goes where it should, the checker says.
+    """
+
+    name: str = "unnamed"
+    description: str = ""
+    version: str = ""
+    language: Literal[1] = 1
+    inputs: dict[VariableName, TypeSpec] | None = None
+    tools: dict[str, ToolSpec] | None = None
+    guardrails: Annotated[tuple[Guardrail, ...], Field(strict=False)] = ()
+    steps: Annotated[tuple[Step, ...], Field(strict=False, min_length=1)]
+    max_steps: Count | None = None
+    max_stalled_steps: Count | None = None
+    max_tokens: Count | None = None
+
+    kind: ClassVar[str] = "program"
+    _document: Document | None = PrivateAttr(None)
+
+    def __eq__(self, other: object) -> bool:
+        """Two programs are equal when they say the same, wherever they were read from."""
+        return isinstance(other, Program) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def document(self) -> Document | None:
+        """The document that the program was read from; None when it was built in code."""
+        return self._document
+
+    @property
+    def source_name(self) -> str:
+        """The name of the file that the program was read from, or the program's own."""
+        return self._document.name if self._document else f"<{self.name}>"
+
+    def get_step(self, step_id: str) -> AnyStep | None:
+        """Return the first step of that id in the program's own list, or None."""
+        return next((step for step in self.steps if step.id == step_id), None)
+
+    @classmethod
+    def load(cls, path: str | FilePath) -> Program:
+        """Return the program in a YAML or JSON file; raises ProgramError for what is none, OSError for no file.
+
+        A file with several YAML documents holds several programs: read them with `load_all`.
+        """
+        return _only(cls.load_all(path), str(path))
+
+    @classmethod
+    def load_all(cls, path: str | FilePath) -> list[Program]:
+        """Return the programs in a YAML or JSON file, in order; raises as `load` does."""
+        from stepward.vm.reading.files import read_file
+
+        return [cls.from_document(document) for document in read_file(path)]
+
+    @classmethod
+    def from_yaml(cls, text: str, name: str = "<yaml>") -> Program:
+        """Return the program in a YAML text; `name` is what messages call it. Raises ProgramError for what is none."""
+        from stepward.vm.reading.yaml_format import read_yaml
+
+        return _only([cls.from_document(document) for document in read_yaml(name, text)], name)
+
+    @classmethod
+    def from_json(cls, text: str, name: str = "<json>") -> Program:
+        """Return the program in a JSON text; `name` is what messages call it. Raises ProgramError for what is none."""
+        from stepward.vm.reading.json_format import read_json
+
+        return cls.from_document(read_json(name, text))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Program:
+        """Return the program that plain data describes; raises ProgramError for what is none. `data` is not kept."""
+        from stepward.vm.language.loading import build_program
+
+        return build_program(data, None)
+
+    @classmethod
+    def from_document(cls, document: Document) -> Program:
+        """Return the program in a document that was read; raises ProgramError with all that is wrong with its shape."""
+        from stepward.vm.language.loading import build_program
+
+        return build_program(document.data, document)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the program as plain data that loads to an equal program: only fields that were given are in it."""
+        return self.to_data()
+
+    def to_json(self) -> str:
+        """Return the program as JSON text that loads to an equal program."""
+        return to_json(self.to_dict(), indent=2) + "\n"
+
+    def to_yaml(self) -> str:
+        """Return the program as YAML text that loads to an equal program."""
+        from stepward.vm.reading.yaml_writer import to_yaml
+
+        return to_yaml(self.to_dict())
+
+
+def _only(programs: list[Program], name: str) -> Program:
+    from stepward.vm.errors import Problem, ProgramError
+
+    if len(programs) == 1:
+        return programs[0]
+    if not programs:
+        raise ProgramError(name, (Problem("SW001", "there is no program here", "write one, or name another file"),))
+    help = "split it, or read it with `Program.load_all`"  # noqa: A001
+    raise ProgramError(name, (Problem("SW001", f"there are {len(programs)} programs here, not one", help),))

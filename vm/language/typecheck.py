@@ -1,0 +1,302 @@
+"""The types of an expression: what an operator needs, held against what its operands can be.
+
+An expression that passes here has a value in every state in which the references that it reads are defined; only
+arithmetic may still run out of digits.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from stepward.vm.expressions.facts import Facts, facts
+from stepward.vm.expressions.hints import rewritten
+from stepward.vm.expressions.lexer import NAME
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Compare,
+    Constant,
+    Defined,
+    Expression,
+    Length,
+    Logic,
+    Minus,
+    Negation,
+    Reference,
+)
+from stepward.vm.language.inference import (
+    ANY,
+    ARRAY,
+    BOOLEAN,
+    ITEMS,
+    NUMBER,
+    SIZED,
+    STRING,
+    kind_of,
+    result_kinds,
+)
+from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.types import same
+
+WORDS: Final = {
+    "boolean": "true or false",
+    "number": "a number",
+    "string": "text",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+}
+QUOTED_REFERENCE: Final = re.compile(rf"\${NAME}(?:\.{NAME})*")
+_NULL: Final = frozenset({"null"})
+
+
+@dataclass(frozen=True, slots=True)
+class TypeProblem:
+    """Something wrong in an expression: the finding's code, what to say, and where in the text."""
+
+    code: str
+    message: str
+    help: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """What a part of an expression can be: its kinds, its possible values where they are few, and its text."""
+
+    kinds: frozenset[str]
+    enum: tuple[object, ...] | None = None
+    is_known: bool = True
+
+
+def check_expression(text: str, tree: Expression, meaning: Meaning, *, is_condition: bool) -> list[TypeProblem]:
+    """Return what is wrong with the types of an expression (SW203, SW204, SW205)."""
+    checker = _Checker(text, meaning)
+    operand = checker.check(tree, Facts())
+    if is_condition:
+        checker.require(tree, operand, BOOLEAN, "a condition")
+    return checker.problems
+
+
+class _Checker:
+    def __init__(self, text: str, meaning: Meaning) -> None:
+        self.text = text
+        self.meaning = meaning
+        self.problems: list[TypeProblem] = []
+
+    def check(self, tree: Expression, known: Facts) -> _Operand:
+        match tree:
+            case Constant():
+                return self.constant(tree)
+            case Reference():
+                return self.reference(tree, known)
+            case Defined():
+                return _Operand(BOOLEAN)
+            case Length(operand=inner):
+                self.require(inner, self.check(inner, known), SIZED, "`len`")
+            case Negation(operand=inner):
+                self.require(inner, self.check(inner, known), BOOLEAN, "`not`")
+            case Logic(operator=operator, operands=operands):
+                for part in operands:
+                    self.require(part, self.check(part, known), BOOLEAN, f"`{operator}`")
+                    known |= facts(part, operator == "and")
+            case Arithmetic(first=first, rest=rest):
+                self.require(first, self.check(first, known), NUMBER, f"`{rest[0][0]}`")
+                for sign, term in rest:
+                    self.require(term, self.check(term, known), NUMBER, f"`{sign}`")
+            case Minus(operand=inner):
+                self.require(inner, self.check(inner, known), NUMBER, "`-`")
+            case Compare():
+                self.compare(tree, known)
+        return _Operand(result_kinds(tree))
+
+    def constant(self, tree: Constant) -> _Operand:
+        if isinstance(tree.value, str) and QUOTED_REFERENCE.fullmatch(tree.value):
+            whole = rewritten(self.text)
+            write = whole if whole is not None and whole != self.text else tree.value
+            message = f"`{self.text[tree.start : tree.end]}` in quotes is text, not the reference"
+            self.problems.append(TypeProblem("SW204", message, f"write `{write}`", tree.start, tree.end))
+            return _Operand(ANY, is_known=False)
+        return _Operand(kind_of(tree.value), (tree.value,))
+
+    def reference(self, tree: Reference, known: Facts) -> _Operand:
+        meant = self.meaning.names.meaning(tree.names)
+        if meant is None:
+            return _Operand(ANY, is_known=False)
+        view = self.meaning.typing.view(meant)
+        kinds = view.kinds - _NULL if tree.names in known.not_null else view.kinds
+        return _Operand(kinds, view.enum, view.is_known and not view.never)
+
+    def require(self, tree: Expression, operand: _Operand, kinds: frozenset[str], whose: str) -> bool:
+        if not operand.is_known or operand.kinds <= kinds:
+            return True
+        self.report_kinds(tree, operand, kinds, whose)
+        return False
+
+    def report_kinds(self, tree: Expression, operand: _Operand, kinds: frozenset[str], whose: str) -> None:
+        found = operand.kinds - kinds
+        shown = self.text[tree.start : tree.end]
+        verb = "is" if not operand.kinds & kinds else "may be"
+        message = f"{whose} needs {_either(kinds)}, but `{shown}` {verb} {_either(found)}"
+        self.report("SW203", message, self.kind_help(tree, shown, kinds, found, whose), tree)
+
+    def kind_help(self, tree: Expression, shown: str, kinds: frozenset[str], found: frozenset[str], whose: str) -> str:
+        if found == _NULL:
+            return f"test `{shown} != null and …` first, or declare a type without null"
+        if kinds == BOOLEAN:
+            if "string" in found:
+                return f"compare it: `{shown} == 'yes'`"
+            return f"compare it: `{shown} == …`" if whose == "a condition" else f"compare `{shown}` with a value"
+        if isinstance(tree, Constant) and isinstance(tree.value, str) and kinds == NUMBER and _is_number(tree.value):
+            return f"write {tree.value} without quotes"
+        return f"declare `{shown}` as {_either(kinds)} where it comes from, or compare it with another value"
+
+    def compare(self, tree: Compare, known: Facts) -> None:
+        left, right = self.check(tree.left, known), self.check(tree.right, known)
+        whose = f"`{tree.operator}`"
+        if tree.operator in ("==", "!="):
+            self.equality(tree, left, right)
+        elif tree.operator in ("in", "not in"):
+            self.membership(tree, left, right)
+        elif tree.operator in ("contains", "not contains"):
+            self.containment(tree, left, right)
+        else:
+            kinds = STRING if tree.operator in ("starts_with", "ends_with") else NUMBER
+            self.require(tree.left, left, kinds, whose)
+            self.require(tree.right, right, kinds, whose)
+
+    def equality(self, tree: Compare, left: _Operand, right: _Operand) -> None:
+        if not (left.is_known and right.is_known):
+            return
+        for side, operand in ((tree.left, left), (tree.right, right)):
+            if operand.kinds & {"array", "object"}:
+                shown = self.text[side.start : side.end]
+                message = f"`{tree.operator}` compares single values, but `{shown}` may be {_either(operand.kinds & {'array', 'object'})}"
+                self.report("SW203", message, "compare one field of it, or use `in`, `contains` or `len`", side)
+                return
+        if left.kinds == _NULL or right.kinds == _NULL:
+            self.null_equality(tree, left, right)
+        elif _unlike(left.kinds, right.kinds):
+            self.unlike(tree, left, right)
+        else:
+            self.impossible(tree, left, right)
+
+    def null_equality(self, tree: Compare, left: _Operand, right: _Operand) -> None:
+        other, side = (right, tree.right) if left.kinds == _NULL else (left, tree.left)
+        if "null" not in other.kinds:
+            shown = self.text[side.start : side.end]
+            help = f"write `defined({shown})` to ask whether it has a value, or admit null in its type"  # noqa: A001
+            self.report("SW203", f"`{shown}` is {_either(other.kinds)} and never null", help, tree)
+
+    def unlike(self, tree: Compare, left: _Operand, right: _Operand) -> None:
+        a, b = self.text[tree.left.start : tree.left.end], self.text[tree.right.start : tree.right.end]
+        message = f"`{a}` is {_either(left.kinds - _NULL)} and `{b}` is {_either(right.kinds - _NULL)}: they can't be compared"
+        help = "compare values of one type"  # noqa: A001
+        for side, operand, other in ((tree.left, left, right), (tree.right, right, left)):
+            if isinstance(side, Constant) and "number" in other.kinds and isinstance(side.value, str) and _is_number(side.value):
+                help = f"write {side.value} without quotes"  # noqa: A001
+            elif isinstance(side, Constant) and other.kinds - _NULL == STRING and operand.kinds <= NUMBER | BOOLEAN:
+                help = f"write `'{self.text[side.start : side.end]}'` for the text"  # noqa: A001
+        self.report("SW203", message, help, tree)
+
+    def impossible(self, tree: Compare, left: _Operand, right: _Operand) -> None:
+        for side, operand, other, domain in (
+            (tree.left, left, right, tree.right),
+            (tree.right, right, left, tree.left),
+        ):
+            if isinstance(side, Constant) and other.enum is not None and isinstance(domain, Reference):
+                self.outside(side, (side.value,), other.enum, domain)
+            elif (
+                isinstance(side, Reference) and isinstance(domain, Reference) and side is tree.left
+                and operand.enum is not None and other.enum is not None
+                and not any(same(a, b) for a in operand.enum for b in other.enum)
+            ):
+                message = f"`{side.text()}` and `{domain.text()}` have no value in common"
+                self.report("SW205", message, "compare values that can be equal, or widen one of the two types", tree)
+
+    def outside(self, side: Constant, values: tuple[object, ...], enum: tuple[object, ...], domain: Reference) -> None:
+        from difflib import get_close_matches
+
+        for value in values:
+            if any(same(value, member) for member in enum):
+                continue
+            texts = [member for member in enum if isinstance(member, str)]
+            near = get_close_matches(str(value), texts, n=1, cutoff=0.6) or [
+                text for text in texts if text.casefold() == str(value).casefold()
+            ]
+            help = f"did you mean `'{near[0]}'`?" if near else f"it can be {_values(enum)}"  # noqa: A001
+            message = f"`{domain.text()}` is never {_value(value)}"
+            self.report("SW205", message, help, side)
+
+    def membership(self, tree: Compare, left: _Operand, right: _Operand) -> None:
+        whose = f"`{tree.operator}`"
+        if right.is_known and right.kinds == STRING:
+            turned = f"{self.text[tree.right.start : tree.right.end]} {'not ' * (tree.operator == 'not in')}contains {self.text[tree.left.start : tree.left.end]}"
+            message = f"{whose} needs an array on the right, but `{self.text[tree.right.start : tree.right.end]}` is text"
+            whole = self.text[: tree.start] + turned + self.text[tree.end :]
+            self.report("SW203", message, f"write `{whole}`", tree)
+            return
+        if not self.require(tree.right, right, ARRAY, whose) or not left.is_known:
+            return
+        if isinstance(tree.right, Constant):
+            values = tree.right.value
+            if values and _unlike(left.kinds, kind_of(values[0])):
+                self.unlike_items(tree, tree.left, left, kind_of(values[0]))
+            elif left.enum is not None and isinstance(tree.left, Reference):
+                self.outside(tree.right, values, left.enum, tree.left)
+        elif isinstance(tree.right, Reference):
+            self.array_items(tree, tree.right, tree.left, left)
+
+    def containment(self, tree: Compare, left: _Operand, right: _Operand) -> None:
+        whose = f"`{tree.operator}`"
+        if left.is_known and left.kinds == ARRAY:
+            if isinstance(tree.left, Reference) and right.is_known:
+                self.array_items(tree, tree.left, tree.right, right)
+        elif self.require(tree.left, left, STRING, whose):
+            self.require(tree.right, right, STRING, whose)
+
+    def array_items(self, tree: Compare, array: Reference, item: Expression, operand: _Operand) -> None:
+        meant = self.meaning.names.meaning(array.names)
+        if meant is None:
+            return
+        view = self.meaning.typing.view(meant, ITEMS)
+        if view.is_known and _unlike(operand.kinds, view.kinds):
+            self.unlike_items(tree, item, operand, view.kinds)
+        elif isinstance(item, Constant) and view.enum is not None:
+            self.outside(item, (item.value,), view.enum, array)
+
+    def unlike_items(self, tree: Compare, item: Expression, operand: _Operand, kinds: frozenset[str]) -> None:
+        shown = self.text[item.start : item.end]
+        message = f"`{shown}` is {_either(operand.kinds - _NULL)}, but the items are {_either(kinds)}: they can't be compared"
+        self.report("SW203", message, "compare values of one type", tree)
+
+    def report(self, code: str, message: str, help: str, tree: Expression) -> None:  # noqa: A002
+        self.problems.append(TypeProblem(code, message, help, tree.start, tree.end))
+
+
+def _unlike(left: frozenset[str], right: frozenset[str]) -> bool:
+    """Whether a comparison may meet two values of unlike type; null is never equal, and no error."""
+    a, b = left - _NULL, right - _NULL
+    return bool(a and b) and not (len(a) == 1 and a == b)
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text) is not None
+
+
+def _either(kinds: frozenset[str]) -> str:
+    return " or ".join(WORDS[word] for word in sorted(kinds)) or "nothing"
+
+
+def _value(value: object) -> str:
+    from stepward.vm.values import to_json
+
+    return f"`'{value}'`" if isinstance(value, str) else f"`{to_json(value)}`"
+
+
+def _values(values: tuple[object, ...]) -> str:
+    shown = [_value(value) for value in values[:8]]
+    return " or ".join(shown) if len(values) <= 8 else ", ".join(shown) + ", …"
+

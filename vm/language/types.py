@@ -1,0 +1,166 @@
+"""Types of inputs, arguments, outputs and replies: JSON Schema's words with JSON Schema's meaning, and `sensitive`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PlainSerializer, Tag
+from pydantic_core import PydanticCustomError
+
+from stepward.vm.language.node import ExactNumber, Node, Value
+
+TypeWord = Literal["boolean", "integer", "number", "string", "array", "object", "null"]
+
+KINDS: Final = frozenset({"boolean", "integer", "number", "string", "array", "object", "null"})
+
+
+def _words(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+def _one_word_first(words: tuple[str, ...]) -> tuple[str, ...]:
+    if not words:
+        raise PydanticCustomError("empty_type", "a list of types names at least one")
+    return words
+
+
+def _unlisted(words: tuple[str, ...] | None) -> Any:
+    return words[0] if words and len(words) == 1 else words
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise PydanticCustomError("pattern", "the pattern is no regular expression: {why}", {"why": str(error)}) from None
+    return text
+
+
+class TypeSpec(Node):
+    """A declared type. Without `type` it admits every kind of value."""
+
+    type: Annotated[
+        tuple[TypeWord, ...] | None,
+        BeforeValidator(_words, json_schema_input_type=TypeWord | list[TypeWord]),
+        AfterValidator(lambda words: words if words is None else _one_word_first(words)),
+        PlainSerializer(_unlisted),
+    ] = None
+    enum: Annotated[tuple[Value, ...], Field(strict=False, min_length=1)] | None = None
+    minimum: ExactNumber | None = None
+    maximum: ExactNumber | None = None
+    max_length: Annotated[int, Field(ge=0)] | None = Field(None, alias="maxLength")
+    pattern: Annotated[str, AfterValidator(_pattern)] | None = None
+    items: TypeSpec | None = None
+    properties: dict[str, TypeSpec] | None = None
+    required: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    additional_properties: (
+        Annotated[
+            Annotated[bool, Tag("boolean")] | Annotated[TypeSpec, Tag("type")],
+            Discriminator(lambda value: "boolean" if isinstance(value, bool) else "type"),
+        ]
+        | None
+    ) = Field(None, alias="additionalProperties")
+    default: Value = None
+    sensitive: bool = False
+
+    @property
+    def has_default(self) -> bool:
+        """Whether a default is written out (`null` counts where the type admits it)."""
+        return "default" in self.model_fields_set and (self.default is not None or self.admits("null"))
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of value that the type admits."""
+        return KINDS if self.type is None else frozenset(self.type)
+
+    def admits(self, word: str) -> bool:
+        """Return whether a value of that kind can be of this type."""
+        return word in self.kinds
+
+
+def refusal(value: Any, spec: TypeSpec, path: str = "") -> str | None:
+    """Return why `value` is not of the type, in words that name the part concerned, or None when it is.
+
+    The meaning is JSON Schema's (draft 2020-12): a keyword speaks only of the kind of value that it is made for, and
+    `pattern` searches.
+    """
+    return next(_refusals(value, spec, path), None)
+
+
+def _refusals(value: Any, spec: TypeSpec, path: str) -> Iterator[str]:
+    here = f"`{path}` " if path else ""
+    if spec.type is not None and not any(_is(value, word) for word in spec.type):
+        yield f"{here}must be {' or '.join(_article(word) for word in spec.type)}, not {_shown(value)}"
+        return
+    if spec.enum is not None and not any(same(value, member) for member in spec.enum):
+        yield f"{here}must be one of {', '.join(_shown(member) for member in spec.enum)}, not {_shown(value)}"
+    if _is(value, "number"):
+        yield from _number_refusals(value, spec, here)
+    elif isinstance(value, str):
+        if spec.max_length is not None and len(value) > spec.max_length:
+            yield f"{here}must have at most {spec.max_length} characters, not {len(value)}"
+        if spec.pattern is not None and not re.search(spec.pattern, value):
+            yield f"{here}must match the pattern `{spec.pattern}`"
+    elif isinstance(value, dict):
+        yield from _object_refusals(value, spec, path)
+    elif isinstance(value, list | tuple) and spec.items is not None:
+        for number, item in enumerate(value):
+            yield from _refusals(item, spec.items, f"{path}[{number}]")
+
+
+def _number_refusals(value: Any, spec: TypeSpec, here: str) -> Iterator[str]:
+    if spec.minimum is not None and value < spec.minimum:
+        yield f"{here}must be at least {spec.minimum}, not {value}"
+    if spec.maximum is not None and value > spec.maximum:
+        yield f"{here}must be at most {spec.maximum}, not {value}"
+
+
+def _object_refusals(value: dict[str, Any], spec: TypeSpec, path: str) -> Iterator[str]:
+    known = spec.properties or {}
+    prefix = f"{path}." if path else ""
+    for name in spec.required:
+        if name not in value:
+            yield f"`{prefix}{name}` is missing"
+    for name, item in value.items():
+        if name in known:
+            yield from _refusals(item, known[name], prefix + name)
+        elif spec.additional_properties is False:
+            yield f"`{prefix}{name}` is not a known field"
+        elif isinstance(spec.additional_properties, TypeSpec):
+            yield from _refusals(item, spec.additional_properties, prefix + name)
+
+
+def _is(value: Any, word: str) -> bool:
+    if word == "null":
+        return value is None
+    if word == "boolean":
+        return isinstance(value, bool)
+    if word in ("integer", "number"):
+        is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+        return is_number and (word == "number" or value == int(value))
+    return isinstance(value, {"string": str, "array": (list, tuple), "object": dict}[word])
+
+
+def same(left: Any, right: Any) -> bool:
+    """Return whether two values are one value of the language: `1` and `1.0` are, `1` and `true` are not."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
+
+
+def _article(word: str) -> str:
+    return "null" if word == "null" else f"an {word}" if word[0] in "aio" else f"a {word}"
+
+
+def _shown(value: Any) -> str:
+    from stepward.vm.values import to_json
+
+    text = to_json(value)
+    return f"`{text if len(text) <= 60 else text[:57] + '...'}`"

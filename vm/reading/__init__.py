@@ -1,0 +1,1 @@
+"""From text to plain data, and back from data to the place in the text."""

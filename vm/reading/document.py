@@ -1,0 +1,101 @@
+"""A document: the data of one program or policy, and the way back from a place in it to its text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from stepward.vm.errors import Problem
+from stepward.vm.reading.quoting import Style, offsets_in_text
+from stepward.vm.reading.source import LineIndex, Path, Place, Span
+
+Format = Literal["yaml", "json", "python"]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a value and its key stand, as offsets into the text; `style` says how a text value is written."""
+
+    start: int
+    end: int
+    key: tuple[int, int] | None = None
+    style: Style | None = None
+
+
+class Wanted(dict[str | int, "Wanted"]):
+    """The paths that are looked for, as a tree, so that a locator passes over everything else."""
+
+    @classmethod
+    def of(cls, paths: Iterable[Path]) -> Wanted:
+        """Build the tree of `paths`."""
+        root = cls()
+        for path in paths:
+            node = root
+            for part in path:
+                node = node.setdefault(part, cls())
+        return root
+
+
+Locator = Callable[[Wanted], dict[Path, Extent]]
+"""Finds the extents of the wanted paths. It parses the text again: it is called only when something is reported."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document of a file: its data as plain values, and what was wrong with it already when it was read."""
+
+    name: str
+    text: str
+    format: Format
+    data: Any
+    locator: Locator = field(repr=False)
+    problems: tuple[Problem, ...] = ()
+
+    def locate(self, places: Iterable[Place]) -> dict[Place, Span]:
+        """Return the span of each place; of a place that has no text of its own, the nearest that holds it."""
+        places = list(dict.fromkeys(places))
+        if not places:
+            return {}
+        extents = self.locator(Wanted.of(place.path for place in places))
+        lines = LineIndex(self.text)
+        return {place: lines.span(*self._offsets(place, extents)) for place in places}
+
+    def _offsets(self, place: Place, extents: dict[Path, Extent]) -> tuple[int, int]:
+        path = place.path
+        while path and path not in extents:
+            path = path[:-1]
+        extent = extents.get(path, Extent(0, 0))
+        if place.key or path != place.path:
+            return extent.key or self._first_line(extent)
+        if place.within is not None and extent.style is not None:
+            inner = self._inner(place, extent)
+            if inner is not None:
+                return inner
+        return self._first_line(extent)
+
+    def _inner(self, place: Place, extent: Extent) -> tuple[int, int] | None:
+        value = self.data
+        for part in place.path:
+            value = value[part]
+        assert place.within is not None
+        assert extent.style is not None
+        if not isinstance(value, str):
+            return None
+        offsets = offsets_in_text(self.text, extent.start, extent.end, extent.style, value)
+        if offsets is None:
+            return None
+        start, end = (min(point, len(value)) for point in place.within)
+        if start == end:
+            return offsets[start], offsets[start]
+        return offsets[start], offsets[end - 1] + self._width(offsets, end)
+
+    def _width(self, offsets: list[int], end: int) -> int:
+        """Return how many code points of the text write the last code point of the stretch."""
+        between = self.text[offsets[end - 1] : offsets[end]]
+        return len(between) if between.startswith(("\\", "''")) else 1
+
+    def _first_line(self, extent: Extent) -> tuple[int, int]:
+        """Cut an extent to its first line: a finding points at a spot, not at a screen full."""
+        stretch = self.text[extent.start : extent.end]
+        return extent.start, extent.start + len(stretch.split("\n", 1)[0].rstrip())

@@ -1,0 +1,53 @@
+"""From a file to its documents: size, encoding and format are looked at before anything is parsed."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+
+from stepward.vm.errors import Problem, ProgramError
+from stepward.vm.reading.document import Document
+from stepward.vm.reading.limits import MAX_BYTES
+from stepward.vm.reading.source import LineIndex
+
+
+def read_file(path: str | FilePath, name: str | None = None) -> list[Document]:
+    """Return the documents of a YAML or JSON file; `name` is what messages call it, the path unless given.
+
+    Raises ProgramError (SW001, SW004) for what can't be read as text of its format, OSError for no file.
+    """
+    name = name or str(path)
+    return read_text(name, read_bytes(FilePath(path), name), is_json=str(path).endswith(".json"))
+
+
+def read_bytes(path: FilePath, name: str) -> str:
+    """Return the text of a file; raises ProgramError when it is over the limit or not UTF-8."""
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        message = f"the file has {size:,} bytes; a program has at most {MAX_BYTES:,}"
+        raise ProgramError(name, (Problem("SW004", message, "split the program, or move data out of it"),))
+    return decode(path.read_bytes(), name)
+
+
+def decode(content: bytes, name: str) -> str:
+    """Return the text that UTF-8 bytes write, without a byte order mark; raises ProgramError when they are none."""
+    if len(content) > MAX_BYTES:
+        message = f"the text has {len(content):,} bytes; a program has at most {MAX_BYTES:,}"
+        raise ProgramError(name, (Problem("SW004", message, "split the program, or move data out of it"),))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start].decode("utf-8-sig", "replace")
+        span = LineIndex(before).span(len(before), len(before))
+        message = f"the byte 0x{content[error.start]:02x} is not UTF-8"
+        raise ProgramError(name, (Problem("SW001", message, "save the file as UTF-8", span=span),)) from None
+
+
+def read_text(name: str, text: str, *, is_json: bool) -> list[Document]:
+    """Return the documents of a text in one of the two formats; raises ProgramError as their readers do."""
+    if is_json:
+        from stepward.vm.reading.json_format import read_json
+
+        return [read_json(name, text)]
+    from stepward.vm.reading.yaml_format import read_yaml
+
+    return read_yaml(name, text)

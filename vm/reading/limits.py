@@ -1,0 +1,17 @@
+"""How large a document may be; more is SW004, said before the memory is spent."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of one file. A program of 100,000 steps takes about ten million."""
+
+MAX_DEPTH: Final = 100
+"""Levels of nesting. A program of the language needs ten, a structured argument some more."""
+
+MAX_ALIASED_NODES: Final = 100_000
+"""Nodes that YAML aliases stand for in all; a bomb of nine lines stands for a billion."""
+
+MAX_STEPS: Final = 250_000
+"""Steps of one program, sub-steps included."""

@@ -1,0 +1,64 @@
+"""From a code point of a text value back to the code point that writes it, through quotes, escapes and folding."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+Style = Literal["plain", "single", "double", "block"]
+
+_ESCAPE: Final = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|\r?\n[ \t]*|.)", re.DOTALL)
+_SURROGATES: Final = re.compile(r"\\u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}")
+_SPACE: Final = " \t\r\n"
+
+
+def offsets_in_text(text: str, start: int, end: int, style: Style, value: str) -> list[int] | None:
+    """Return, for each code point of `value` and for its end, the offset in `text` at which it is written.
+
+    `text[start:end]` writes `value` in `style`. Returns None when the two can't be brought together, so that the
+    caller points at the whole instead of at a wrong spot.
+    """
+    position = start
+    if style == "block":
+        position = text.find("\n", start) + 1
+    elif style != "plain":
+        position += 1
+        end -= 1
+    offsets = []
+    for wanted in value:
+        found = _find(text, position, end, style, wanted)
+        if found is None:
+            return None
+        at, position = found
+        offsets.append(at)
+    offsets.append(min(position, end))
+    return offsets
+
+
+def _find(text: str, position: int, end: int, style: Style, wanted: str) -> tuple[int, int] | None:
+    """Find the next writing of one code point: its offset, and where the search goes on."""
+    while position < end:
+        here = text[position]
+        if style == "double" and here == "\\":
+            escape = _SURROGATES.match(text, position) or _ESCAPE.match(text, position)
+            assert escape is not None, "a backslash in a quoted text starts an escape"
+            if escape.group()[1] not in "\r\n":
+                return position, escape.end()
+            position = escape.end()
+        elif style == "single" and here == "'":
+            return (position, position + 2) if wanted == "'" else None
+        elif here == wanted:
+            return position, position + 1
+        elif here in _SPACE:
+            if wanted in " \n":
+                return position, _skip_space(text, position, end)
+            position += 1
+        else:
+            return None
+    return (end, end) if style == "block" and wanted == "\n" else None
+
+
+def _skip_space(text: str, position: int, end: int) -> int:
+    while position < end and text[position] in _SPACE:
+        position += 1
+    return position

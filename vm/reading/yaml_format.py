@@ -1,0 +1,277 @@
+"""YAML 1.2 documents: from libyaml's events to plain data, and from paths back to the text.
+
+The events are ours to interpret, so that scalars are YAML 1.2's, a key that comes twice is seen, aliases are counted
+before they are expanded, and depth is bounded without recursion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from stepward.vm.errors import Problem, ProgramError
+from stepward.vm.reading.document import Document, Extent, Wanted
+from stepward.vm.reading.limits import MAX_ALIASED_NODES, MAX_DEPTH
+from stepward.vm.reading.quoting import Style
+from stepward.vm.reading.scalars import resolve
+from stepward.vm.reading.source import LineIndex, Path, Span
+
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_STYLES: Final[dict[str | None, Style]] = {None: "plain", "": "plain", "'": "single", '"': "double"}
+_TAG: Final = "tag:yaml.org,2002:"
+
+
+def read_yaml(name: str, text: str) -> list[Document]:
+    """Return the documents of a YAML text; an empty one has the data None.
+
+    Raises ProgramError (SW001, SW004) when the text is no YAML or passes a limit.
+    """
+    documents: list[Document] = []
+    builder = _Builder(name)
+    try:
+        for event in _events(text):
+            if isinstance(event, yaml.DocumentStartEvent):
+                builder = _Builder(name)
+            elif isinstance(event, yaml.DocumentEndEvent):
+                locator = _Locator(text, len(documents))
+                documents.append(Document(name, text, "yaml", builder.root, locator, tuple(builder.problems)))
+            else:
+                builder.take(event)
+    except yaml.YAMLError as error:
+        raise ProgramError(name, (_unreadable(text, error),)) from None
+    return documents
+
+
+def _events(text: str) -> Iterator[yaml.Event]:
+    return yaml.parse(text, Loader=_LOADER)
+
+
+def _unreadable(text: str, error: yaml.YAMLError) -> Problem:
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        words = " ".join(part for part in (error.context, error.problem) if part)  # type: ignore[attr-defined]
+        line, column = mark.line + 1, mark.column + 1
+    else:
+        words = str(getattr(error, "reason", error))
+        line, column = LineIndex(text).position(getattr(error, "position", 0))
+    return Problem("SW001", f"not readable as YAML: {words}", _yaml_help(text, line), span=Span(line, column, line, column + 1))
+
+
+def _yaml_help(text: str, line: int) -> str:
+    lines = text.splitlines()
+    here = lines[line - 1] if line <= len(lines) else ""
+    if "\t" in here[: len(here) - len(here.lstrip())]:
+        return "indent with spaces; YAML does not allow tabs there"
+    if "\x00" in text:
+        return "remove the NUL byte; a program is a text file"
+    if ": " in here.partition(": ")[2]:
+        return "put a text that holds `: ` in quotes"
+    return "mend the indentation, a bracket or a quote near this line"
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or a sequence that is being read."""
+
+    value: Any
+    anchor: str | None
+    nodes: int = 1
+    key: str | None = None
+    seen_key: bool = False
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Turns the events of one document into data."""
+
+    name: str
+    root: Any = None
+    problems: list[Problem] = field(default_factory=list)
+    _stack: list[_Open] = field(default_factory=list)
+    _anchors: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    _aliased: int = 0
+
+    def take(self, event: yaml.Event) -> None:
+        if isinstance(event, yaml.ScalarEvent):
+            self._scalar(event)
+        elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            self._open(event)
+        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            self._close()
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event)
+
+    def _scalar(self, event: yaml.ScalarEvent) -> None:
+        if self._expects_key():
+            self._stack[-1].key = self._key(event)
+            self._stack[-1].seen_key = True
+            return
+        value = self._value(event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (value, 1)
+        self._add(value, 1)
+
+    def _value(self, event: yaml.ScalarEvent) -> Any:
+        if event.tag is not None and event.tag != "!":
+            return self._tagged(event)
+        if not event.implicit[0]:
+            return event.value
+        try:
+            return resolve(event.value)
+        except (ValueError, ArithmeticError):
+            self._fail(event, "SW004", "a number has too many digits", "write a shorter number, or put it in quotes")
+
+    def _tagged(self, event: yaml.ScalarEvent) -> Any:
+        if event.tag == _TAG + "str":
+            return event.value
+        if event.tag in {_TAG + kind for kind in ("int", "float", "bool", "null")}:
+            return resolve(event.value)
+        self._fail(event, "SW001", f"the tag `{event.tag}` is not known", "leave the tag out; a program is plain YAML")
+
+    def _key(self, event: yaml.ScalarEvent) -> str:
+        mapping = self._stack[-1].value
+        key: str = event.value
+        if event.implicit[0] and not isinstance(resolve(key), str):
+            self._report(event, "SW002", f"the key `{key}` is not text", f'put it in quotes: `"{key}"`')
+        elif key == "<<":
+            self._report(event, "SW002", "`<<` is not a field: YAML 1.2 has no merge keys", "write the fields out")
+        if key in mapping:
+            self._report(event, "SW003", f"the key `{key}` comes twice in one mapping", "remove one of the two, or rename it")
+        return key
+
+    def _expects_key(self) -> bool:
+        return bool(self._stack) and isinstance(self._stack[-1].value, dict) and not self._stack[-1].seen_key
+
+    def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
+        if self._expects_key():
+            self._fail(event, "SW001", "a key is a list or a mapping", "write the key as text")
+        if len(self._stack) >= MAX_DEPTH:
+            self._fail(event, "SW004", f"nested deeper than {MAX_DEPTH} levels", "flatten the document")
+        self._stack.append(_Open({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor))
+
+    def _close(self) -> None:
+        done = self._stack.pop()
+        if done.anchor is not None:
+            self._anchors[done.anchor] = (done.value, done.nodes)
+        self._add(done.value, done.nodes)
+
+    def _alias(self, event: yaml.AliasEvent) -> None:
+        if self._expects_key():
+            self._fail(event, "SW001", "a key is an alias", "write the key as text")
+        if event.anchor not in self._anchors:
+            self._fail(event, "SW001", f"the alias `*{event.anchor}` has no anchor before it", "define `&name` first")
+        value, nodes = self._anchors[event.anchor]
+        self._aliased += nodes
+        if self._aliased > MAX_ALIASED_NODES:
+            message = f"the aliases stand for more than {MAX_ALIASED_NODES:,} values"
+            self._fail(event, "SW004", message, "write the values out, or use fewer aliases")
+        self._add(value, nodes)
+
+    def _add(self, value: Any, nodes: int) -> None:
+        if not self._stack:
+            self.root = value
+            return
+        top = self._stack[-1]
+        top.nodes += nodes
+        if isinstance(top.value, list):
+            top.value.append(value)
+        else:
+            top.value[top.key] = value
+            top.seen_key = False
+
+    def _report(self, event: yaml.Event, code: str, message: str, help: str) -> None:  # noqa: A002
+        self.problems.append(Problem(code, message, help, span=_span(event)))
+
+    def _fail(self, event: yaml.Event, code: str, message: str, help: str) -> Any:  # noqa: A002
+        raise ProgramError(self.name, (Problem(code, message, help, span=_span(event)),))
+
+
+def _span(event: yaml.Event) -> Span:
+    start, end = event.start_mark, event.end_mark
+    return Span(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Locator:
+    """Finds the extents of paths in one document of a YAML text."""
+
+    text: str
+    number: int
+
+    def __call__(self, wanted: Wanted) -> dict[Path, Extent]:
+        found: dict[Path, Extent] = {}
+        document = -1
+        walk = _Walk(wanted, found)
+        for event in _events(self.text):
+            if isinstance(event, yaml.DocumentStartEvent):
+                document += 1
+            elif document == self.number:
+                if isinstance(event, yaml.DocumentEndEvent):
+                    break
+                walk.take(event)
+        return found
+
+
+@dataclass(slots=True)
+class _Level:
+    wanted: Wanted | None
+    path: Path
+    start: int
+    key: tuple[int, int] | None
+    is_mapping: bool
+    next: str | int | None
+    next_key: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Follows the events of one document, and notes the extents of wanted paths."""
+
+    wanted: Wanted
+    found: dict[Path, Extent]
+    _levels: list[_Level] = field(default_factory=list)
+
+    def take(self, event: yaml.Event) -> None:
+        start, end = event.start_mark.index, event.end_mark.index
+        if isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            level = self._levels.pop()
+            if level.wanted is not None:
+                self.found[level.path] = Extent(level.start, end, level.key)
+            self._advance()
+            return
+        top = self._levels[-1] if self._levels else None
+        if top is not None and top.is_mapping and top.next is None:
+            assert isinstance(event, yaml.ScalarEvent), "the builder let only text keys through"
+            top.next, top.next_key = event.value, (start, end)
+            return
+        wanted, path, key = self._child(top)
+        if isinstance(event, yaml.MappingStartEvent):
+            self._levels.append(_Level(wanted, path, start, key, is_mapping=True, next=None))
+        elif isinstance(event, yaml.SequenceStartEvent):
+            self._levels.append(_Level(wanted, path, start, key, is_mapping=False, next=0))
+        else:
+            if wanted is not None:
+                style = _STYLES.get(event.style, "block") if isinstance(event, yaml.ScalarEvent) else None
+                self.found[path] = Extent(start, end, key, style)
+            self._advance()
+
+    def _child(self, top: _Level | None) -> tuple[Wanted | None, Path, tuple[int, int] | None]:
+        if top is None:
+            return self.wanted, (), None
+        assert top.next is not None
+        if top.wanted is None or top.next not in top.wanted:
+            return None, (), None
+        return top.wanted[top.next], (*top.path, top.next), top.next_key
+
+    def _advance(self) -> None:
+        if not self._levels:
+            return
+        top = self._levels[-1]
+        if top.is_mapping:
+            top.next = None
+        else:
+            assert isinstance(top.next, int)
+            top.next += 1

@@ -1,0 +1,35 @@
+"""Data to YAML that a 1.2 reader and a 1.1 reader understand alike."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import yaml
+
+from stepward.vm.reading.scalars import resolve
+
+
+class _Writer(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
+        return True
+
+
+def _text(writer: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    # PyYAML quotes what YAML 1.1 reads as something else; `1e3` and `0o17` are numbers in 1.2 alone.
+    style = '"' if not isinstance(resolve(value), str) else None
+    return writer.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+def _decimal(writer: yaml.SafeDumper, value: Decimal) -> yaml.ScalarNode:
+    return writer.represent_scalar("tag:yaml.org,2002:float", format(value, "f"))
+
+
+_Writer.add_representer(str, _text)
+_Writer.add_representer(Decimal, _decimal)
+
+
+def to_yaml(data: Any) -> str:
+    """Return plain data as YAML text."""
+    text: str = yaml.dump(data, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=120)
+    return text

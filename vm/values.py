@@ -1,0 +1,170 @@
+"""Values as the language has them: exact numbers, no NaN, nothing that anybody can change."""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+from stepward.vm.errors import EvaluationError, StepwardError
+
+Number = int | decimal.Decimal
+
+MAX_DIGITS: Final = 1_000
+"""Digits of a number written out in full; more is refused, so that arithmetic stays bounded."""
+
+MAX_DEPTH: Final = 64
+"""Levels of lists and objects inside one value."""
+
+# Products of two admitted numbers have at most twice the digits on either side of the point: exact in this context.
+_EXACT: Final = decimal.Context(
+    prec=4 * MAX_DIGITS,
+    Emax=decimal.MAX_EMAX,
+    Emin=decimal.MIN_EMIN,
+    traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow],
+)
+_LARGEST_INT: Final = 10**MAX_DIGITS
+
+
+class ValueRefused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
+    """A value is none of the language: not a number, too long, too deep, or of a type that JSON does not have."""
+
+
+class FrozenMap(dict[str, Any]):
+    """An object value: a dict that refuses to change, so that nobody outside rewrites history."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
+        raise TypeError("an object value of a program can't be changed; make a dict of it first")
+
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse  # type: ignore[assignment]
+
+    def __copy__(self) -> FrozenMap:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FrozenMap:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (FrozenMap, (dict(self),))
+
+
+def exact(number: float | Number) -> Number:
+    """Return `number` as the language has it: an integer where it is whole, else a normalized decimal.
+
+    A float is its shortest decimal text. Raises ValueRefused for NaN, infinities and over MAX_DIGITS digits.
+    """
+    if type(number) is int:
+        if -_LARGEST_INT < number < _LARGEST_INT:
+            return number
+        raise ValueRefused(f"a number has over {MAX_DIGITS} digits")
+    if isinstance(number, float):
+        if not math.isfinite(number):
+            raise ValueRefused("a number must be finite, not NaN or an infinity")
+        number = decimal.Decimal(repr(number))
+    assert isinstance(number, decimal.Decimal)
+    if not number.is_finite():
+        raise ValueRefused("a number must be finite, not NaN or an infinity")
+    if not number:
+        return 0
+    exponent = number.as_tuple().exponent
+    assert isinstance(exponent, int)
+    if number.adjusted() >= MAX_DIGITS or (exponent < 0 and _written_digits(number) > MAX_DIGITS):
+        raise ValueRefused(f"a number has over {MAX_DIGITS} digits")
+    normal = number.normalize(_EXACT)
+    return int(normal) if normal == normal.to_integral_value() else normal
+
+
+def _written_digits(number: decimal.Decimal) -> int:
+    """Count the digits of a fraction written without an exponent and without trailing zeros."""
+    _, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    trailing = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    return max(number.adjusted() + 1, 1) + max(-(exponent + trailing), 0)
+
+
+def arithmetic(operator: str, left: Number, right: Number) -> Number:
+    """Return the exact sum, difference or product; raises EvaluationError when it has over MAX_DIGITS digits."""
+    a, b = decimal.Decimal(left), decimal.Decimal(right)
+    compute = {"+": _EXACT.add, "-": _EXACT.subtract, "*": _EXACT.multiply}[operator]
+    try:
+        return exact(compute(a, b))
+    except (ValueRefused, decimal.DecimalException):
+        raise EvaluationError(f"the result of `{operator}` has over {MAX_DIGITS} digits") from None
+
+
+def freeze(value: object, depth: int = 0) -> Any:
+    """Return an immutable copy of a JSON-like value with exact numbers.
+
+    Lists become tuples, dicts become FrozenMap. Raises ValueRefused for what the language does not have.
+    """
+    if value is None or type(value) is str or type(value) is bool:
+        return value
+    if isinstance(value, int | float | decimal.Decimal):
+        return exact(value)
+    if depth >= MAX_DEPTH:
+        raise ValueRefused(f"a value is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, Mapping):
+        return FrozenMap((_text_key(key), freeze(item, depth + 1)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(freeze(item, depth + 1) for item in value)
+    if isinstance(value, str):
+        return str(value)
+    raise ValueRefused(f"a value must be text, a number, true, false, null, a list or an object, not {_kind(value)}")
+
+
+def _text_key(key: object) -> str:
+    if not isinstance(key, str):
+        raise ValueRefused(f"a key of an object must be text, not `{key}`")
+    return str(key)
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}"
+
+
+def as_text(value: Any) -> str:
+    """Write a value as it stands inside longer text: text as it is, numbers in plain digits, the rest as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    if isinstance(value, int):
+        return format(decimal.Decimal(value), "f")
+    return to_json(value)
+
+
+def to_json(value: Any, indent: int = 0) -> str:
+    """Write a value as JSON text with its numbers exact and its keys in the order they have.
+
+    `indent` is the number of spaces of one level; 0 writes one line.
+    """
+    return "".join(_json_parts(value, indent, 0))
+
+
+def _json_parts(value: Any, indent: int, level: int) -> list[str]:
+    import json
+
+    if isinstance(value, str):
+        return [json.dumps(value, ensure_ascii=False)]
+    if not isinstance(value, Mapping | list | tuple):
+        return [as_text(value)]
+    opening, closing = ("{", "}") if isinstance(value, Mapping) else ("[", "]")
+    if not value:
+        return [opening + closing]
+    pad = "\n" + " " * (indent * (level + 1)) if indent else ""
+    end = "\n" + " " * (indent * level) if indent else ""
+    separator = "," + (pad or " ")
+    parts = [opening, pad]
+    entries = value.items() if isinstance(value, Mapping) else ((None, item) for item in value)
+    for number, (key, item) in enumerate(entries):
+        if number:
+            parts.append(separator)
+        if key is not None:
+            parts.append(json.dumps(key, ensure_ascii=False) + ": ")
+        parts.extend(_json_parts(item, indent, level + 1))
+    return [*parts, end, closing]
