@@ -8,19 +8,20 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from stepward.validator.constants import constant_text
 from stepward.validator.findings import Finding, Property
 from stepward.validator.graph import StepGraph
-from stepward.vm.errors import EvaluationError
-from stepward.vm.expressions.evaluator import evaluate_condition
-from stepward.vm.expressions.syntax import Defined, walk
-from stepward.vm.expressions.syntax import Reference as ReferenceNode
 from stepward.vm.language.flow import MISSING
 from stepward.vm.language.meaning import Clause, Meaning
+from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
+from stepward.vm.language.steps import BaseStep, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.typecheck import TypeProblem, check_expression
+from stepward.vm.language.types import TypeSpec
 
 if TYPE_CHECKING:
-    from stepward.validator.assignment import Assignment
+    from stepward.validator.assignment import Assignment, Reading
     from stepward.validator.guardrails import Outcome
 
 
@@ -44,6 +45,46 @@ class Context:
         return Assignment(self)
 
     @cached_property
+    def type_problems(self) -> tuple[tuple[Clause, TypeProblem], ...]:
+        """What is wrong with the types of every expression that parses."""
+        return tuple(
+            (clause, problem)
+            for clause in self.meaning.clauses
+            if (tree := clause.tree()) is not None
+            for problem in check_expression(clause.text, tree, self.meaning, is_condition=clause.is_condition)
+        )
+
+    def call_of(self, source: Source) -> BaseStep:
+        """Return the step or sub-step whose output a source is."""
+        assert source.step is not None
+        step = self.program.steps[source.step]
+        if source.sub is None:
+            return step
+        assert isinstance(step, ParallelStep)
+        return step.parallel_steps[source.sub]
+
+    def reader(self, reading: Reading) -> BaseStep:
+        """Return the step or sub-step that reads."""
+        step = self.program.steps[reading.step]
+        if reading.sub is None:
+            return step
+        assert isinstance(step, ParallelStep)
+        return step.parallel_steps[reading.sub]
+
+    def declared_output(self, call: LlmCall | ToolCall) -> TypeSpec | None:
+        """Return the declared type of a call's output, or None."""
+        if isinstance(call, ToolCall):
+            return self.meaning.tool(call.tool).returns
+        if call.allowed_outputs is not None:
+            return TypeSpec(type=("string",), enum=call.allowed_outputs)
+        return call.returns or TypeSpec(type=("string",))
+
+    def known_fields(self, meant: Meant) -> list[str]:
+        """Return the fields that are declared beside the last one that a reference names."""
+        specs = [self.meaning.typing.spec((source, meant.fields[:-1])) for source in meant.sources]
+        return [name for spec in specs if spec is not None for name in spec.properties or ()]
+
+    @cached_property
     def outcomes(self) -> tuple[Outcome, ...]:
         """The verdict on every guardrail at every place that it speaks of."""
         from stepward.validator.guardrails import judge
@@ -54,30 +95,27 @@ class Context:
     def has_control_flow(self) -> bool:
         """Whether the program says where control goes: no target is missing and no arm is ambiguous."""
         ways = self.flow.transitions
-        return not any(way.to == MISSING for out in ways for way in out) and not any(self.ambiguous_arms)
+        return not any(way.to == MISSING for out in ways for way in out) and not self.flow.ambiguous_arms
 
-    @cached_property
-    def ambiguous_arms(self) -> tuple[int, ...]:
-        """The steps at which rules 3 and 4 of control flow clash."""
-        return tuple(number for number in range(len(self.program.steps)) if self._is_ambiguous(number))
-
-    def _is_ambiguous(self, number: int) -> bool:
+    def decided_branch(self, number: int) -> str | int | None:
+        """Return the branch that constants alone make a condition step take, or None when they do not decide."""
         step = self.program.steps[number]
-        if step.id not in self.flow.arms or step.type in ("condition", "end"):
-            return False
-        if step.next_step is not None or step.is_terminal or number + 1 == len(self.program.steps):  # type: ignore[union-attr]
-            return False
-        return number == 0 or self.flow.falls_through(number - 1)
+        if not isinstance(step, ConditionStep):
+            return None
+        if step.condition is not None:
+            value = constant_text(step.condition)
+            return None if value is None else "then" if value else "otherwise"
+        for case, entry in enumerate(step.cases or (), start=1):
+            value = constant_text(entry.when)
+            if value is not False:
+                return case if value else None
+        return "otherwise"
 
-    def constant_value(self, clause: Clause) -> bool | None:
-        """Return the value of a condition that reads nothing, or None when it reads something or has none."""
-        tree = clause.tree()
-        if tree is None or any(isinstance(node, ReferenceNode | Defined) for node in walk(tree)):
-            return None
-        try:
-            return evaluate_condition(tree, _nothing)
-        except EvaluationError:
-            return None
+    def cost(self, number: int, *, failed: bool = False) -> int:
+        """Return what a step takes from `max_steps`: itself and its sub-steps, and when it failed its retries."""
+        step = self.program.steps[number]
+        retries = step.max_retries - 1 if failed and isinstance(step, Failing) and step.on_error == "retry" else 0
+        return 1 + retries + (len(step.parallel_steps) if isinstance(step, ParallelStep) else 0)
 
     def waived(self, findings: list[Finding]) -> list[Finding]:
         """Return the findings without those that a policy waives; of an expired waiver the finding speaks."""
@@ -96,7 +134,3 @@ class Context:
                         return None
                     finding = replace(finding, message=f"{finding.message} (its waiver expired on {waiver.expiry})")
         return finding
-
-
-def _nothing(names: tuple[str, ...]) -> object:
-    raise AssertionError(f"a constant reads nothing, not {names}")

@@ -60,10 +60,13 @@ def exact(number: float | Number) -> Number:
         if -_LARGEST_INT < number < _LARGEST_INT:
             return number
         raise ValueRefused(f"a number has over {MAX_DIGITS} digits")
+    if isinstance(number, int):
+        return exact(int(number))
     if isinstance(number, float):
         if not math.isfinite(number):
             raise ValueRefused("a number must be finite, not NaN or an infinity")
-        number = decimal.Decimal(repr(number))
+        # A subclass (numpy has one) may write itself in another way.
+        number = decimal.Decimal(float.__repr__(number))
     assert isinstance(number, decimal.Decimal)
     if not number.is_finite():
         raise ValueRefused("a number must be finite, not NaN or an infinity")
@@ -100,8 +103,10 @@ def freeze(value: object, depth: int = 0) -> Any:
 
     Lists become tuples, dicts become FrozenMap. Raises ValueRefused for what the language does not have.
     """
-    if value is None or type(value) is str or type(value) is bool:
+    if value is None or type(value) is bool:
         return value
+    if isinstance(value, str):
+        return _text(value)
     if isinstance(value, int | float | decimal.Decimal):
         return exact(value)
     if depth >= MAX_DEPTH:
@@ -110,15 +115,22 @@ def freeze(value: object, depth: int = 0) -> Any:
         return FrozenMap((_text_key(key), freeze(item, depth + 1)) for key, item in value.items())
     if isinstance(value, list | tuple):
         return tuple(freeze(item, depth + 1) for item in value)
-    if isinstance(value, str):
-        return str(value)
     raise ValueRefused(f"a value must be text, a number, true, false, null, a list or an object, not {_kind(value)}")
 
 
 def _text_key(key: object) -> str:
     if not isinstance(key, str):
         raise ValueRefused(f"a key of an object must be text, not `{key}`")
-    return str(key)
+    return _text(key)
+
+
+def _text(text: str) -> str:
+    # Half a surrogate pair can't be written as UTF-8: a journal that held one could not be saved.
+    try:
+        text.isascii() or text.encode()
+    except UnicodeEncodeError:
+        raise ValueRefused("half a surrogate pair is no text") from None
+    return str.__str__(text)
 
 
 def _kind(value: object) -> str:
@@ -135,6 +147,7 @@ def as_text(value: Any) -> str:
         return format(value, "f")
     if isinstance(value, int):
         return format(decimal.Decimal(value), "f")
+    assert isinstance(value, Mapping | list | tuple), "what stands in a text was frozen before"
     return to_json(value)
 
 

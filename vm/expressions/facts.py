@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from stepward.vm.expressions.syntax import (
     Compare,
@@ -55,18 +56,21 @@ def facts(tree: Expression, outcome: bool) -> Facts:
 
 def _logic_facts(operands: tuple[Expression, ...], outcome: bool, *, decisive: bool) -> Facts:
     if outcome is not decisive:
-        result = Facts()
-        for operand in operands:
-            result |= facts(operand, outcome)
-        return result
-    # One operand decided, and those before it did not: what all these stories share is certain.
-    earlier = Facts()
-    shared: Facts | None = None
-    for operand in operands:
-        story = earlier | facts(operand, outcome)
-        shared = story if shared is None else shared & story
-        earlier |= facts(operand, not outcome)
-    assert shared is not None
+        every = [facts(operand, outcome) for operand in operands]
+        return Facts(NOTHING.union(*(one.defined for one in every)), NOTHING.union(*(one.not_null for one in every)))
+    # One operand decided, and those before it did not: what all these stories share is certain. The first story
+    # bounds what is shared, so that a chain of many operands costs no more than its length.
+    shared = facts(operands[0], outcome)
+    earlier_defined: set[Names] = set()
+    earlier_not_null: set[Names] = set()
+    for before, operand in pairwise(operands):
+        undecided, story = facts(before, not outcome), facts(operand, outcome)
+        earlier_defined |= undecided.defined
+        earlier_not_null |= undecided.not_null
+        shared = Facts(
+            frozenset(names for names in shared.defined if names in earlier_defined or names in story.defined),
+            frozenset(names for names in shared.not_null if names in earlier_not_null or names in story.not_null),
+        )
     return shared
 
 

@@ -11,6 +11,9 @@ from typing import Final
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.lexer import KEYWORDS, NAME
 
+MAX_REWRITTEN: Final = 2_000
+"""Characters of the longest text that is rewritten: the search is quadratic, and nobody reads a longer help."""
+
 _PIECE: Final = re.compile(
     rf"""(?P<space>\s+)
     |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[“”][^“”]*[“”]|[‘’][^‘’]*[‘’])
@@ -21,6 +24,8 @@ _PIECE: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _QUOTED_REFERENCE: Final = re.compile(rf"""(['"])(\${NAME}(?:\.{NAME})*)\1""")
+_METHOD: Final = re.compile(rf"\.{NAME}\s*\(")
+_PARENTHESISED: Final = re.compile(r"\bin\s*\(([^()]*)\)")
 _SIGNS: Final = {"===": "==", "!==": "!=", "<>": "!=", "&&": "and", "||": "or", "=": "==", ";": ""}
 _WORDS: Final = {
     "True": "true",
@@ -76,7 +81,7 @@ def improve(error: ExpressionError) -> ExpressionError:
     elif reason:
         help = reason  # noqa: A001
     message = error.message
-    if "(" in text[error.start : error.end + 1] and re.search(rf"\.{NAME}\s*\($", text[: error.start + 1]):
+    if _METHOD.match(text, error.start) or _METHOD.fullmatch(text, text.rfind(".", 0, error.start) % len(text), error.end):
         message = "a condition can't call a method"
     return ExpressionError(
         text, message, error.start, error.end, help or "see the grammar in specs/language.md", rewrite or ""
@@ -84,10 +89,10 @@ def improve(error: ExpressionError) -> ExpressionError:
 
 
 def _reason(text: str, error: ExpressionError) -> str:
-    if re.search(rf"\.{NAME}\s*\(", text):
+    if _METHOD.search(text):
         return "conditions have no methods; let `allowed_outputs` fix how the reply is spelled"
     here = text[error.start : error.end]
-    if here in ("/", "%", "**", "//") or text[error.start : error.start + 1] in ("/", "%"):
+    if text[error.start : error.start + 1] in ("/", "%") or text[max(error.start - 1, 0) : error.end] == "**":
         return "numbers have `+`, `-` and `*` only; let a tool compute anything else"
     if "?" in here:
         return "an expression has no `? :`; use a condition step"
@@ -96,9 +101,12 @@ def _reason(text: str, error: ExpressionError) -> str:
 
 def rewritten(text: str) -> str | None:
     """Return `text` in the language's own words when that parses, else None."""
+    if len(text) > MAX_REWRITTEN:
+        return None
     pieces = _pieces(text)
     candidate = "".join(pieces).strip()
-    for attempt in (_turn_in(candidate), candidate) if _speaks_of_text(text) else (candidate,):
+    turned = _turn_in(candidate) if _speaks_of_text(text) else candidate
+    for attempt in (turned, candidate, _PARENTHESISED.sub(r"in [\1]", candidate)):
         if _parses(attempt):
             return attempt
     return None
@@ -141,7 +149,10 @@ def _pieces(text: str) -> list[str]:
             if skip_closing and skip_closing[-1] == depth:
                 skip_closing.pop()
                 continue
-        pieces.append(_translated(kind, piece, matches, number))
+        translated = _translated(kind, piece, matches, number)
+        if not translated and pieces and pieces[-1].isspace():
+            pieces.pop()
+        pieces.append(translated)
     return pieces
 
 
@@ -178,7 +189,7 @@ def _bare_word(piece: str, matches: list[re.Match[str]], number: int) -> str:
 
 
 def _speaks_of_text(text: str) -> bool:
-    return bool(_QUOTED_REFERENCE.search(text) or re.search(rf"\.{NAME}\s*\(", text))
+    return bool(_QUOTED_REFERENCE.search(text) or _METHOD.search(text))
 
 
 def _turn_in(text: str) -> str:

@@ -85,10 +85,15 @@ class _Parser:
         self.position += 1
         return token
 
+    def reached(self) -> int:
+        """Return where the last token ends: a parenthesis belongs to the node around it, not to the one inside."""
+        return self.tokens[self.position - 1].end
+
     def error(self, message: str, token: Token, help: str = "") -> ExpressionError:  # noqa: A002
         return ExpressionError(self.text, message, token.start, max(token.end, token.start), help)
 
     def expression(self, least: int) -> Expression:
+        start = self.peek().start
         left = self.prefix(least)
         while True:
             operator = self.operator()
@@ -98,11 +103,11 @@ class _Parser:
             if power <= least:
                 return left
             if power == _COMPARE:
-                left = self.comparison(left, word, width)
+                left = self.comparison(start, left, word, width)
             elif power in (_OR, _AND):
-                left = self.logic(left, "or" if power == _OR else "and", power)
+                left = self.logic(start, left, "or" if power == _OR else "and", power)
             else:
-                left = self.arithmetic(left, power)
+                left = self.arithmetic(start, left, power)
 
     def operator(self) -> tuple[str, int, int] | None:
         """Return the operator that stands next: its name, its binding power, and how many tokens write it."""
@@ -114,37 +119,38 @@ class _Parser:
         power = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "*": _PRODUCT}.get(token.text)
         return None if power is None or token.kind not in ("word", "sign") else (token.text, power, 1)
 
-    def comparison(self, left: Expression, word: str, width: int) -> Expression:
+    def comparison(self, start: int, left: Expression, word: str, width: int) -> Expression:
         self.position += width
+        middle = self.peek().start
         right = self.expression(_COMPARE)
+        end = self.reached()
         operator: Comparison = (
             "not in" if word == "not in" else "not contains" if word == "not contains" else _COMPARISONS[word]
         )
         following = self.operator()
         if following is not None and following[1] == _COMPARE:
             token = self.peek()
-            middle = self.text[right.start : right.end]
             raise self.error(
                 f"comparisons do not chain: expected `and`, `or` or the end, found `{token.text}`",
                 token,
-                f"write `{self.text[left.start : right.end]} and {middle} {self.text[token.start :]}`",
+                f"write `{self.text[start:end]} and {self.text[middle:end]} {self.text[token.start :]}`",
             )
-        return Compare(left.start, right.end, operator, left, right)
+        return Compare(start, end, operator, left, right)
 
-    def logic(self, left: Expression, word: Literal["and", "or"], power: int) -> Expression:
+    def logic(self, start: int, left: Expression, word: Literal["and", "or"], power: int) -> Expression:
         operands = [left]
         while self.peek().kind == "word" and self.peek().text == word:
             self.take()
             operands.append(self.expression(power))
-        return Logic(left.start, operands[-1].end, word, tuple(operands))
+        return Logic(start, self.reached(), word, tuple(operands))
 
-    def arithmetic(self, left: Expression, power: int) -> Expression:
+    def arithmetic(self, start: int, left: Expression, power: int) -> Expression:
         rest: list[tuple[Literal["+", "-", "*"], Expression]] = []
         signs: dict[str, Literal["+", "-", "*"]] = {"+": "+", "-": "-"} if power == _SUM else {"*": "*"}
         while self.peek().kind == "sign" and self.peek().text in signs:
             sign = signs[self.take().text]
             rest.append((sign, self.expression(power)))
-        return Arithmetic(left.start, rest[-1][1].end, left, tuple(rest))
+        return Arithmetic(start, self.reached(), left, tuple(rest))
 
     def prefix(self, least: int) -> Expression:
         token = self.peek()
@@ -165,7 +171,7 @@ class _Parser:
             raise self.error("expected a value, found `not`", token, "put `not …` in parentheses here")
         self.take()
         operand = self.expression(_NOT)
-        return Negation(token.start, operand.end, operand)
+        return Negation(token.start, self.reached(), operand)
 
     def minus(self, token: Token) -> Expression:
         self.take()
@@ -174,7 +180,7 @@ class _Parser:
             if isinstance(operand.value, str | tuple) or operand.value is None:
                 return Minus(token.start, operand.end, operand)
             return Constant(token.start, operand.end, -operand.value)
-        return Minus(token.start, operand.end, operand)
+        return Minus(token.start, self.reached(), operand)
 
     def primary(self, token: Token) -> Expression:
         self.take()
@@ -206,7 +212,8 @@ class _Parser:
         while self.peek().text != "]":
             start = self.peek()
             item = self.expression(_COMPARE)
-            if not isinstance(item, Constant) or isinstance(item.value, tuple):
+            # `(1)` and `--1` are computed, and a literal is not.
+            if not isinstance(item, Constant) or isinstance(item.value, tuple) or item.start != start.start:
                 raise self.error("a list holds literals only", start, "compare with `==` and join with `or` instead")
             if items and kind(item.value) != kind(items[0].value):
                 raise self.error("a list holds literals of one type", start, "split it into two comparisons")

@@ -25,8 +25,9 @@ from stepward.vm.language.steps import (
 Kind = Literal["success", "fallback", "skipped", "failed", "branch", "uncovered", "visits", "end"]
 """Why control goes on: what became of the step.
 
-`success`, `fallback` and `skipped` go to the successor; `failed` to the error step; `branch` is a condition's choice,
-`uncovered` that it has none; `visits` that the step was not started again; `end` an `end` step.
+`success`, `fallback` and `skipped` go to the successor; `failed` to the error step, or ends the run (a condition or a
+`set` fails only where an expression has no value); `branch` is a condition's choice, `uncovered` that it has none;
+`visits` that the step was not started again; `end` an `end` step.
 """
 
 Status = Literal["SUCCESS", "FAILED", "STALLED"]
@@ -131,6 +132,19 @@ class Flow:
                     pending.append(target)
         return seen
 
+    @cached_property
+    def ambiguous_arms(self) -> frozenset[int]:
+        """The steps at which rules 3 and 4 clash (SW106): both ways out are given, and the program is refused."""
+        return frozenset(number for number in range(len(self.steps) - 1) if self._is_ambiguous(number))
+
+    def _is_ambiguous(self, number: int) -> bool:
+        step = self.steps[number]
+        if step.id not in self.arms or isinstance(step, ConditionStep | EndStep):
+            return False
+        if step.next_step is not None or step.is_terminal:
+            return False
+        return number == 0 or self.falls_through(number - 1)
+
     def falls_through(self, number: int) -> bool:
         """Return whether control goes from this step to the next in the list because nothing else is said (rule 4)."""
         step = self.steps[number]
@@ -147,13 +161,16 @@ class Flow:
         else:
             successor = self._successor(number, step)
             yield successor
+            if number in self.ambiguous_arms:
+                yield Transition("success", number + 1)
             if isinstance(step, Failing):
                 yield from self._failures(step, successor)
             else:
                 yield _FAILS
         if step.max_visits is not None:
-            target = getattr(step, "error_step", None)
-            yield Transition("visits", self._to(target), field=("error_step",)) if target else _STALLS
+            if isinstance(step, ErrorRouted) and step.error_step is not None:  # once; the second time the run stalls
+                yield Transition("visits", self._to(step.error_step), field=("error_step",))
+            yield _STALLS
 
     def _successor(self, number: int, step: LlmStep | ToolStep | ParallelStep | SetStep) -> Transition:
         if step.next_step is not None:
@@ -169,9 +186,9 @@ class Flow:
             return
         if step.on_error == "skip":
             yield successor._replace(kind="skipped")
-        elif step.error_step is not None:
+        if step.error_step is not None:  # beside `skip` it is SW002: both ways are given, and the program is refused
             yield Transition("failed", self._to(step.error_step), field=("error_step",))
-        else:
+        elif step.on_error != "skip":
             yield _FAILS
 
     def _branches(self, step: ConditionStep) -> Iterator[Transition]:
@@ -183,6 +200,7 @@ class Flow:
             yield Transition("branch", self._to(step.otherwise), branch="otherwise", field=("otherwise",))
         if step.otherwise is None or (step.condition is not None and step.then is None):
             yield _UNCOVERED
+        yield _FAILS
 
     def _to(self, target: str) -> int:
         return self.position.get(target, MISSING)

@@ -41,7 +41,7 @@ Locator = Callable[[Wanted], dict[Path, Extent]]
 """Finds the extents of the wanted paths. It parses the text again: it is called only when something is reported."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Document:
     """One document of a file: its data as plain values, and what was wrong with it already when it was read."""
 

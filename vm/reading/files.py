@@ -25,13 +25,15 @@ def read_bytes(path: FilePath, name: str) -> str:
     if size > MAX_BYTES:
         message = f"the file has {size:,} bytes; a program has at most {MAX_BYTES:,}"
         raise ProgramError(name, (Problem("SW004", message, "split the program, or move data out of it"),))
-    return decode(path.read_bytes(), name)
+    # Not all of it: the file may grow meanwhile, and a device has no size at all.
+    with path.open("rb") as file:
+        return decode(file.read(MAX_BYTES + 1), name)
 
 
 def decode(content: bytes, name: str) -> str:
     """Return the text that UTF-8 bytes write, without a byte order mark; raises ProgramError when they are none."""
     if len(content) > MAX_BYTES:
-        message = f"the text has {len(content):,} bytes; a program has at most {MAX_BYTES:,}"
+        message = f"the text has more bytes than a program may have: {MAX_BYTES:,}"
         raise ProgramError(name, (Problem("SW004", message, "split the program, or move data out of it"),))
     try:
         return content.decode("utf-8-sig")

@@ -12,9 +12,17 @@ from typing import Any, Final
 from stepward.vm.errors import Problem, ProgramError
 from stepward.vm.reading.document import Document, Extent, Wanted
 from stepward.vm.reading.limits import MAX_DEPTH
+from stepward.vm.reading.scalars import within_limit
 from stepward.vm.reading.source import LineIndex, Path, Span
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_WRITING: Final = re.compile(
+    r"""\\u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}
+    |(?P<half>\\u[dD][89a-fA-F][0-9A-Fa-f]{2}|[\ud800-\udfff])
+    |\\.""",
+    re.VERBOSE,
+)
+"""A pair of escapes that write one code point, half of such a pair, or any other escape."""
 
 
 def read_json(name: str, text: str) -> Document:
@@ -32,7 +40,9 @@ def read_json(name: str, text: str) -> Document:
         return mapping
 
     try:
-        data = json.loads(text, object_pairs_hook=pairs, parse_float=Decimal, parse_constant=float)
+        data = json.loads(
+            text, object_pairs_hook=pairs, parse_int=_integer, parse_float=_fraction, parse_constant=float
+        )
     except json.JSONDecodeError as error:
         raise ProgramError(name, (_unreadable(text, error),)) from None
     except RecursionError:
@@ -40,8 +50,44 @@ def read_json(name: str, text: str) -> Document:
     except (ValueError, ArithmeticError):
         help = "write a shorter number, or put it in quotes"  # noqa: A001
         raise ProgramError(name, (Problem("SW004", "a number has too many digits", help),)) from None
+    if _is_too_deep(data):
+        raise ProgramError(name, (_too_deep(text),))
+    for half in _halves(text):
+        raise ProgramError(name, (half,))
     problems = tuple(_duplicates(text)) if twice else ()
     return Document(name, text, "json", data, _Locator(text), problems)
+
+
+def _halves(text: str) -> Iterator[Problem]:
+    """Yield the surrogates, written as they are or as escapes, that are not one of a pair."""
+    for writing in _WRITING.finditer(text):
+        if writing.group("half"):
+            span = LineIndex(text).span(writing.start(), writing.end())
+            yield Problem("SW001", "half a surrogate pair is no text", "write the whole character", span=span)
+
+
+def _integer(text: str) -> int:
+    return int(within_limit(text))
+
+
+def _fraction(text: str) -> Decimal:
+    return Decimal(within_limit(text))
+
+
+def _is_too_deep(data: Any) -> bool:
+    """Return whether a limit is passed that the C scanner, whose own depends on the interpreter, let through."""
+    level = [data]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            item
+            for holder in level
+            if isinstance(holder, dict | list)
+            for item in (holder.values() if isinstance(holder, dict) else holder)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _unreadable(text: str, error: json.JSONDecodeError) -> Problem:

@@ -13,5 +13,8 @@ MAX_DEPTH: Final = 100
 MAX_ALIASED_NODES: Final = 100_000
 """Nodes that YAML aliases stand for in all; a bomb of nine lines stands for a billion."""
 
+MAX_NUMBER: Final = 4_000
+"""Characters that write one number. A value has at most 1,000 digits; leading and trailing zeros may be more."""
+
 MAX_STEPS: Final = 250_000
 """Steps of one program, sub-steps included."""

@@ -49,6 +49,8 @@ def _find(text: str, position: int, end: int, style: Style, wanted: str) -> tupl
             return (position, position + 2) if wanted == "'" else None
         elif here == wanted:
             return position, position + 1
+        elif text.startswith("\r\n", position):
+            position += 1
         elif here in _SPACE:
             if wanted in " \n":
                 return position, _skip_space(text, position, end)

@@ -6,6 +6,8 @@ import re
 from decimal import Decimal
 from typing import Any, Final
 
+from stepward.vm.reading.limits import MAX_NUMBER
+
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE: Final = frozenset({"true", "True", "TRUE"})
 _FALSE: Final = frozenset({"false", "False", "FALSE"})
@@ -16,11 +18,18 @@ _NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _MAY_BE_SPECIAL: Final = frozenset("~nNtTfF-+.0123456789")
 
 
+def within_limit(number: str) -> str:
+    """Return the text of a number; raises ValueError when it is so long that work on it would be felt."""
+    if len(number) > MAX_NUMBER:
+        raise ValueError(f"a number has over {MAX_NUMBER} characters")
+    return number
+
+
 def resolve(text: str) -> Any:
     """Return what a plain scalar stands for under the core schema (YAML 1.2.2, section 10.3.2).
 
     Numbers are int or Decimal, so that nothing is rounded; `.inf` and `.nan` come back as float, for the models to
-    refuse. Raises ValueError for an integer too long to read.
+    refuse. Raises ValueError for a number of over MAX_NUMBER characters.
     """
     if text and text[0] not in _MAY_BE_SPECIAL:
         return text
@@ -31,11 +40,11 @@ def resolve(text: str) -> Any:
     if text in _FALSE:
         return False
     if _INTEGER.fullmatch(text):
-        return int(text)
+        return int(within_limit(text))
     if _BASED.fullmatch(text):
-        return int(text, 0)
+        return int(within_limit(text), 0)
     if _DECIMAL.fullmatch(text):
-        return Decimal(text)
+        return Decimal(within_limit(text))
     if _NOT_FINITE.fullmatch(text):
         return float(text.replace(".", "", 1))
     return text

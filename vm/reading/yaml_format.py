@@ -6,9 +6,11 @@ before they are expanded, and depth is bounded without recursion.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from decimal import Decimal
+from typing import Any, Final, NoReturn
 
 import yaml
 
@@ -22,6 +24,15 @@ from stepward.vm.reading.source import LineIndex, Path, Span
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STYLES: Final[dict[str | None, Style]] = {None: "plain", "": "plain", "'": "single", '"': "double"}
 _TAG: Final = "tag:yaml.org,2002:"
+_PROPERTIES: Final = re.compile(r"(?:[&!]\S*(?:\s+#[^\n]*|\s+)*)*")
+"""The anchor and the tag that stand before a value, and what separates them from it."""
+
+_TAGGED_KINDS: Final[dict[str, tuple[type, ...]]] = {
+    _TAG + "int": (int,),
+    _TAG + "float": (int, Decimal, float),
+    _TAG + "bool": (bool,),
+    _TAG + "null": (type(None),),
+}
 
 
 def read_yaml(name: str, text: str) -> list[Document]:
@@ -29,12 +40,13 @@ def read_yaml(name: str, text: str) -> list[Document]:
 
     Raises ProgramError (SW001, SW004) when the text is no YAML or passes a limit.
     """
+    text = text.removeprefix("\ufeff")
     documents: list[Document] = []
-    builder = _Builder(name)
+    builder = _Builder(name, text)
     try:
         for event in _events(text):
             if isinstance(event, yaml.DocumentStartEvent):
-                builder = _Builder(name)
+                builder = _Builder(name, text)
             elif isinstance(event, yaml.DocumentEndEvent):
                 locator = _Locator(text, len(documents))
                 documents.append(Document(name, text, "yaml", builder.root, locator, tuple(builder.problems)))
@@ -42,6 +54,10 @@ def read_yaml(name: str, text: str) -> list[Document]:
                 builder.take(event)
     except yaml.YAMLError as error:
         raise ProgramError(name, (_unreadable(text, error),)) from None
+    except UnicodeEncodeError as error:
+        span = LineIndex(text).span(error.start, error.start + 1)
+        help = "write the whole character"  # noqa: A001
+        raise ProgramError(name, (Problem("SW001", "half a surrogate pair is no text", help, span=span),)) from None
     return documents
 
 
@@ -53,16 +69,19 @@ def _unreadable(text: str, error: yaml.YAMLError) -> Problem:
     mark = getattr(error, "problem_mark", None)
     if mark is not None:
         words = " ".join(part for part in (error.context, error.problem) if part)  # type: ignore[attr-defined]
-        line, column = mark.line + 1, mark.column + 1
+        offset = mark.index
     else:
         words = str(getattr(error, "reason", error))
-        line, column = LineIndex(text).position(getattr(error, "position", 0))
-    return Problem("SW001", f"not readable as YAML: {words}", _yaml_help(text, line), span=Span(line, column, line, column + 1))
+        # libyaml's reader counts bytes, its parser code points.
+        offset = len(text.encode()[: getattr(error, "position", 0)].decode(errors="ignore"))
+    line, column = LineIndex(text).position(offset)
+    span = Span(line, column, line, column + 1)
+    return Problem("SW001", f"not readable as YAML: {words}", _yaml_help(text, offset), span=span)
 
 
-def _yaml_help(text: str, line: int) -> str:
-    lines = text.splitlines()
-    here = lines[line - 1] if line <= len(lines) else ""
+def _yaml_help(text: str, offset: int) -> str:
+    start, end = text.rfind("\n", 0, offset) + 1, text.find("\n", offset)
+    here = text[start : end if end >= 0 else len(text)]
     if "\t" in here[: len(here) - len(here.lstrip())]:
         return "indent with spaces; YAML does not allow tabs there"
     if "\x00" in text:
@@ -88,11 +107,13 @@ class _Builder:
     """Turns the events of one document into data."""
 
     name: str
+    text: str
     root: Any = None
     problems: list[Problem] = field(default_factory=list)
     _stack: list[_Open] = field(default_factory=list)
     _anchors: dict[str, tuple[Any, int]] = field(default_factory=dict)
     _aliased: int = 0
+    _lines: LineIndex | None = None
 
     def take(self, event: yaml.Event) -> None:
         if isinstance(event, yaml.ScalarEvent):
@@ -108,6 +129,8 @@ class _Builder:
         if self._expects_key():
             self._stack[-1].key = self._key(event)
             self._stack[-1].seen_key = True
+            if event.anchor is not None:
+                self._anchors[event.anchor] = (event.value, 1)
             return
         value = self._value(event)
         if event.anchor is not None:
@@ -117,8 +140,9 @@ class _Builder:
     def _value(self, event: yaml.ScalarEvent) -> Any:
         if event.tag is not None and event.tag != "!":
             return self._tagged(event)
-        if not event.implicit[0]:
-            return event.value
+        return self._resolved(event) if event.implicit[0] else event.value
+
+    def _resolved(self, event: yaml.ScalarEvent) -> Any:
         try:
             return resolve(event.value)
         except (ValueError, ArithmeticError):
@@ -127,16 +151,24 @@ class _Builder:
     def _tagged(self, event: yaml.ScalarEvent) -> Any:
         if event.tag == _TAG + "str":
             return event.value
-        if event.tag in {_TAG + kind for kind in ("int", "float", "bool", "null")}:
-            return resolve(event.value)
-        self._fail(event, "SW001", f"the tag `{event.tag}` is not known", "leave the tag out; a program is plain YAML")
+        kinds = _TAGGED_KINDS.get(event.tag or "")
+        if kinds is None:
+            self._unknown_tag(event, event.tag)
+        value = self._resolved(event)
+        if type(value) not in kinds:
+            message = f"`{event.value}` is not of the tag `{event.tag}`"
+            self._fail(event, "SW001", message, "leave the tag out; a program is plain YAML")
+        return value
+
+    def _unknown_tag(self, event: yaml.Event, tag: str | None) -> NoReturn:
+        self._fail(event, "SW001", f"the tag `{tag}` is not known", "leave the tag out; a program is plain YAML")
 
     def _key(self, event: yaml.ScalarEvent) -> str:
         mapping = self._stack[-1].value
         key: str = event.value
-        if event.implicit[0] and not isinstance(resolve(key), str):
+        if not isinstance(self._value(event), str):
             self._report(event, "SW002", f"the key `{key}` is not text", f'put it in quotes: `"{key}"`')
-        elif key == "<<":
+        elif key == "<<" and event.implicit[0]:
             self._report(event, "SW002", "`<<` is not a field: YAML 1.2 has no merge keys", "write the fields out")
         if key in mapping:
             self._report(event, "SW003", f"the key `{key}` comes twice in one mapping", "remove one of the two, or rename it")
@@ -148,6 +180,8 @@ class _Builder:
     def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
         if self._expects_key():
             self._fail(event, "SW001", "a key is a list or a mapping", "write the key as text")
+        if event.tag not in (None, "!", _TAG + ("map" if isinstance(event, yaml.MappingStartEvent) else "seq")):
+            self._unknown_tag(event, event.tag)
         if len(self._stack) >= MAX_DEPTH:
             self._fail(event, "SW004", f"nested deeper than {MAX_DEPTH} levels", "flatten the document")
         self._stack.append(_Open({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor))
@@ -183,15 +217,22 @@ class _Builder:
             top.seen_key = False
 
     def _report(self, event: yaml.Event, code: str, message: str, help: str) -> None:  # noqa: A002
-        self.problems.append(Problem(code, message, help, span=_span(event)))
+        self.problems.append(Problem(code, message, help, span=self._span(event)))
 
-    def _fail(self, event: yaml.Event, code: str, message: str, help: str) -> Any:  # noqa: A002
-        raise ProgramError(self.name, (Problem(code, message, help, span=_span(event)),))
+    def _fail(self, event: yaml.Event, code: str, message: str, help: str) -> NoReturn:  # noqa: A002
+        raise ProgramError(self.name, (Problem(code, message, help, span=self._span(event)),))
+
+    def _span(self, event: yaml.Event) -> Span:
+        # By offset, because libyaml sees line breaks that nobody else counts (U+0085, U+2028).
+        self._lines = self._lines or LineIndex(self.text)
+        return self._lines.span(*_offsets(event))
 
 
-def _span(event: yaml.Event) -> Span:
+def _offsets(event: yaml.Event) -> tuple[int, int]:
     start, end = event.start_mark, event.end_mark
-    return Span(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
+    assert start is not None, "libyaml marks every event"
+    assert end is not None, "libyaml marks every event"
+    return start.index, end.index
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +245,7 @@ class _Locator:
     def __call__(self, wanted: Wanted) -> dict[Path, Extent]:
         found: dict[Path, Extent] = {}
         document = -1
-        walk = _Walk(wanted, found)
+        walk = _Walk(self.text, wanted, found)
         for event in _events(self.text):
             if isinstance(event, yaml.DocumentStartEvent):
                 document += 1
@@ -230,12 +271,17 @@ class _Level:
 class _Walk:
     """Follows the events of one document, and notes the extents of wanted paths."""
 
+    text: str
     wanted: Wanted
     found: dict[Path, Extent]
     _levels: list[_Level] = field(default_factory=list)
 
     def take(self, event: yaml.Event) -> None:
-        start, end = event.start_mark.index, event.end_mark.index
+        start, end = _offsets(event)
+        if isinstance(event, yaml.ScalarEvent) and (event.anchor is not None or event.tag is not None):
+            properties = _PROPERTIES.match(self.text, start, end)
+            assert properties is not None, "the pattern matches nothing, too"
+            start = properties.end()
         if isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             level = self._levels.pop()
             if level.wanted is not None:

@@ -17,8 +17,15 @@ class _Writer(yaml.SafeDumper):
 
 def _text(writer: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     # PyYAML quotes what YAML 1.1 reads as something else; `1e3` and `0o17` are numbers in 1.2 alone.
-    style = '"' if not isinstance(resolve(value), str) else None
+    style = None if _is_text(value) else '"'
     return writer.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        return isinstance(resolve(value), str)
+    except ValueError:
+        return False
 
 
 def _decimal(writer: yaml.SafeDumper, value: Decimal) -> yaml.ScalarNode:

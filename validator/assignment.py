@@ -1,0 +1,342 @@
+"""Definite assignment: which names are certainly defined where they are read, by plain data flow.
+
+A forward analysis over the transitions of the program: a name is certainly defined at a step when it is so on every
+path of edges to it, whatever the conditions on the way say. What one dominating assignment settles is answered from
+the dominator tree; the rest runs as bit sets, a bounded number of names at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from stepward.vm.expressions.facts import Facts, Read, certain_reads, facts, reads
+from stepward.vm.expressions.syntax import Defined, Expression, Reference, walk
+from stepward.vm.expressions.template import embedded
+from stepward.vm.language.flow import Transition
+from stepward.vm.language.meaning import Clause
+from stepward.vm.language.names import Meant
+from stepward.vm.language.steps import (
+    AnyStep,
+    ConditionStep,
+    EndStep,
+    Failing,
+    LlmCall,
+    ParallelStep,
+    SetStep,
+    ToolCall,
+)
+from stepward.vm.reading.source import Path, Place
+
+if TYPE_CHECKING:
+    from stepward.validator.context import Context
+
+Names = tuple[str, ...]
+
+NAMES_AT_ONCE = 512
+"""Bits of one pass of the data flow: more takes more memory at once, not more time in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A reference that a step reads: where it stands, what it speaks of, and what is certain by then.
+
+    `sub` is the position of the sub-step that reads it.
+    """
+
+    step: int
+    sub: int | None
+    place: Place
+    reference: Reference
+    meant: Meant | None
+    known: Facts = Facts()
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a transition does to names: `gone` are undefined after it, `given` certainly defined."""
+
+    given: frozenset[Names]
+    gone: frozenset[Names]
+
+
+class Assignment:
+    """Who reads what, and whether it is certainly defined by then."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.names = context.meaning.names
+        self.typing = context.meaning.typing
+        self.flow = context.flow
+
+    @cached_property
+    def readings(self) -> tuple[Reading, ...]:
+        """Every reference that a step reads, in the order of the list."""
+        return tuple(reading for number, step in enumerate(self.flow.steps) for reading in self._readings(number, step))
+
+    def _readings(self, number: int, step: AnyStep) -> Iterator[Reading]:
+        path: Path = ("steps", number)
+        if isinstance(step, ConditionStep | SetStep):
+            for clause in self._clauses[number]:
+                tree = clause.tree()
+                if tree is not None:
+                    for read in reads(tree):
+                        yield self._read(number, read, clause.path)
+            if isinstance(step, SetStep):
+                yield from self._embedded(number, None, {k: v for k, v in step.set.items() if not isinstance(v, str)}, (*path, "set"))
+        elif isinstance(step, EndStep):
+            yield from self._embedded(number, None, step.output, (*path, "output"))
+        elif isinstance(step, ParallelStep):
+            for sub, part in enumerate(step.parallel_steps):
+                yield from self._call_readings(number, sub, part, (*path, "parallel_steps", sub))
+        else:
+            yield from self._call_readings(number, None, step, path)
+
+    @cached_property
+    def _clauses(self) -> dict[int, list[Clause]]:
+        result: dict[int, list[Clause]] = {number: [] for number in range(len(self.flow.steps))}
+        for clause in self.context.meaning.clauses:
+            result[clause.step].append(clause)
+        return result
+
+    def _read(self, number: int, read: Read, path: Path) -> Reading:
+        node = read.reference
+        return Reading(
+            number, None, Place(path, within=(node.start, node.end)), node, self.names.meaning(node.names), read.known
+        )
+
+    def _call_readings(self, number: int, sub: int | None, call: LlmCall | ToolCall, path: Path) -> Iterator[Reading]:
+        if isinstance(call, LlmCall):
+            yield from self._embedded(number, sub, call.prompt, (*path, "prompt"))
+            yield from self._embedded(number, sub, call.system, (*path, "system"))
+        elif call.args:
+            yield from self._embedded(number, sub, call.args, (*path, "args"))
+
+    def _embedded(self, number: int, sub: int | None, value: object, path: Path) -> Iterator[Reading]:
+        for found in embedded(value, path):
+            node = found.reference
+            place = Place(found.path, within=(node.start, node.end))
+            yield Reading(number, sub, place, node, self.names.meaning(node.names))
+
+    # -- keys: what is followed through the program ----------------------------------------------------------------
+
+    def keys(self, reading: Reading) -> list[Names]:
+        """Return what must be defined for a reading: its variable, and every field on the way that may be absent."""
+        assert reading.meant is not None
+        names = reading.reference.names
+        depth = len(names) - len(reading.meant.fields)
+        keys = [] if self._is_input(reading.meant) else [names[:depth]]
+        for end in range(depth + 1, len(names) + 1):
+            meant = Meant(reading.meant.sources, names[depth:end])
+            if self.typing.view(meant).optional:
+                keys.append(names[:end])
+        return keys
+
+    @staticmethod
+    def _is_input(meant: Meant) -> bool:
+        return any(source.kind == "input" for source in meant.sources)
+
+    @cached_property
+    def doubtful(self) -> tuple[Reading, ...]:
+        """The readings of names that may be undefined: on some path of edges nothing has defined them."""
+        open_readings = [
+            (reading, [key for key in self.keys(reading) if not reading.known.knows_defined(key)])
+            for reading in self.readings
+            if reading.meant is not None and self.flow.reachable[reading.step]
+        ]
+        hard: dict[Names, None] = {}
+        for reading, keys in open_readings:
+            for key in keys:
+                if not self._settled(key, reading):
+                    hard.setdefault(key)
+        if not hard:
+            return ()
+        missing = self._undefined_at(list(hard))
+        return tuple(
+            reading
+            for reading, keys in open_readings
+            if any(key in hard and reading.step in missing[key] and not self._settled(key, reading) for key in keys)
+        )
+
+    def _settled(self, key: Names, reading: Reading) -> bool:
+        """Return whether the one assignment of a name stands on every path to the reading."""
+        assert reading.meant is not None
+        sources = reading.meant.sources
+        if len(sources) != 1 or len(key) != len(reading.reference.names) - len(reading.meant.fields):
+            return False
+        source = sources[0]
+        if source.step is None or source.kind == "error" or source.step == reading.step:
+            return False
+        if source.sub is not None:
+            step = self.flow.steps[source.step]
+            assert isinstance(step, ParallelStep)
+            if step.parallel_steps[source.sub].on_error == "skip":
+                return False
+        return self._success_dominates(source.step, reading.step)
+
+    def _success_dominates(self, number: int, below: int) -> bool:
+        ways = [way for way in self.flow.transitions[number] if way.to >= 0]
+        good = {way.to for way in ways if way.kind in ("success", "fallback")}
+        if not good:
+            return False
+        if all(way.kind in ("success", "fallback") for way in ways):
+            return number != below and self.context.graph.dominators.dominates(number, below)
+        (target,) = good
+        return (
+            target not in {way.to for way in ways if way.kind not in ("success", "fallback")}
+            and self.flow.predecessors[target] == [number]
+            and target != 0
+            and self.context.graph.dominators.dominates(target, below)
+        )
+
+    # -- the data flow ---------------------------------------------------------------------------------------------
+
+    def _undefined_at(self, keys: list[Names]) -> dict[Names, set[int]]:
+        """Return, for each key, the steps before which it may be undefined."""
+        result: dict[Names, set[int]] = {key: set() for key in keys}
+        for start in range(0, len(keys), NAMES_AT_ONCE):
+            batch = keys[start : start + NAMES_AT_ONCE]
+            for number, defined in enumerate(self._pass(batch)):
+                if defined is not None and defined != (1 << len(batch)) - 1:
+                    for bit, key in enumerate(batch):
+                        if not defined >> bit & 1:
+                            result[key].add(number)
+        return result
+
+    def _pass(self, keys: list[Names]) -> list[int | None]:
+        """Return, for each step, the set of keys defined on every path to it; None where no path leads."""
+        bits = {key: 1 << number for number, key in enumerate(keys)}
+        below: dict[Names, int] = {}
+        for key, bit in bits.items():
+            for end in range(1, len(key) + 1):
+                below[key[:end]] = below.get(key[:end], 0) | bit
+        effects = [
+            [(way.to, *self._masks(self.effect(number, way), bits, below)) for way in ways if way.to >= 0]
+            for number, ways in enumerate(self.flow.transitions)
+        ]
+        state: list[int | None] = [None] * len(effects)
+        state[0] = 0
+        pending, queued = [0], bytearray(len(effects))
+        while pending:
+            number = pending.pop()
+            queued[number] = 0
+            before = state[number]
+            assert before is not None
+            for target, given, kept in effects[number]:
+                arriving, there = before & kept | given, state[target]
+                met = arriving if there is None else there & arriving
+                if met != there:
+                    state[target] = met
+                    if not queued[target]:
+                        queued[target] = 1
+                        pending.append(target)
+        return state
+
+    @staticmethod
+    def _masks(effect: Effect, bits: dict[Names, int], below: dict[Names, int]) -> tuple[int, int]:
+        given = gone = 0
+        for name in effect.gone:
+            gone |= below.get(name, 0)
+        for name in effect.given:
+            given |= bits.get(name, 0)
+            if len(name) > 1:
+                for end in range(1, len(name)):
+                    given |= bits.get(name[:end], 0)
+        return given, ~gone
+
+    def effect(self, number: int, way: Transition) -> Effect:
+        """Return what one way out of a step defines and undefines."""
+        step = self.flow.steps[number]
+        if isinstance(step, SetStep):
+            names = frozenset((name,) for name in step.set)
+            return Effect(names | self._read_for_certain(number), names)
+        if isinstance(step, ConditionStep):
+            return Effect(self._branch_facts(step, way), frozenset())
+        if isinstance(step, Failing):
+            return self._call_effect(number, step, way)
+        return Effect(frozenset(), frozenset())
+
+    def _call_effect(self, number: int, step: Failing, way: Transition) -> Effect:
+        gone = _own_names(step)
+        given: set[Names] = set()
+        if way.kind in ("success", "fallback"):
+            given |= _output_names(step) | self._read_for_certain(number)
+        else:
+            given.add((step.id, "error"))
+        for part in step.parallel_steps if isinstance(step, ParallelStep) else ():
+            gone |= _own_names(part)
+            if way.kind == "success" and part.on_error != "skip":
+                given |= _output_names(part)
+        return Effect(frozenset(given), frozenset(gone))
+
+    def _read_for_certain(self, number: int) -> frozenset[Names]:
+        """Return the names whose reading the step survived; those of sub-steps that may be skipped do not count."""
+        step = self.flow.steps[number]
+        if isinstance(step, SetStep):
+            trees = [clause.tree() for clause in self._clauses[number]]
+            return frozenset().union(*(certain_reads(tree) for tree in trees if tree is not None))
+        return frozenset(
+            reading.reference.names
+            for reading in self.readings_of.get(number, ())
+            if reading.sub is None or (isinstance(step, ParallelStep) and step.parallel_steps[reading.sub].on_error != "skip")
+        )
+
+    @cached_property
+    def readings_of(self) -> dict[int, list[Reading]]:
+        """The readings of each step that has any."""
+        result: dict[int, list[Reading]] = {}
+        for reading in self.readings:
+            result.setdefault(reading.step, []).append(reading)
+        return result
+
+    def _branch_facts(self, step: ConditionStep, way: Transition) -> frozenset[Names]:
+        """Return the names that are defined when a condition took a branch: it could read them, or it asked."""
+        number = self.flow.position[step.id]
+        trees = [clause.tree() for clause in self._clauses[number]]
+        if step.condition is not None:
+            return facts(trees[0], way.branch == "then").defined if trees[0] is not None else frozenset()
+        result = Facts()
+        for case, tree in enumerate(trees, start=1):
+            if tree is not None:
+                result |= facts(tree, way.branch == case)
+            if way.branch == case:
+                break
+        return result.defined
+
+
+def _own_names(step: Failing) -> set[Names]:
+    return {(step.id, "error")} | _output_names(step)
+
+
+def _output_names(step: Failing) -> set[Names]:
+    names: set[Names] = {(step.id, "output")}
+    if step.output_key is not None:
+        names.add((step.output_key,))
+    return names
+
+
+def assigned_names(step: AnyStep) -> set[Names]:
+    """Return the names that a step assigns when it starts: outputs, errors and `set` names, sub-steps included."""
+    if isinstance(step, SetStep):
+        return {(name,) for name in step.set}
+    if not isinstance(step, Failing):
+        return set()
+    names = _own_names(step)
+    for part in step.parallel_steps if isinstance(step, ParallelStep) else ():
+        names |= _own_names(part)
+    return names
+
+
+def read_roots(trees: Iterable[Expression | None], assignment: Assignment) -> set[Names]:
+    """Return the names that expressions read or ask for, without their fields."""
+    roots: set[Names] = set()
+    for tree in trees:
+        for node in walk(tree) if tree is not None else ():
+            reference = node if isinstance(node, Reference) else node.reference if isinstance(node, Defined) else None
+            meant = assignment.names.meaning(reference.names) if reference is not None else None
+            if reference is not None and meant is not None:
+                roots.add(reference.names[: len(reference.names) - len(meant.fields)])
+    return roots
+

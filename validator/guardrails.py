@@ -1,0 +1,457 @@
+"""The verdict on every guardrail, as far as the graph alone decides it.
+
+For each rule a monitor is explored beside the graph twice: over everything that might be possible, which proves, and
+over what is certainly possible, which refutes. What lies between is for conditions to decide, and is unknown here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from stepward.validator.constants import constant_text, constant_value
+from stepward.validator.context import Context
+from stepward.validator.findings import Evidence, Label, Move, Property, Verdict
+from stepward.validator.monitors import (
+    AtMostOnceMonitor,
+    ExclusiveMonitor,
+    FollowedByMonitor,
+    Hit,
+    NeverMonitor,
+    RequiresMonitor,
+    UndefinedMonitor,
+    by_step,
+    matches,
+)
+from stepward.validator.product import USED_UP, Bad, Exploration, Monitor, explore_counted
+from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.facts import certain_reads
+from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.syntax import Arithmetic, Expression, Minus, Reference, walk
+from stepward.vm.language.flow import Transition
+from stepward.vm.language.guardrails import (
+    AllOf,
+    AnyGuard,
+    AnyOf,
+    AnyRequirement,
+    AnyRule,
+    AnySelector,
+    AtMostOnce,
+    Exclusive,
+    FollowedBy,
+    Never,
+    Requires,
+)
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.steps import ConditionStep, EndStep, SetStep, ToolCall
+from stepward.vm.reading.source import Place
+
+LAYER = "graph"
+NOT_YET = "the graph alone does not decide it, and this version does not reason about conditions yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is known of one rule at one place; `code` is that of the finding it makes."""
+
+    code: str
+    message: str
+    help: str
+    place: Place
+    step: str | None
+    related: tuple[Label, ...]
+    evidence: Evidence | None
+    policy: str | None
+
+
+def judge(context: Context) -> Iterator[Outcome]:
+    """Yield an outcome for every rule that is broken, vacuous or not proved, and note the verdict on each."""
+    judge_one = _Judge(context)
+    counts: Counter[str | None] = Counter()
+    for rule, policy in context.meaning.rules:
+        name = policy.policy if policy else None
+        number = counts[name]
+        counts[name] += 1
+        yield from judge_one.rule(rule, policy, number)
+    for policy in context.meaning.policies:
+        yield from judge_one.allow_list(policy)
+
+
+class _Judge:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.flow = context.flow
+        self.doubtful = frozenset(reading.step for reading in context.assignment.doubtful)
+
+    # -- one rule --------------------------------------------------------------------------------------------------
+
+    def rule(self, rule: AnyRule, policy: Policy | None, number: int) -> Iterator[Outcome]:
+        started = perf_counter()
+        origin = _Origin(rule.name, policy, Place(("guardrails", number, "name")))
+        outcomes = list(self._vacuous(rule, origin))
+        verdict, evidence = Verdict.PROVED, Evidence(LAYER, cut=(f"`{rule.name}` speaks of no step that can be reached",))
+        if not outcomes and self._speaks(rule, policy):
+            verdict, evidence, found = self._judged(rule, origin)
+            outcomes.extend(found)
+        elif outcomes:
+            verdict, evidence = Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous")
+        name = type(rule).__name__.lower()
+        kinds = {"requires": "requires", "never": "never", "atmostonce": "at_most_once", "followedby": "followed_by"}
+        self._note(kinds.get(name, name), rule.name, verdict, evidence, perf_counter() - started)
+        yield from outcomes
+
+    def _judged(self, rule: AnyRule, origin: _Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
+        if isinstance(rule, Never) and rule.when is not None:
+            return self._never_when(rule, rule.when, origin)
+        return self._decide(self._monitor(rule), rule, origin)
+
+    def _note(self, kind: str, rule: str, verdict: Verdict, evidence: Evidence, seconds: float) -> None:
+        self.context.properties.append(Property(kind, rule, verdict, evidence, seconds, self.context.program.source_name))
+
+    def _monitor(self, rule: AnyRule) -> Monitor:
+        context = self.context
+        if isinstance(rule, Requires):
+            return RequiresMonitor(context, self._steps(rule.protects), rule.requires, fresh=rule.fresh)
+        if isinstance(rule, Never):
+            return NeverMonitor(context, self._steps(rule.never))
+        if isinstance(rule, AtMostOnce):
+            return AtMostOnceMonitor(context, by_step(matches(rule.at_most_once, context)))
+        if isinstance(rule, Exclusive):
+            return ExclusiveMonitor(context, *(self._steps(side) for side in rule.exclusive))
+        first = matches(rule.followed_by.first, context)
+        return FollowedByMonitor(context, rule, first, self._steps(rule.followed_by.then))
+
+    def _steps(self, selector: AnySelector) -> list[int]:
+        return [hit.step for hit in matches(selector, self.context)]
+
+    # -- vacuity ---------------------------------------------------------------------------------------------------
+
+    def _vacuous(self, rule: AnyRule, origin: _Origin) -> Iterator[Outcome]:
+        """Yield SW407 for a rule of the program that selects nothing, or protects what can't be reached."""
+        for selector in _protected(rule):
+            hits = matches(selector, self.context)
+            if hits and origin.policy is not None:
+                self.context.matched_policy_rules.add((origin.policy.policy, rule.name))
+            if origin.policy is None and not (isinstance(rule, Never) and rule.when is None):
+                yield from self._vacuous_selector(selector.text(), hits, origin)
+        for guard in _guards_of(rule):
+            if origin.policy is None and not matches(guard, self.context):
+                yield self._vacuous_outcome(f"{guard.text()} is nowhere in the program", origin)
+
+    def _vacuous_selector(self, words: str, hits: Sequence[Hit], origin: _Origin) -> Iterator[Outcome]:
+        if not hits:
+            yield self._vacuous_outcome(f"{words} is nowhere in the program", origin)
+        elif not any(self.flow.reachable[hit.step] for hit in hits):
+            yield self._vacuous_outcome(f"{words} can't be reached", origin)
+
+    def _vacuous_outcome(self, why: str, origin: _Origin) -> Outcome:
+        message = f"guardrail `{origin.name}` says nothing: {why}"
+        help = "correct the name in the guardrail, or remove the guardrail"  # noqa: A001
+        return Outcome("SW407", message, help, origin.place, None, (), None, origin.tag)
+
+    def _speaks(self, rule: AnyRule, policy: Policy | None) -> bool:
+        """Whether the rule has something to protect here; a policy's rule need not."""
+        selectors = _protected(rule)
+        needed = selectors if isinstance(rule, Exclusive) else selectors[:1]
+        del policy
+        return all(any(self.flow.reachable[hit.step] for hit in matches(selector, self.context)) for selector in needed)
+
+    # -- verdicts --------------------------------------------------------------------------------------------------
+
+    def _decide(self, monitor: Monitor, rule: AnyRule, origin: _Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
+        possible = explore_counted(self.flow, monitor, self._is_possible)
+        if not possible.bad and possible.is_complete:
+            return Verdict.PROVED, self._cut(possible), []
+        certain = explore_counted(self.flow, monitor, self._is_certain)
+        outcomes = []
+        for step in sorted({bad.step for bad in possible.bad.values()} or {0}):
+            sure = [bad for bad in certain.bad.values() if bad.step == step and self._is_real(bad)]
+            if sure:
+                outcomes.append(self._violated(rule, origin, min(sure, key=lambda bad: bad.kind)))
+            else:
+                outcomes.append(self._unproved(rule, origin, self._candidate(possible, step)))
+        worst = next((outcome for outcome in outcomes if outcome.code != "SW408"), outcomes[0])
+        verdict = Verdict.UNKNOWN if worst.code == "SW408" else Verdict.VIOLATED
+        assert worst.evidence is not None
+        return verdict, worst.evidence, outcomes
+
+    @staticmethod
+    def _candidate(possible: Exploration, step: int) -> Bad | None:
+        return min((bad for bad in possible.bad.values() if bad.step == step), key=lambda bad: bad.kind, default=None)
+
+    def _cut(self, exploration: Exploration) -> Evidence:
+        return Evidence(LAYER, cut=(f"none of {exploration.pairs} reachable pairs of step and monitor state is bad",))
+
+    def _never_when(self, rule: Never, when: str, origin: _Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
+        try:
+            tree = parse(when)
+        except ExpressionError as error:
+            evidence = Evidence(LAYER, reason="its condition can't be read")
+            message = f"guardrail `{rule.name}` is not proved: its condition can't be read: {error.message}"
+            place = Place((*origin.place.path[:-1], "when"), within=(error.start, error.end))
+            return Verdict.UNKNOWN, evidence, [Outcome("SW408", message, error.help, place, None, (), evidence, origin.tag)]
+        lacking = self._lacking(tree, rule.never)
+        if lacking:
+            evidence = Evidence(LAYER, reason=f"the program has no `{lacking}`")
+            message = f"guardrail `{rule.name}` is not proved: it reads `{lacking}`, which the program does not have"
+            help = "correct the name in the guardrail, or give the program that variable"  # noqa: A001
+            place = Place((*origin.place.path[:-1], "when"))
+            return Verdict.UNKNOWN, evidence, [Outcome("SW408", message, help, place, None, (), evidence, origin.tag)]
+        value = constant_value(tree)
+        if value is False:
+            return Verdict.PROVED, Evidence("constants", cut=(f"`{when}` is false",)), []
+        monitor = NeverMonitor(self.context, self._steps(rule.never))
+        if value is True:
+            return self._decide(monitor, rule, origin)
+        possible = explore_counted(self.flow, monitor, self._is_possible)
+        if not possible.bad:
+            return Verdict.PROVED, self._cut(possible), []
+        broken = self._unreadable_when(rule, tree, origin)
+        if broken:
+            assert broken[0].evidence is not None
+            return Verdict.VIOLATED, broken[0].evidence, broken
+        outcomes = [self._unproved(rule, origin, bad) for bad in possible.bad.values()]
+        assert outcomes[0].evidence is not None
+        return Verdict.UNKNOWN, outcomes[0].evidence, outcomes
+
+    def _unreadable_when(self, rule: Never, tree: Expression, origin: _Origin) -> list[Outcome]:
+        """Return the places at which P certainly starts while `when` reads something undefined: broken, as the language says."""
+        found: dict[int, Outcome] = {}
+        for names in sorted(certain_reads(tree)):
+            meant = self.context.meaning.names.meaning(names)
+            if names[0] == "args" or meant is None or any(source.kind == "input" for source in meant.sources):
+                continue
+            root = names[: len(names) - len(meant.fields)]
+            monitor = UndefinedMonitor(self.context, root, self._steps(rule.never))
+            for bad in explore_counted(self.flow, monitor, self._is_certain).bad.values():
+                if bad.step not in found and self._is_real(bad):
+                    step = self.flow.steps[bad.step].id
+                    message = f"`{step}` can start while `${'.'.join(root)}` is undefined, so that `{rule.when}` can't be ruled out"
+                    message += f" (guardrail `{rule.name}`{origin.of_policy})"
+                    help = f"define it on every path to `{step}`, or start the rule with `defined(${'.'.join(root)}) and`"  # noqa: A001
+                    found[bad.step] = Outcome(
+                        "SW403", message, help, self._place(rule, bad.step), step, origin.labels, Evidence(LAYER, path=bad.path), origin.tag
+                    )
+        return list(found.values())
+
+    def _lacking(self, tree: Expression, selector: AnySelector) -> str | None:
+        """Return a reference of a `when` that the program can't have, or None."""
+        parts = [hit.part for hit in matches(selector, self.context)]
+        arguments = {name for part in parts if isinstance(part, ToolCall) for name in self._arguments(part)}
+        for node in walk(tree):
+            if isinstance(node, Reference):
+                if node.names[0] == "args":
+                    if len(node.names) < 2 or node.names[1] not in arguments:
+                        return node.text()
+                elif self.context.meaning.names.meaning(node.names) is None:
+                    return node.text()
+        return None
+
+    def _arguments(self, call: ToolCall) -> set[str]:
+        return set(call.args) | set(self.context.meaning.tool(call.tool).args or ())
+
+    # -- what can happen -------------------------------------------------------------------------------------------
+
+    def _is_possible(self, step: int, way: Transition) -> bool:
+        """Whether some run might leave the step this way: all but what constants rule out."""
+        part = self.flow.steps[step]
+        if isinstance(part, ConditionStep):
+            if way.kind == "failed":
+                return step in self.doubtful or self._computes(step)
+            decided = self.context.decided_branch(step)
+            return decided is None or way.kind == "visits" or way.branch == decided
+        if isinstance(part, SetStep) and way.kind == "failed":
+            return step in self.doubtful or self._computes(step)
+        return True
+
+    def _is_certain(self, step: int, way: Transition) -> bool:
+        """Whether some run that gets here leaves the step this way, whatever came before."""
+        part = self.flow.steps[step]
+        if way.kind == "uncovered":
+            return False
+        if isinstance(part, ConditionStep):
+            return way.kind == "branch" and way.branch == self.context.decided_branch(step)
+        if isinstance(part, SetStep) and way.kind == "failed":
+            return False
+        return way.kind != "success" or step not in self.doubtful
+
+    def _computes(self, step: int) -> bool:
+        """Whether an expression of the step calculates, and so may run out of digits."""
+        trees = [clause.tree() for clause in self.context.meaning.clauses if clause.step == step]
+        return any(isinstance(node, Arithmetic | Minus) for tree in trees if tree is not None for node in walk(tree))
+
+    def _is_real(self, bad: Bad) -> bool:
+        """Whether the machine would follow this path to its end: within visits and budget, P really starting."""
+        program = self.context.program
+        if bad.step in self.doubtful:
+            return False
+        if not self._visits_fit(bad):
+            return False
+        cost = sum(self.context.cost(self.flow.position[move.step], failed="fails" in move.how) for move in bad.path)
+        if program.max_stalled_steps is not None and bad.length > program.max_stalled_steps:
+            return False
+        return program.max_steps is None or cost <= program.max_steps
+
+    def _visits_fit(self, bad: Bad) -> bool:
+        """Whether the path starts every bounded step as often as its bound admits, and gives up only after that."""
+        started: Counter[str] = Counter()
+        for move in bad.path:
+            step = self.flow.steps[self.flow.position[move.step]]
+            bound = None if isinstance(step, EndStep) else step.max_visits
+            if bound is not None and (started[move.step] >= bound) != (move.how == USED_UP):
+                return False
+            started[move.step] += 1
+        return True
+
+    # -- words -----------------------------------------------------------------------------------------------------
+
+    def _violated(self, rule: AnyRule, origin: _Origin, bad: Bad) -> Outcome:
+        step = self.flow.steps[bad.step].id
+        code, message, help = _words(rule, bad, step)  # noqa: A001
+        evidence = Evidence(LAYER, path=bad.path)
+        message = f"{message} (guardrail `{rule.name}`{origin.of_policy})"
+        return Outcome(code, message, help, self._place(rule, bad.step), step, origin.labels, evidence, origin.tag)
+
+    def _unproved(self, rule: AnyRule, origin: _Origin, bad: Bad | None) -> Outcome:
+        evidence = Evidence(LAYER, path=bad.path if bad else (), reason=NOT_YET)
+        number = bad.step if bad else 0
+        step = self.flow.steps[number].id
+        message = f"guardrail `{rule.name}`{origin.of_policy} is neither proved nor refuted at step `{step}`: {NOT_YET}"
+        help = "follow the path: if it can happen, mend it; if not, make the graph show it, or wait for the engine"  # noqa: A001
+        return Outcome("SW408", message, help, self._place(rule, number), step, origin.labels, evidence, origin.tag)
+
+    def _place(self, rule: AnyRule, number: int) -> Place:
+        """Return the id of the step, or of the sub-step that the rule speaks of."""
+        for selector in _protected(rule):
+            for hit in matches(selector, self.context):
+                if hit.step == number and hit.sub is not None:
+                    return Place(("steps", number, "parallel_steps", hit.sub, "id"))
+        return Place(("steps", number, "id"))
+
+    # -- allow-lists -----------------------------------------------------------------------------------------------
+
+    def allow_list(self, policy: Policy) -> Iterator[Outcome]:
+        """Judge the tools that a policy allows: every other is forbidden, and a condition on arguments unproved."""
+        if policy.allow is None:
+            return
+        allowed = {entry.tool: entry for entry in policy.allow}
+        origin = _Origin("allow", policy, Place(("allow",), key=True))
+        for site in self.context.meaning.calls:
+            call = site.call
+            if not isinstance(call, ToolCall) or not self.flow.reachable[site.step]:
+                continue
+            entry = allowed.get(call.tool)
+            if entry is not None and (entry.when is None or constant_text(entry.when) is True):
+                continue
+            rule = Never.model_construct(name="allow", never=_step_selector(call.id), when=None)
+            monitor = NeverMonitor(self.context, [site.step])
+            if entry is None:
+                verdict, evidence, outcomes = self._decide(monitor, rule, origin)
+            else:
+                bad = self._candidate(explore_counted(self.flow, monitor, self._is_possible), site.step)
+                outcomes = [self._unproved(rule, origin, bad)] if bad else []
+                verdict = Verdict.UNKNOWN if bad else Verdict.PROVED
+                evidence = Evidence(LAYER, reason=NOT_YET) if bad else Evidence(LAYER)
+            self._note("allow", call.tool, verdict, evidence, 0.0)
+            yield from outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """Where a rule is from."""
+
+    name: str
+    policy: Policy | None
+    place: Place
+
+    @property
+    def tag(self) -> str | None:
+        """What a finding says of its policy: policy and rule, so that waivers can name either."""
+        return f"{self.policy.policy}/{self.name}" if self.policy else None
+
+    @property
+    def of_policy(self) -> str:
+        return f" of policy `{self.policy.policy}`" if self.policy else ""
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        if self.policy is not None and self.policy.document is None:
+            return ()
+        return (Label(self.place, "the rule stands here", self.policy.document if self.policy else None),)
+
+
+def _step_selector(step: str) -> AnySelector:
+    from stepward.vm.language.guardrails import StepSelector
+
+    return StepSelector(step=step)
+
+
+def _protected(rule: AnyRule) -> tuple[AnySelector, ...]:
+    """Return the selectors of a rule that name what it protects, forbids or counts."""
+    if isinstance(rule, Requires):
+        return (rule.protects,)
+    if isinstance(rule, Never):
+        return (rule.never,)
+    if isinstance(rule, AtMostOnce):
+        return (rule.at_most_once,)
+    if isinstance(rule, FollowedBy):
+        return (rule.followed_by.first, rule.followed_by.then)
+    return rule.exclusive
+
+
+def _guards_of(rule: AnyRule) -> Iterator[AnyGuard]:
+    if isinstance(rule, Requires):
+        pending: list[AnyRequirement] = [rule.requires]
+        while pending:
+            requirement = pending.pop(0)
+            if isinstance(requirement, AllOf):
+                pending.extend(requirement.all_of)
+            elif isinstance(requirement, AnyOf):
+                pending.extend(requirement.any_of)
+            else:
+                yield requirement
+
+
+def _requirement_text(requirement: AnyRequirement) -> str:
+    if isinstance(requirement, AllOf):
+        return " and ".join(_requirement_text(part) for part in requirement.all_of)
+    if isinstance(requirement, AnyOf):
+        return " or ".join(_requirement_text(part) for part in requirement.any_of)
+    return requirement.text()
+
+
+def _words(rule: AnyRule, bad: Bad, step: str) -> tuple[str, str, str]:
+    """Return the code, the message and the help of a violation."""
+    if isinstance(rule, Requires):
+        wanted = _requirement_text(rule.requires)
+        if bad.kind == "bypassed":
+            return (
+                "SW401",
+                f"`{step}` can start without {wanted}",
+                f"route every path to `{step}` through {wanted}",
+            )
+        return (
+            "SW402",
+            f"`{step}` can start when {wanted} no longer stands: a variable that it reads was assigned since",
+            f"check again after the assignment, or write `fresh: false` in `{rule.name}` if the old answer may stand",
+        )
+    if isinstance(rule, Never):
+        if rule.name == "allow":
+            return "SW403", f"`{step}` calls a tool that is not allowed", "use an allowed tool, or have it put on the list"
+        return "SW403", f"`{step}` can start, and never may", "remove the step, or route control past it"
+    if isinstance(rule, AtMostOnce):
+        if bad.kind == "retried":
+            help = "drop `on_error: retry`, or make the tool idempotent and say so in its manifest"  # noqa: A001
+            return "SW404", f"`{step}` is performed again when it is retried", help
+        return "SW404", f"`{step}` can be performed a second time in one run", "leave only one way through it"
+    if isinstance(rule, FollowedBy):
+        first, then = rule.followed_by.first.text(), rule.followed_by.then.text()
+        return (
+            "SW405",
+            f"the run can end at `{step}` after {first} succeeded and {then} never started",
+            f"route this ending through {then} (failures too: give the step an `error_step`), or write `ends: success`",
+        )
+    left, right = (side.text() for side in rule.exclusive)
+    return "SW406", f"a run that gets to `{step}` performs both {left} and {right}", "keep the two on separate branches"

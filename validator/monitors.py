@@ -1,0 +1,298 @@
+"""Monitors of guardrails: what each rule remembers of a run, and when it is broken.
+
+They mean what the language says (specs/language.md, "Guardrails"): P counts when it starts, or for `followed_by` when
+it succeeded; G counts when it succeeded or its branch was taken, and a G with a branch goes stale when a variable that
+its condition reads is assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from stepward.validator.assignment import assigned_names, read_roots
+from stepward.validator.context import Context
+from stepward.validator.product import State
+from stepward.vm.language.flow import Transition
+from stepward.vm.language.guardrails import (
+    AllOf,
+    AnyGuard,
+    AnyOf,
+    AnyRequirement,
+    AnySelector,
+    BranchSelector,
+    EffectSelector,
+    FollowedBy,
+    StepSelector,
+    ToolSelector,
+)
+from stepward.vm.language.meaning import step_clauses
+from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, ParallelStep, ToolCall
+
+NEVER, STALE, FRESH = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A step or sub-step that a selector matches; `sub` is None for the step itself."""
+
+    step: int
+    sub: int | None
+    part: BaseStep
+
+
+def matches(selector: AnySelector | AnyGuard, context: Context) -> list[Hit]:
+    """Return the steps and sub-steps that a selector matches."""
+    if isinstance(selector, BranchSelector):
+        return [hit for hit in _all_parts(context) if hit.part.id == selector.step and _has_branch(hit.part, selector)]
+    return [hit for hit in _all_parts(context) if _is_selected(selector, hit.part, context)]
+
+
+def _all_parts(context: Context) -> Iterator[Hit]:
+    for number, step in enumerate(context.program.steps):
+        yield Hit(number, None, step)
+        if isinstance(step, ParallelStep):
+            for sub, part in enumerate(step.parallel_steps):
+                yield Hit(number, sub, part)
+
+
+def _is_selected(selector: ToolSelector | StepSelector | EffectSelector, part: BaseStep, context: Context) -> bool:
+    if isinstance(selector, StepSelector):
+        return part.id == selector.step
+    if not isinstance(part, ToolCall):
+        return False
+    if isinstance(selector, ToolSelector):
+        return part.tool == selector.tool
+    return context.meaning.tool(part.tool).effect == selector.effect
+
+
+def _has_branch(part: BaseStep, selector: BranchSelector) -> bool:
+    return isinstance(part, ConditionStep) and selector.branch in branch_names(part)
+
+
+def branch_names(step: ConditionStep) -> dict[str | int, str | int]:
+    """Return what a guardrail may call a branch, and the name that control flow gives it."""
+    names: dict[str | int, str | int] = {}
+    if step.condition is not None and step.then is not None:
+        names["then"] = "then"
+    for number, case in enumerate(step.cases or (), start=1):
+        names[number] = number
+        if case.name is not None:
+            names[case.name] = number
+    if step.otherwise is not None:
+        names["otherwise"] = "otherwise"
+    return names
+
+
+def by_step(hits: Iterable[Hit]) -> dict[int, list[Hit]]:
+    """Return the hits of each step of the program's list."""
+    result: dict[int, list[Hit]] = {}
+    for hit in hits:
+        result.setdefault(hit.step, []).append(hit)
+    return result
+
+
+def succeeds(hit: Hit, way: Transition) -> tuple[bool, ...]:
+    """Return whether a matched part succeeded when its step was left this way: (True,), (False,), or both possible."""
+    if hit.sub is None:
+        return (way.kind == "success",)
+    assert isinstance(hit.part, Call)
+    if way.kind == "visits":
+        return (False,)
+    certain = way.kind == "success" and hit.part.on_error != "skip" and hit.part.on_timeout != "fallback"
+    return (True,) if certain else (True, False)
+
+
+class _Watcher:
+    """What all monitors start with: a run may start, and end, in peace."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def start(self) -> State:
+        return 0
+
+    def enter(self, step: int, state: State) -> str | None:  # noqa: ARG002
+        return None
+
+    def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:  # noqa: ARG002
+        return (state,)
+
+    def end(self, step: int, state: State, way: Transition) -> str | None:  # noqa: ARG002
+        return None
+
+
+class RequiresMonitor(_Watcher):
+    """`protects: P, requires: G`: remembers of every G whether it never came, went stale, or stands."""
+
+    def __init__(
+        self, context: Context, protected: Iterable[int], requirement: AnyRequirement, *, fresh: bool
+    ) -> None:
+        super().__init__(context)
+        self.protected = frozenset(protected)
+        self.requirement = requirement
+        self.guards = tuple(dict.fromkeys(_guards(requirement)))
+        self.position = {guard: number for number, guard in enumerate(self.guards)}
+        self.hits = [by_step(matches(guard, context)) for guard in self.guards]
+        self.reads = [self._reads(guard) if fresh else frozenset() for guard in self.guards]
+
+    def _reads(self, guard: AnyGuard) -> frozenset[tuple[str, ...]]:
+        """Return the names whose assignment makes a guard stale: those that its condition reads in any case."""
+        if not isinstance(guard, BranchSelector) or guard.step not in self.context.flow.position:
+            return frozenset()
+        number = self.context.flow.position[guard.step]
+        trees = [clause.tree() for clause in step_clauses(number, self.context.program.steps[number])]
+        return frozenset(read_roots(trees, self.context.assignment))
+
+    def start(self) -> State:
+        return (NEVER,) * len(self.guards)
+
+    def enter(self, step: int, state: State) -> str | None:
+        if step not in self.protected:
+            return None
+        assert isinstance(state, tuple)
+        if self._holds(self.requirement, state, FRESH):
+            return None
+        return "stale" if self._holds(self.requirement, state, STALE) else "bypassed"
+
+    def _holds(self, requirement: AnyRequirement, state: tuple[int, ...], least: int) -> bool:
+        if isinstance(requirement, AllOf):
+            return all(self._holds(part, state, least) for part in requirement.all_of)
+        if isinstance(requirement, AnyOf):
+            return any(self._holds(part, state, least) for part in requirement.any_of)
+        return state[self.position[requirement]] >= least
+
+    def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
+        assert isinstance(state, tuple)
+        assigned = assigned_names(self.context.program.steps[step])
+        choices = [
+            self._after(guard, number, state[number], step, way, assigned) for number, guard in enumerate(self.guards)
+        ]
+        return product(*choices)
+
+    def _after(
+        self, guard: AnyGuard, number: int, before: int, step: int, way: Transition, assigned: set[tuple[str, ...]]
+    ) -> tuple[int, ...]:
+        kept = STALE if before == FRESH and self.reads[number] & assigned else before
+        hits = self.hits[number].get(step)
+        if not hits:
+            return (kept,)
+        if isinstance(guard, BranchSelector):
+            condition = hits[0].part
+            assert isinstance(condition, ConditionStep)
+            return (FRESH,) if way.branch == branch_names(condition)[guard.branch] else (kept,)
+        outcomes = {True for hit in hits if succeeds(hit, way) == (True,)} or {
+            outcome for hit in hits for outcome in succeeds(hit, way)
+        }
+        return tuple(FRESH if outcome else kept for outcome in sorted(outcomes, reverse=True))
+
+
+def _guards(requirement: AnyRequirement) -> Iterator[AnyGuard]:
+    if isinstance(requirement, AllOf | AnyOf):
+        for part in requirement.all_of if isinstance(requirement, AllOf) else requirement.any_of:
+            yield from _guards(part)
+    else:
+        yield requirement
+
+
+class NeverMonitor(_Watcher):
+    """`never: P`: P must not start at all."""
+
+    def __init__(self, context: Context, forbidden: Iterable[int]) -> None:
+        super().__init__(context)
+        self.forbidden = frozenset(forbidden)
+
+    def enter(self, step: int, state: State) -> str | None:  # noqa: ARG002
+        return "forbidden" if step in self.forbidden else None
+
+
+class AtMostOnceMonitor(_Watcher):
+    """`at_most_once: P`: remembers whether P was performed."""
+
+    def __init__(self, context: Context, hits: Mapping[int, list[Hit]]) -> None:
+        super().__init__(context)
+        self.hits = hits
+
+    def enter(self, step: int, state: State) -> str | None:
+        hits = self.hits.get(step)
+        if not hits:
+            return None
+        if state or len(hits) > 1:
+            return "repeated"
+        return "retried" if self._is_performed_again(hits[0]) else None
+
+    def _is_performed_again(self, hit: Hit) -> bool:
+        """Whether retries perform P anew: attempts of an idempotent tool share one key, and are one performance."""
+        if isinstance(hit.part, ToolCall) and self.context.meaning.tool(hit.part.tool).idempotent:
+            return False
+        if not isinstance(hit.part, Failing) or (hit.sub is not None and hit.part.on_error == "skip"):
+            return False
+        whole = self.context.program.steps[hit.step]
+        retried = [part for part in (hit.part, whole) if isinstance(part, Failing)]
+        return any(part.on_error == "retry" and part.max_retries > 1 for part in retried)
+
+    def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
+        return (1 if step in self.hits and way.kind != "visits" else state,)
+
+
+class ExclusiveMonitor(_Watcher):
+    """`exclusive: [P, Q]`: remembers which of the two were performed."""
+
+    def __init__(self, context: Context, first: Iterable[int], second: Iterable[int]) -> None:
+        super().__init__(context)
+        self.sides = (frozenset(first), frozenset(second))
+
+    def enter(self, step: int, state: State) -> str | None:
+        return "both" if self._with(step, state) == 3 and self._with(step, 0) else None
+
+    def _with(self, step: int, state: State) -> int:
+        assert isinstance(state, int)
+        return state | (step in self.sides[0]) | (step in self.sides[1]) << 1
+
+    def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
+        return (state if way.kind == "visits" else self._with(step, state),)
+
+
+class FollowedByMonitor(_Watcher):
+    """`followed_by: {first: P, then: Q}`: remembers whether Q is owed."""
+
+    def __init__(self, context: Context, rule: FollowedBy, first: list[Hit], then: Iterable[int]) -> None:
+        super().__init__(context)
+        self.ends = rule.ends
+        self.then = frozenset(then)
+        both = {(hit.step, hit.sub) for hit in matches(rule.followed_by.then, context)}
+        self.first = by_step(hit for hit in first if (hit.step, hit.sub) not in both)
+
+    def enter(self, step: int, state: State) -> str | None:
+        # A run may be cancelled or run out of budget before any step.
+        return "missing" if self.ends == "any" and state and step not in self.then else None
+
+    def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
+        owed = 0 if step in self.then and way.kind != "visits" else state
+        hits = self.first.get(step, [])
+        outcomes = [any(combination) for combination in product(*(succeeds(hit, way) for hit in hits))]
+        return tuple(dict.fromkeys(1 if succeeded else owed for succeeded in outcomes))
+
+    def end(self, step: int, state: State, way: Transition) -> str | None:  # noqa: ARG002
+        assert way.ending is not None
+        counts = self.ends != "success" or way.ending.status == "SUCCESS"
+        return "missing" if state and counts else None
+
+
+class UndefinedMonitor(_Watcher):
+    """Remembers whether a name is defined, and calls it bad when one of the steps starts without it."""
+
+    def __init__(self, context: Context, key: tuple[str, ...], steps: Iterable[int]) -> None:
+        super().__init__(context)
+        self.key = key
+        self.steps = frozenset(steps)
+
+    def enter(self, step: int, state: State) -> str | None:
+        return "undefined" if step in self.steps and not state else None
+
+    def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
+        effect = self.context.assignment.effect(step, way)
+        if any(name[: len(self.key)] == self.key for name in effect.given):
+            return (1,)
+        return (0 if self.key in effect.gone else state,)

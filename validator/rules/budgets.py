@@ -1,0 +1,27 @@
+"""SW601: is the budget enough to get anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepward.validator.context import Context
+from stepward.validator.findings import Finding
+from stepward.validator.rules.base import Rule
+from stepward.vm.reading.source import Place
+
+
+class BudgetTooSmall(Rule):
+    """`max_steps` is below the shortest way to any declared ending: every run ends BUDGET_EXCEEDED or fails."""
+
+    code = "SW601"
+    name = "budget-too-small"
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield the budget when no path to a declared ending fits in it."""
+        budget = context.program.max_steps
+        if budget is None or not context.has_control_flow:
+            return
+        shortest = context.graph.shortest_way_to_an_ending(context.cost)
+        if shortest is not None and shortest > budget:
+            message = f"`max_steps` is {budget}, but the shortest way to an ending takes {shortest} steps"
+            yield self.finding(message, f"raise it to at least {shortest}", Place(("max_steps",)))

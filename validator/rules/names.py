@@ -1,0 +1,132 @@
+"""SW201, SW202 and SW210: is what a step reads there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepward.validator.assignment import Reading
+from stepward.validator.context import Context
+from stepward.validator.findings import Evidence, Finding, Label, Severity
+from stepward.validator.monitors import UndefinedMonitor
+from stepward.validator.product import explore
+from stepward.validator.rules.base import Rule
+from stepward.vm.expressions.syntax import Defined, walk
+from stepward.vm.language.loading import near_words
+from stepward.vm.reading.source import Place
+
+PATHS_SHOWN = 50
+"""Findings of SW202 in one program that get a path of their own; each costs a search."""
+
+
+class UndefinedVariable(Rule):
+    """A reference that nothing ever defines."""
+
+    code = "SW201"
+    name = "undefined-variable"
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield every reference that is no input, no output and no assigned name."""
+        for reading in context.assignment.readings:
+            if reading.meant is None:
+                message = f"nothing ever defines `{reading.reference.text()}`"
+                help = self._help(context, reading.reference.names)  # noqa: A001
+                yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)
+            elif context.meaning.typing.view(reading.meant).never:
+                message = f"`{reading.reference.text()}` never exists: its type has no such field"
+                known = context.known_fields(reading.meant)
+                help = near_words(reading.reference.names[-1], known) or "read a field that the type declares"  # noqa: A001
+                yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)
+        yield from self._asked(context)
+
+    def _asked(self, context: Context) -> Iterator[Finding]:
+        for clause in context.meaning.clauses:
+            tree = clause.tree()
+            for node in walk(tree) if tree is not None else ():
+                if isinstance(node, Defined) and context.meaning.names.meaning(node.reference.names) is None:
+                    reference = node.reference
+                    place = Place(clause.path, within=(reference.start, reference.end))
+                    message = f"nothing ever defines `{reference.text()}`"
+                    help = self._help(context, reference.names)  # noqa: A001
+                    yield self.finding(message, help, place, step=context.program.steps[clause.step].id)
+
+    def _help(self, context: Context, names: tuple[str, ...]) -> str:
+        known = context.meaning.names
+        if names[0] in known.outputs:
+            return f"write `${'.'.join((names[0], 'output', *names[1:]))}` for the output of the step"
+        if names[0] in context.flow.position:
+            return f"`{names[0]}` is a {context.program.steps[context.flow.position[names[0]]].type} step and has no output"
+        if names[1:2] in (("output",), ("error",)):
+            near = near_words(names[0], list(known.outputs)).replace("`", "`$", 1).replace("`?", f".{names[1]}`?")
+            return near or "name a step that has an output"
+        near = near_words(names[0], known.known()).replace("`", "`$", 1)
+        return near or "declare it under `inputs`, or assign it with `output_key` or `set`"
+
+
+class MaybeUndefined(Rule):
+    """A reference that is undefined on some path to where it is read."""
+
+    code = "SW202"
+    name = "maybe-undefined"
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield every reading that some path of edges reaches without a definition."""
+        for number, reading in enumerate(context.assignment.doubtful):
+            assert reading.meant is not None
+            text = reading.reference.text()
+            step = context.program.steps[reading.step].id
+            path = _path(context, reading) if number < PATHS_SHOWN else None
+            if reading.meant.fields and path is None:
+                message = f"`{text}` may be absent: its type does not require the field"
+                help = f"list the field under `required`, or test `defined({text})` first"  # noqa: A001
+                yield self.finding(message, help, reading.place, step=step)
+                continue
+            related = [Label(source_place, "it is defined here") for source_place in _definitions(context, reading)]
+            message = f"`{text}` may be undefined here"
+            help = f"define it on every path to `{step}`, or test `defined({text})` on the way"  # noqa: A001
+            yield self.finding(message, help, reading.place, step=step, related=related, evidence=path)
+
+
+def _definitions(context: Context, reading: Reading) -> list[Place]:
+    assert reading.meant is not None
+    return [Place((*source.path, "id")) if source.kind != "set" else Place(source.path, key=True) for source in reading.meant.sources[:3]]
+
+
+def _path(context: Context, reading: Reading) -> Evidence | None:
+    """Return a path on which nothing defines the variable of a reading, or None when the variable always is."""
+    assert reading.meant is not None
+    names = reading.reference.names
+    key = names[: len(names) - len(reading.meant.fields)]
+    if any(source.kind == "input" for source in reading.meant.sources):
+        return None
+    found = explore(context.flow, UndefinedMonitor(context, key, [reading.step]), lambda _step, _way: True)
+    bad = found.bad.get(("undefined", reading.step))
+    return Evidence("data flow", path=bad.path) if bad else None
+
+
+class UndeclaredInput(Rule):
+    """A program without `inputs` reads a name that nothing assigns: it is taken for an input of any type."""
+
+    code = "SW210"
+    name = "undeclared-input"
+    severity = Severity.WARNING
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield every undeclared input, once, where it is read first."""
+        if context.program.inputs is not None:
+            return
+        seen: set[str] = set()
+        for reading in context.assignment.readings:
+            for source in reading.meant.sources if reading.meant else ():
+                if source.kind == "input" and source.name not in seen:
+                    seen.add(source.name)
+                    message = f"`${source.name}` comes from outside, and the program does not declare it"
+                    help = f"declare it: `inputs: {{{source.name}: {{type: {_type_word(context, reading)}}}}}`"  # noqa: A001
+                    yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)
+
+
+def _type_word(context: Context, reading: Reading) -> str:
+    assert reading.meant is not None
+    if reading.meant.fields:
+        return "object"
+    view = context.meaning.typing.view(reading.meant)
+    return next(iter(view.kinds)) if view.is_known and len(view.kinds) == 1 else "string"

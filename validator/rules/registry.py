@@ -1,0 +1,94 @@
+"""Every rule, in the order of the codes. To add one: write its class beside its family, and name it here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stepward.validator.rules.base import Rule
+from stepward.validator.rules.budgets import BudgetTooSmall
+from stepward.validator.rules.conditions import (
+    ConditionSyntax,
+    ConstantCondition,
+    OverlappingCases,
+    ShadowedCase,
+    UncoveredCondition,
+)
+from stepward.validator.rules.control_flow import (
+    AmbiguousArm,
+    CycleWithoutExit,
+    InfeasibleStep,
+    MissingTarget,
+    NoFailureEnding,
+    SameBranches,
+    UnboundedCycle,
+    UnreachableStep,
+)
+from stepward.validator.rules.effects import EffectInLoop, FallbackForEffect, ParallelRace, RetriedEffect, SiblingRead
+from stepward.validator.rules.guardrails import (
+    ExclusiveBroken,
+    ForbiddenState,
+    GuardrailBypassed,
+    GuardrailStale,
+    MissingFollowUp,
+    PolicyContradiction,
+    RepeatedEffect,
+    Unproved,
+    VacuousGuardrail,
+)
+from stepward.validator.rules.housekeeping import UnconfirmedWitness, UnusedSuppression
+from stepward.validator.rules.names import MaybeUndefined, UndeclaredInput, UndefinedVariable
+from stepward.validator.rules.shape import DuplicateId, DuplicateKey, NameCollision, Schema, TooLarge, Unreadable
+from stepward.validator.rules.text_flow import SensitiveToModel, UnguardedTextToEffect
+from stepward.validator.rules.tools import ToolArguments, UndeclaredTool
+from stepward.validator.rules.types import ImpossibleValue, QuotedReference, TypeMismatch
+
+RULES: Final[tuple[type[Rule], ...]] = (
+    Unreadable,
+    Schema,
+    DuplicateKey,
+    TooLarge,
+    DuplicateId,
+    NameCollision,
+    MissingTarget,
+    UnreachableStep,
+    InfeasibleStep,
+    CycleWithoutExit,
+    UnboundedCycle,
+    AmbiguousArm,
+    NoFailureEnding,
+    SameBranches,
+    UndefinedVariable,
+    MaybeUndefined,
+    TypeMismatch,
+    QuotedReference,
+    ImpossibleValue,
+    UndeclaredTool,
+    ToolArguments,
+    SensitiveToModel,
+    UnguardedTextToEffect,
+    UndeclaredInput,
+    ConditionSyntax,
+    UncoveredCondition,
+    ConstantCondition,
+    ShadowedCase,
+    OverlappingCases,
+    GuardrailBypassed,
+    GuardrailStale,
+    ForbiddenState,
+    RepeatedEffect,
+    MissingFollowUp,
+    ExclusiveBroken,
+    VacuousGuardrail,
+    Unproved,
+    PolicyContradiction,
+    ParallelRace,
+    SiblingRead,
+    RetriedEffect,
+    EffectInLoop,
+    FallbackForEffect,
+    BudgetTooSmall,
+    UnusedSuppression,
+    UnconfirmedWitness,
+)
+
+RULE_BY_CODE: Final[dict[str, type[Rule]]] = {rule.code: rule for rule in RULES}

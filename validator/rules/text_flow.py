@@ -1,0 +1,206 @@
+"""SW208 and SW209: what reaches a model, and what of a model's or a user's words reaches an effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepward.validator.assignment import Reading, assigned_names
+from stepward.validator.context import Context
+from stepward.validator.findings import Finding, Label, Severity
+from stepward.validator.rules.base import Rule
+from stepward.vm.expressions.syntax import Reference
+from stepward.vm.language.names import Meant, Source
+from stepward.vm.language.steps import ConditionStep, LlmCall, ToolCall
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.reading.source import Place
+
+
+class SensitiveToModel(Rule):
+    """A value that is marked `sensitive` reaches a prompt, and with it the model and whoever hosts it."""
+
+    code = "SW208"
+    name = "sensitive-to-model"
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield every sensitive value in a prompt or a system text, followed through `set` and fields."""
+        sensitive = _sensitive_sets(context)
+        for reading in context.assignment.readings:
+            call = context.reader(reading)
+            if not isinstance(call, LlmCall) or reading.meant is None:
+                continue
+            origin = _sensitive_origin(context, reading.meant, sensitive)
+            if origin is not None:
+                text = reading.reference.text()
+                message = f"`{text}` is sensitive and reaches the prompt of `{call.id}`"
+                help = "leave it out of the prompt, or let a tool hand the model only what it needs"  # noqa: A001
+                related = [Label(origin, "it is marked here")]
+                yield self.finding(message, help, reading.place, step=call.id, related=related)
+
+
+def _sensitive_origin(context: Context, meant: Meant, sets: dict[tuple[str, ...], Place]) -> Place | None:
+    """Return where a value that a reference may read is marked sensitive, or None when it is not."""
+    for source in meant.sources:
+        if source.kind == "set":
+            if (source.name,) in sets:
+                return sets[source.name,]
+            continue
+        spec = context.meaning.typing.root_spec(source)
+        path = _spec_path(context, source)
+        found = _marked(spec, path, meant.fields)
+        if found is not None:
+            return found
+    return None
+
+
+def _spec_path(context: Context, source: Source) -> tuple[str | int, ...]:
+    call = context.call_of(source) if source.kind == "output" else None
+    if isinstance(call, ToolCall):
+        return ("tools", call.tool, "returns")
+    return (*source.path, "returns") if isinstance(call, LlmCall) else source.path
+
+
+def _marked(spec: TypeSpec | None, path: tuple[str | int, ...], fields: tuple[str, ...]) -> Place | None:
+    """Return where the value at `fields`, something that holds it, or something in it, is marked sensitive."""
+    for name in fields:
+        if spec is None:
+            return None
+        if spec.sensitive:
+            return Place((*path, "sensitive"))
+        spec, path = (spec.properties or {}).get(name), (*path, "properties", name)
+    pending = [(spec, path)] if spec is not None else []
+    while pending:
+        inner, here = pending.pop()
+        if inner.sensitive:
+            return Place((*here, "sensitive"))
+        pending.extend((below, (*here, "properties", name)) for name, below in (inner.properties or {}).items())
+        if inner.items is not None:
+            pending.append((inner.items, (*here, "items")))
+    return None
+
+
+def _sensitive_sets(context: Context) -> dict[tuple[str, ...], Place]:
+    """Return the `set` names that get a sensitive value, however many assignments away, with where it is marked."""
+    found: dict[tuple[str, ...], Place] = {}
+    assignments = [
+        (str(reading.place.path[3]), reading)
+        for reading in context.assignment.readings
+        if context.program.steps[reading.step].type == "set" and reading.meant is not None
+    ]
+    changed = True
+    while changed:
+        changed = False
+        for name, reading in assignments:
+            if (name,) not in found:
+                assert reading.meant is not None
+                origin = _sensitive_origin(context, reading.meant, found)
+                if origin is not None:
+                    found[name,] = origin
+                    changed = True
+    return found
+
+
+class UnguardedTextToEffect(Rule):
+    """Free text of a model or a user reaches a tool that writes, and no condition looked at it on the way."""
+
+    code = "SW209"
+    name = "unguarded-text-to-effect"
+    severity = Severity.WARNING
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield every argument of a write tool that free text reaches on a path without a condition on it."""
+        for reading in context.assignment.readings:
+            call = context.reader(reading)
+            if not isinstance(call, ToolCall) or reading.meant is None or not context.flow.reachable[reading.step]:
+                continue
+            if context.meaning.tool(call.tool).effect != "write":
+                continue
+            source = self._origin(context, reading, frozenset())
+            if source is not None:
+                yield self._found(context, source, reading, call)
+
+    def _origin(self, context: Context, reading: Reading, visited: frozenset[Source]) -> Source | None:
+        """Return where free text that reaches a reading unchecked comes from, through `set` too, or None."""
+        assert reading.meant is not None
+        for source in reading.meant.sources:
+            if source in visited or not self._may_arrive(context, source, reading):
+                continue
+            if source.kind != "set":
+                return source
+            for copied in context.assignment.readings_of.get(source.step or 0, ()):
+                if copied.place.path == source.path and copied.meant is not None and self._is_copy(context, source):
+                    origin = self._origin(context, copied, visited | {source})
+                    if origin is not None:
+                        return origin
+        return None
+
+    def _may_arrive(self, context: Context, source: Source, reading: Reading) -> bool:
+        assert reading.meant is not None
+        is_free = source.kind == "set" or self._is_free(context, source, reading.meant.fields)
+        return is_free and self._arrives(context, source, reading)
+
+    def _is_copy(self, context: Context, source: Source) -> bool:
+        """Whether a `set` assigns a reference as it is; every other expression gives a number or true and false."""
+        clause = next((clause for clause in context.meaning.clauses if clause.path == source.path), None)
+        return clause is not None and isinstance(clause.tree(), Reference)
+
+    def _found(self, context: Context, source: Source, reading: Reading, call: ToolCall) -> Finding:
+        whose = "a user's" if source.kind == "input" else "a model's"
+        text = reading.reference.text()
+        message = f"{whose} free text `{text}` reaches `{call.tool}`, which writes, and no condition looks at it"
+        help = f"check it in a condition first (such as `len({text}) <= 500`), or limit it by `enum` or `allowed_outputs`"  # noqa: A001
+        place = Place(source.path, key=True) if source.kind == "input" else Place((*source.path, "id"))
+        related = [Label(place, "the text comes from here")] if source.path else []
+        return self.finding(message, help, reading.place, step=call.id, related=related)
+
+    def _is_free(self, context: Context, source: Source, fields: tuple[str, ...]) -> bool:
+        """Whether a source gives text that nobody limits: a model's reply, or an input; a tool's output is its own."""
+        if source.kind == "output":
+            call = context.call_of(source)
+            if not isinstance(call, LlmCall):
+                return False
+        elif source.kind != "input":
+            return False
+        spec = context.meaning.typing.spec((source, fields))
+        if spec is None:
+            view = context.meaning.typing.view(Meant((source,), fields))
+            return "string" in view.kinds
+        return "string" in spec.kinds and spec.enum is None and spec.pattern is None
+
+    def _arrives(self, context: Context, source: Source, reading: Reading) -> bool:
+        """Whether a path from the source to the reading passes no condition on the name, and no other assignment."""
+        flow = context.flow
+        assert reading.meant is not None
+        names = reading.reference.names
+        root = names[: len(names) - len(reading.meant.fields)]
+        checks = {
+            other.step
+            for other in context.assignment.readings
+            if isinstance(flow.steps[other.step], ConditionStep)
+            and other.meant is not None
+            and source in other.meant.sources
+            and _overlap(other.meant.fields, reading.meant.fields)
+        }
+        checks.update(
+            number for number, step in enumerate(flow.steps) if number != source.step and root in assigned_names(step)
+        )
+        pending = [source.step] if source.step is not None else [0]
+        seen = set(pending) if source.step is None else set()
+        if source.step is None and 0 in checks:
+            return False
+        if source.step is None and reading.step == 0:
+            return True
+        while pending:
+            for target in flow.successors[pending.pop()]:
+                if target == reading.step:
+                    return True
+                if target not in seen and target not in checks:
+                    seen.add(target)
+                    pending.append(target)
+        return False
+
+
+def _overlap(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
+    shared = min(len(left), len(right))
+    return left[:shared] == right[:shared]
+
+

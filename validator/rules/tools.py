@@ -1,0 +1,125 @@
+"""SW206 and SW207: are tools called as they are declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stepward.validator.context import Context
+from stepward.validator.findings import Finding, Label
+from stepward.validator.rules.base import Rule
+from stepward.vm.expressions.syntax import Reference
+from stepward.vm.expressions.template import embedded, fill, parts
+from stepward.vm.language.loading import near_words
+from stepward.vm.language.meaning import CallSite
+from stepward.vm.language.steps import ToolCall
+from stepward.vm.language.typecheck import WORDS
+from stepward.vm.language.types import TypeSpec, refusal, same
+from stepward.vm.reading.source import Place
+
+
+class UndeclaredTool(Rule):
+    """A step calls a tool that is not in the program's manifest."""
+
+    code = "SW206"
+    name = "undeclared-tool"
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield every call of a tool that a present `tools` section does not list."""
+        if context.program.tools is None:
+            return
+        for site in context.meaning.calls:
+            if isinstance(site.call, ToolCall) and site.call.tool not in context.program.tools:
+                help = near_words(site.call.tool, list(context.program.tools)) or "declare it under `tools`"  # noqa: A001
+                message = f"the tool `{site.call.tool}` is not declared"
+                yield self.finding(message, help, Place((*site.path, "tool")), step=site.call.id)
+
+
+class ToolArguments(Rule):
+    """An argument is missing, unknown to the tool, or of the wrong type."""
+
+    code = "SW207"
+    name = "tool-arguments"
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield every argument that does not fit what the tool declares."""
+        for site in context.meaning.calls:
+            if isinstance(site.call, ToolCall):
+                declared = context.meaning.tool(site.call.tool).args
+                if declared is not None:
+                    yield from self._call(context, site, site.call, declared)
+
+    def _call(
+        self, context: Context, site: CallSite, call: ToolCall, declared: dict[str, TypeSpec]
+    ) -> Iterator[Finding]:
+        related = self._declaration(context, call.tool)
+        for name, spec in declared.items():
+            if name not in call.args and not spec.has_default:
+                near = [given for given in call.args if given not in declared]
+                help = near_words(name, near).replace("did you mean", "rename") or f"add `{name}` to `args`"  # noqa: A001
+                message = f"the argument `{name}` of `{call.tool}` is missing"
+                help = help.rstrip("?") + (f" to `{name}`" if help.startswith("rename") else "")  # noqa: A001
+                place = Place((*site.path, "args"), key=True) if call.args else Place((*site.path, "tool"))
+                yield self.finding(message, help, place, step=call.id, related=related)
+        for name, value in call.args.items():
+            place = Place((*site.path, "args", name))
+            if name not in declared:
+                missing = [known for known in declared if known not in call.args]
+                help = near_words(name, missing) or f"remove it; the tool takes {_listed(declared)}"  # noqa: A001
+                message = f"`{call.tool}` has no argument `{name}`"
+                yield self.finding(message, help, Place(place.path, key=True), step=call.id, related=related)
+            else:
+                why = _mismatch(context, name, value, declared[name])
+                if why is not None:
+                    message, help = why  # noqa: A001
+                    yield self.finding(message, help, place, step=call.id, related=related)
+
+    def _declaration(self, context: Context, tool: str) -> list[Label]:
+        if context.program.tools is None or tool not in context.program.tools:
+            return []
+        return [Label(Place(("tools", tool), key=True), "the tool is declared here")]
+
+
+def _listed(names: dict[str, TypeSpec]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def _mismatch(context: Context, name: str, value: Any, spec: TypeSpec) -> tuple[str, str] | None:
+    """Return what is wrong with an argument and what to do, or None when nothing is, or nothing can be said."""
+    pieces = parts(value) if isinstance(value, str) else ()
+    if len(pieces) == 1 and isinstance(pieces[0], Reference):
+        return _reference_mismatch(context, name, pieces[0], spec)
+    if pieces and any(isinstance(piece, Reference) for piece in pieces):
+        if "string" not in spec.kinds:
+            return f"the argument `{name}` must be {_wanted(spec)}, but longer text is text", "write the reference alone"
+        return None
+    if any(True for _ in embedded(value)):
+        return None
+    why = refusal(fill(value, _no_lookup), spec)
+    return (f"the argument `{name}` is of the wrong type: it {why}", "write a value that the tool takes") if why else None
+
+
+def _reference_mismatch(context: Context, name: str, reference: Reference, spec: TypeSpec) -> tuple[str, str] | None:
+    meant = context.meaning.names.meaning(reference.names)
+    view = context.meaning.typing.view(meant) if meant else None
+    if view is None or not view.is_known or view.never:
+        return None
+    wanted = frozenset("number" if word == "integer" else word for word in spec.kinds)
+    outside = view.kinds - wanted
+    text = reference.text()
+    if outside:
+        verb = "is" if not view.kinds & wanted else "may be"
+        found = " or ".join(WORDS[word] for word in sorted(outside))
+        help = f"pass {_wanted(spec)}, or correct the type of `{text}` where it is declared"  # noqa: A001
+        return f"the argument `{name}` must be {_wanted(spec)}, but `{text}` {verb} {found}", help
+    if view.enum and spec.enum and not any(same(a, b) for a in view.enum for b in spec.enum):
+        return f"the argument `{name}` can have none of the values of `{text}`", "pass a value that the tool takes"
+    return None
+
+
+def _wanted(spec: TypeSpec) -> str:
+    return " or ".join(WORDS["number" if word == "integer" else word] for word in sorted(spec.kinds))
+
+
+def _no_lookup(names: tuple[str, ...]) -> object:
+    raise AssertionError(f"a constant reads nothing, not {names}")
