@@ -85,7 +85,9 @@ class Assignment:
                     for read in reads(tree):
                         yield self._read(number, read, clause.path)
             if isinstance(step, SetStep):
-                yield from self._embedded(number, None, {k: v for k, v in step.set.items() if not isinstance(v, str)}, (*path, "set"))
+                yield from self._embedded(
+                    number, None, {k: v for k, v in step.set.items() if not isinstance(v, str)}, (*path, "set")
+                )
         elif isinstance(step, EndStep):
             yield from self._embedded(number, None, step.output, (*path, "output"))
         elif isinstance(step, ParallelStep):
@@ -280,7 +282,8 @@ class Assignment:
         return frozenset(
             reading.reference.names
             for reading in self.readings_of.get(number, ())
-            if reading.sub is None or (isinstance(step, ParallelStep) and step.parallel_steps[reading.sub].on_error != "skip")
+            if reading.sub is None
+            or (isinstance(step, ParallelStep) and step.parallel_steps[reading.sub].on_error != "skip")
         )
 
     @cached_property
@@ -339,4 +342,3 @@ def read_roots(trees: Iterable[Expression | None], assignment: Assignment) -> se
             if reference is not None and meant is not None:
                 roots.add(reference.names[: len(reference.names) - len(meant.fields)])
     return roots
-

@@ -42,9 +42,7 @@ class StepGraph:
         return graph
 
     @staticmethod
-    def _add_edge(
-        graph: networkx.DiGraph[str], start: str, target: str, kind: str, branch: str | int | None
-    ) -> None:
+    def _add_edge(graph: networkx.DiGraph[str], start: str, target: str, kind: str, branch: str | int | None) -> None:
         if not graph.has_edge(start, target):
             graph.add_edge(start, target, kinds=[], branches=[])
         graph[start][target]["kinds"].append(kind)
@@ -59,9 +57,7 @@ class StepGraph:
     @cached_property
     def has_backward_edge(self) -> bool:
         """Whether some edge leads to a step that is not further down the list; without one there is no loop."""
-        return any(
-            target <= number for number, following in enumerate(self.flow.successors) for target in following
-        )
+        return any(target <= number for number, following in enumerate(self.flow.successors) for target in following)
 
     def loops(self, without: Callable[[int], bool] | None = None) -> list[list[int]]:
         """Return the steps of each loop (strongly connected component with an edge), in the order of the list.

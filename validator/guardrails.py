@@ -13,7 +13,7 @@ from time import perf_counter
 
 from stepward.validator.constants import constant_text, constant_value
 from stepward.validator.context import Context
-from stepward.validator.findings import Evidence, Label, Move, Property, Verdict
+from stepward.validator.findings import Evidence, Label, Property, Verdict
 from stepward.validator.monitors import (
     AtMostOnceMonitor,
     ExclusiveMonitor,
@@ -91,7 +91,10 @@ class _Judge:
         started = perf_counter()
         origin = _Origin(rule.name, policy, Place(("guardrails", number, "name")))
         outcomes = list(self._vacuous(rule, origin))
-        verdict, evidence = Verdict.PROVED, Evidence(LAYER, cut=(f"`{rule.name}` speaks of no step that can be reached",))
+        verdict, evidence = (
+            Verdict.PROVED,
+            Evidence(LAYER, cut=(f"`{rule.name}` speaks of no step that can be reached",)),
+        )
         if not outcomes and self._speaks(rule, policy):
             verdict, evidence, found = self._judged(rule, origin)
             outcomes.extend(found)
@@ -108,7 +111,9 @@ class _Judge:
         return self._decide(self._monitor(rule), rule, origin)
 
     def _note(self, kind: str, rule: str, verdict: Verdict, evidence: Evidence, seconds: float) -> None:
-        self.context.properties.append(Property(kind, rule, verdict, evidence, seconds, self.context.program.source_name))
+        self.context.properties.append(
+            Property(kind, rule, verdict, evidence, seconds, self.context.program.source_name)
+        )
 
     def _monitor(self, rule: AnyRule) -> Monitor:
         context = self.context
@@ -148,7 +153,7 @@ class _Judge:
 
     def _vacuous_outcome(self, why: str, origin: _Origin) -> Outcome:
         message = f"guardrail `{origin.name}` says nothing: {why}"
-        help = "correct the name in the guardrail, or remove the guardrail"  # noqa: A001
+        help = "correct the name in the guardrail, or remove the guardrail"
         return Outcome("SW407", message, help, origin.place, None, (), None, origin.tag)
 
     def _speaks(self, rule: AnyRule, policy: Policy | None) -> bool:
@@ -191,12 +196,16 @@ class _Judge:
             evidence = Evidence(LAYER, reason="its condition can't be read")
             message = f"guardrail `{rule.name}` is not proved: its condition can't be read: {error.message}"
             place = Place((*origin.place.path[:-1], "when"), within=(error.start, error.end))
-            return Verdict.UNKNOWN, evidence, [Outcome("SW408", message, error.help, place, None, (), evidence, origin.tag)]
+            return (
+                Verdict.UNKNOWN,
+                evidence,
+                [Outcome("SW408", message, error.help, place, None, (), evidence, origin.tag)],
+            )
         lacking = self._lacking(tree, rule.never)
         if lacking:
             evidence = Evidence(LAYER, reason=f"the program has no `{lacking}`")
             message = f"guardrail `{rule.name}` is not proved: it reads `{lacking}`, which the program does not have"
-            help = "correct the name in the guardrail, or give the program that variable"  # noqa: A001
+            help = "correct the name in the guardrail, or give the program that variable"
             place = Place((*origin.place.path[:-1], "when"))
             return Verdict.UNKNOWN, evidence, [Outcome("SW408", message, help, place, None, (), evidence, origin.tag)]
         value = constant_value(tree)
@@ -217,7 +226,7 @@ class _Judge:
         return Verdict.UNKNOWN, outcomes[0].evidence, outcomes
 
     def _unreadable_when(self, rule: Never, tree: Expression, origin: _Origin) -> list[Outcome]:
-        """Return the places at which P certainly starts while `when` reads something undefined: broken, as the language says."""
+        """Return where P certainly starts while `when` reads something undefined: the language calls that broken."""
         found: dict[int, Outcome] = {}
         for names in sorted(certain_reads(tree)):
             meant = self.context.meaning.names.meaning(names)
@@ -228,11 +237,19 @@ class _Judge:
             for bad in explore_counted(self.flow, monitor, self._is_certain).bad.values():
                 if bad.step not in found and self._is_real(bad):
                     step = self.flow.steps[bad.step].id
-                    message = f"`{step}` can start while `${'.'.join(root)}` is undefined, so that `{rule.when}` can't be ruled out"
+                    name = "$" + ".".join(root)
+                    message = f"`{step}` can start while `{name}` is undefined, so `{rule.when}` can't be ruled out"
                     message += f" (guardrail `{rule.name}`{origin.of_policy})"
-                    help = f"define it on every path to `{step}`, or start the rule with `defined(${'.'.join(root)}) and`"  # noqa: A001
+                    help = f"define it on every path to `{step}`, or start the rule with `defined({name}) and`"
                     found[bad.step] = Outcome(
-                        "SW403", message, help, self._place(rule, bad.step), step, origin.labels, Evidence(LAYER, path=bad.path), origin.tag
+                        "SW403",
+                        message,
+                        help,
+                        self._place(rule, bad.step),
+                        step,
+                        origin.labels,
+                        Evidence(LAYER, path=bad.path),
+                        origin.tag,
                     )
         return list(found.values())
 
@@ -309,7 +326,7 @@ class _Judge:
 
     def _violated(self, rule: AnyRule, origin: _Origin, bad: Bad) -> Outcome:
         step = self.flow.steps[bad.step].id
-        code, message, help = _words(rule, bad, step)  # noqa: A001
+        code, message, help = _words(rule, bad, step)
         evidence = Evidence(LAYER, path=bad.path)
         message = f"{message} (guardrail `{rule.name}`{origin.of_policy})"
         return Outcome(code, message, help, self._place(rule, bad.step), step, origin.labels, evidence, origin.tag)
@@ -319,7 +336,7 @@ class _Judge:
         number = bad.step if bad else 0
         step = self.flow.steps[number].id
         message = f"guardrail `{rule.name}`{origin.of_policy} is neither proved nor refuted at step `{step}`: {NOT_YET}"
-        help = "follow the path: if it can happen, mend it; if not, make the graph show it, or wait for the engine"  # noqa: A001
+        help = "follow the path: if it can happen, mend it; if not, make the graph show it, or wait for the engine"
         return Outcome("SW408", message, help, self._place(rule, number), step, origin.labels, evidence, origin.tag)
 
     def _place(self, rule: AnyRule, number: int) -> Place:
@@ -439,11 +456,15 @@ def _words(rule: AnyRule, bad: Bad, step: str) -> tuple[str, str, str]:
         )
     if isinstance(rule, Never):
         if rule.name == "allow":
-            return "SW403", f"`{step}` calls a tool that is not allowed", "use an allowed tool, or have it put on the list"
+            return (
+                "SW403",
+                f"`{step}` calls a tool that is not allowed",
+                "use an allowed tool, or have it put on the list",
+            )
         return "SW403", f"`{step}` can start, and never may", "remove the step, or route control past it"
     if isinstance(rule, AtMostOnce):
         if bad.kind == "retried":
-            help = "drop `on_error: retry`, or make the tool idempotent and say so in its manifest"  # noqa: A001
+            help = "drop `on_error: retry`, or make the tool idempotent and say so in its manifest"
             return "SW404", f"`{step}` is performed again when it is retried", help
         return "SW404", f"`{step}` can be performed a second time in one run", "leave only one way through it"
     if isinstance(rule, FollowedBy):

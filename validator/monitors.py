@@ -126,9 +126,7 @@ class _Watcher:
 class RequiresMonitor(_Watcher):
     """`protects: P, requires: G`: remembers of every G whether it never came, went stale, or stands."""
 
-    def __init__(
-        self, context: Context, protected: Iterable[int], requirement: AnyRequirement, *, fresh: bool
-    ) -> None:
+    def __init__(self, context: Context, protected: Iterable[int], requirement: AnyRequirement, *, fresh: bool) -> None:
         super().__init__(context)
         self.protected = frozenset(protected)
         self.requirement = requirement
@@ -218,7 +216,7 @@ class AtMostOnceMonitor(_Watcher):
         hits = self.hits.get(step)
         if not hits:
             return None
-        if state or len(hits) > 1:
+        if state != 0 or len(hits) > 1:
             return "repeated"
         return "retried" if self._is_performed_again(hits[0]) else None
 
@@ -266,7 +264,7 @@ class FollowedByMonitor(_Watcher):
 
     def enter(self, step: int, state: State) -> str | None:
         # A run may be cancelled or run out of budget before any step.
-        return "missing" if self.ends == "any" and state and step not in self.then else None
+        return "missing" if self.ends == "any" and state != 0 and step not in self.then else None
 
     def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
         owed = 0 if step in self.then and way.kind != "visits" else state
@@ -277,7 +275,7 @@ class FollowedByMonitor(_Watcher):
     def end(self, step: int, state: State, way: Transition) -> str | None:  # noqa: ARG002
         assert way.ending is not None
         counts = self.ends != "success" or way.ending.status == "SUCCESS"
-        return "missing" if state and counts else None
+        return "missing" if state != 0 and counts else None
 
 
 class UndefinedMonitor(_Watcher):
@@ -289,7 +287,7 @@ class UndefinedMonitor(_Watcher):
         self.steps = frozenset(steps)
 
     def enter(self, step: int, state: State) -> str | None:
-        return "undefined" if step in self.steps and not state else None
+        return "undefined" if step in self.steps and state == 0 else None
 
     def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
         effect = self.context.assignment.effect(step, way)

@@ -63,7 +63,7 @@ class ExpressionError(StepwardError):
     that parses.
     """
 
-    def __init__(self, text: str, message: str, start: int, end: int, help: str = "", rewrite: str = "") -> None:  # noqa: A002 - the word of the domain
+    def __init__(self, text: str, message: str, start: int, end: int, help: str = "", rewrite: str = "") -> None:
         self.text = text
         self.message = message
         self.start = start

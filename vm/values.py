@@ -39,7 +39,7 @@ class FrozenMap(dict[str, Any]):
     def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
         raise TypeError("an object value of a program can't be changed; make a dict of it first")
 
-    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
 
     def __copy__(self) -> FrozenMap:
         return self

@@ -31,7 +31,7 @@ class Rule(ABC):
     def finding(
         self,
         message: str,
-        help: str,  # noqa: A002 - the word of the domain
+        help: str,
         place: Place,
         *,
         step: str | None = None,

@@ -28,7 +28,7 @@ class ConditionSyntax(Rule):
         for clause in context.meaning.clauses:
             error = _syntax_error(clause.text)
             if error is not None:
-                help = error.help if clause.is_condition else _text_help(error)  # noqa: A001
+                help = error.help if clause.is_condition else _text_help(error)
                 place = Place(clause.path, within=(error.start, error.end))
                 yield self.finding(error.message, help, place, step=context.program.steps[clause.step].id)
         for number, rule in enumerate(context.program.guardrails):
@@ -68,7 +68,7 @@ class UncoveredCondition(Rule):
                 message = f"`{step.id}` takes no branch: its condition is always false and there is no `otherwise`"
                 if step.condition is not None and step.then is None:
                     message = f"`{step.id}` takes no branch: its condition is always true and there is no `then`"
-                help = "add the branch, or remove the condition"  # noqa: A001
+                help = "add the branch, or remove the condition"
                 yield self.finding(message, help, Place(("steps", number, "id")), step=step.id)
 
 
@@ -76,7 +76,9 @@ def _coverage(context: Context, number: int, step: ConditionStep) -> Verdict:
     """Return whether every state takes a branch, as far as constants and the branches that are there say."""
     decided = context.decided_branch(number)
     if decided is not None:
-        has_branch = step.otherwise is not None if decided == "otherwise" else decided != "then" or step.then is not None
+        has_branch = (
+            step.otherwise is not None if decided == "otherwise" else decided != "then" or step.then is not None
+        )
         return Verdict.PROVED if has_branch else Verdict.VIOLATED
     if step.otherwise is not None and (step.cases is not None or step.then is not None):
         return Verdict.PROVED
@@ -121,7 +123,7 @@ class ConstantCondition(Rule):
             if value is not None and ("steps", number, "condition") not in quoted:
                 never = "otherwise" if value else "then"
                 message = f"the condition is always {str(value).lower()}: `{never}` is never taken"
-                help = "compare a reference such as `$name`, or name the successor without a condition"  # noqa: A001
+                help = "compare a reference such as `$name`, or name the successor without a condition"
                 place = Place(("steps", number, "condition"))
                 yield self.finding(message, help, place, step=step.id)
 
@@ -147,7 +149,7 @@ class ShadowedCase(Rule):
             value, text = constant_text(case.when), " ".join(case.when.split())
             if always is not None:
                 related = [Label(always, "this case always holds")]
-                help = "move it up, or remove it"  # noqa: A001
+                help = "move it up, or remove it"
                 message = "this case is never taken: an earlier one always holds"
                 yield self.finding(message, help, place, step=step.id, related=related)
             elif value is False:
@@ -178,4 +180,3 @@ def overlap_open(context: Context) -> Iterator[tuple[int, ConditionStep]]:
     for number, step in enumerate(context.program.steps):
         if isinstance(step, ConditionStep) and step.exclusive and len(step.cases or ()) > 1:
             yield number, step
-

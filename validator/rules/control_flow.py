@@ -22,14 +22,17 @@ class MissingTarget(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every field that names no step of the program's list."""
         sub_steps = {
-            part.id: step.id for step in context.program.steps if isinstance(step, ParallelStep) for part in step.parallel_steps
+            part.id: step.id
+            for step in context.program.steps
+            if isinstance(step, ParallelStep)
+            for part in step.parallel_steps
         }
         for number, step in enumerate(context.program.steps):
             for field in dict.fromkeys(way.field for way in context.flow.transitions[number] if way.to == MISSING):
                 target = _value(step, field)
-                help = near_words(target, list(context.flow.position)) or "name a step of the list, or add this one"  # noqa: A001
+                help = near_words(target, list(context.flow.position)) or "name a step of the list, or add this one"
                 if target in sub_steps:
-                    help = f"it is a sub-step; control can't enter `{sub_steps[target]}` in the middle"  # noqa: A001
+                    help = f"it is a sub-step; control can't enter `{sub_steps[target]}` in the middle"
                 place = Place(("steps", number, *field))
                 yield self.finding(f"`{field[-1]}` names `{target}`, which is no step", help, place, step=step.id)
 
@@ -51,7 +54,7 @@ class UnreachableStep(Rule):
         """Yield every step that no path of edges reaches."""
         for number, step in enumerate(context.program.steps):
             if not context.flow.reachable[number]:
-                help = "name it in a branch, a `next_step` or an `error_step`, or remove it"  # noqa: A001
+                help = "name it in a branch, a `next_step` or an `error_step`, or remove it"
                 related = []
                 if number and not context.flow.successors[number - 1] and context.flow.reachable[number - 1]:
                     related = [Label(Place(("steps", number - 1, "id")), "the step above ends the run here")]
@@ -88,7 +91,7 @@ class CycleWithoutExit(Rule):
             if not leaves and not missing and not any(map(context.graph.ends_the_run, loop)):
                 first = context.program.steps[loop[0]]
                 message = f"no path leaves the loop {_loop_words(context, loop)}"
-                help = "give one of its steps a branch or a `next_step` that leads out, or end the run in it"  # noqa: A001
+                help = "give one of its steps a branch or a `next_step` that leads out, or end the run in it"
                 yield self.finding(message, help, Place(("steps", loop[0], "id")), step=first.id)
 
 
@@ -107,7 +110,7 @@ class UnboundedCycle(Rule):
             if not context.flow.reachable[loop[0]]:
                 continue
             message = f"nothing bounds the loop {_loop_words(context, loop)}"
-            help = "add `max_visits` to one of its steps, or `max_steps` to the program"  # noqa: A001
+            help = "add `max_visits` to one of its steps, or `max_steps` to the program"
             yield self.finding(message, help, Place(("steps", loop[0], "id")), step=steps[loop[0]].id)
 
 
@@ -140,7 +143,7 @@ class AmbiguousArm(Rule):
             following = steps[number + 1].id
             above = f"step `{steps[number - 1].id}` above falls into it" if number else "it is the entry of the program"
             message = f"`{step.id}` is named as an arm, and {above}: it is not clear whether the run ends after it"
-            help = f"add `next_step: {following}` to go on, or `is_terminal: true` to end"  # noqa: A001
+            help = f"add `next_step: {following}` to go on, or `is_terminal: true` to end"
             related = [Label(place, "it is named here") for place in _namings(context, step.id)]
             yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related)
 
@@ -172,7 +175,7 @@ class NoFailureEnding(Rule):
             why = self._decides(context, number) if flow.reachable[number] else None
             if why is not None:
                 message = f"{why}, but no ending is declared a failure"
-                help = "mark the ending that is one with `outcome: failure`"  # noqa: A001
+                help = "mark the ending that is one with `outcome: failure`"
                 yield self.finding(message, help, Place(("steps", number, "id")), step=step.id)
                 return
 
@@ -200,8 +203,6 @@ class SameBranches(Rule):
         for number, step in enumerate(context.program.steps):
             if isinstance(step, ConditionStep) and step.then is not None and step.then == step.otherwise:
                 message = f"`then` and `otherwise` both name `{step.then}`"
-                help = "name two different steps, or replace the condition by `next_step`"  # noqa: A001
+                help = "name two different steps, or replace the condition by `next_step`"
                 related = [Label(Place(("steps", number, "then")), "the same step")]
                 yield self.finding(message, help, Place(("steps", number, "otherwise")), step=step.id, related=related)
-
-

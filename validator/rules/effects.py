@@ -53,7 +53,7 @@ class SiblingRead(Rule):
                     whole = context.program.steps[reading.step].id
                     text = reading.reference.text()
                     message = f"`{text}` is the output of a sibling, which runs at the same time"
-                    help = f"move this step behind `{whole}`, where the output is there"  # noqa: A001
+                    help = f"move this step behind `{whole}`, where the output is there"
                     related = [Label(Place((*source.path, "id")), "the sibling stands here")]
                     step = context.reader(reading).id
                     yield self.finding(message, help, reading.place, step=step, related=related)
@@ -88,7 +88,7 @@ class RetriedEffect(Rule):
                 place = Place(("steps", site.step, "on_error"))
             if place is not None:
                 message = f"{what}: a retry performs it again"
-                help = "drop the retry, or make the tool idempotent and say so in its manifest"  # noqa: A001
+                help = "drop the retry, or make the tool idempotent and say so in its manifest"
                 related = [Label(Place((*site.path, "tool")), "the tool is called here")]
                 yield self.finding(message, help, place, step=site.call.id, related=related)
 
@@ -105,7 +105,7 @@ class EffectInLoop(Rule):
         for site in context.meaning.calls:
             if site.step in context.graph.in_loop and _writes_once(context, site):
                 message = f"`{_tool(site)}` writes, is not idempotent, and stands in a loop"
-                help = "move it out of the loop, make the tool idempotent, or add an `at_most_once` guardrail"  # noqa: A001
+                help = "move it out of the loop, make the tool idempotent, or add an `at_most_once` guardrail"
                 yield self.finding(message, help, Place((*site.path, "tool")), step=site.call.id)
 
 
@@ -123,7 +123,9 @@ class FallbackForEffect(Rule):
             call: Call = site.call
             for field, is_set in (("on_timeout", call.on_timeout == "fallback"), ("on_error", call.on_error == "skip")):
                 if is_set:
-                    message = f"`{_tool(site)}` writes and is not idempotent: going on as if nothing happened may be wrong"
-                    help = "let it fail, and route the failure with `error_step`"  # noqa: A001
+                    message = (
+                        f"`{_tool(site)}` writes and is not idempotent: going on as if nothing happened may be wrong"
+                    )
+                    help = "let it fail, and route the failure with `error_step`"
                     related = [Label(Place((*site.path, "tool")), "the tool is called here")]
                     yield self.finding(message, help, Place((*site.path, field)), step=call.id, related=related)

@@ -98,12 +98,12 @@ class Unproved(_Verdicts):
             missing = "`then`" if step.condition is not None and step.then is None else "`otherwise`"
             message = f"it is neither proved nor refuted that `{step.id}` always takes a branch: {NOT_YET}"
             evidence = Evidence("graph", reason=NOT_YET)
-            help = f"add {missing}, or wait for the engine"  # noqa: A001
+            help = f"add {missing}, or wait for the engine"
             yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, evidence=evidence)
         for number, step in overlap_open(context):
             evidence = Evidence("graph", reason=NOT_YET)
             message = f"it is neither proved nor refuted that no two cases of `{step.id}` hold at once: {NOT_YET}"
-            help = "remove `exclusive: true`: the first case that holds wins anyway; or wait for the engine"  # noqa: A001
+            help = "remove `exclusive: true`: the first case that holds wins anyway; or wait for the engine"
             place = Place(("steps", number, "exclusive"))
             yield self.finding(message, help, place, step=step.id, evidence=evidence)
             context.properties.append(
@@ -127,7 +127,7 @@ class PolicyContradiction(Rule):
 
     def _claims(self, policy: Policy, name: str, claim: ToolSpec, fact: ToolSpec) -> Iterator[Finding]:
         both = claim.model_fields_set & fact.model_fields_set
-        less = []
+        less: list[tuple[str, str, str]] = []
         if "effect" in both and _EFFECTS.index(claim.effect) < _EFFECTS.index(fact.effect):
             less.append(("effect", claim.effect, fact.effect))
         if "idempotent" in both and claim.idempotent and not fact.idempotent:

@@ -29,12 +29,12 @@ class UndefinedVariable(Rule):
         for reading in context.assignment.readings:
             if reading.meant is None:
                 message = f"nothing ever defines `{reading.reference.text()}`"
-                help = self._help(context, reading.reference.names)  # noqa: A001
+                help = self._help(context, reading.reference.names)
                 yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)
             elif context.meaning.typing.view(reading.meant).never:
                 message = f"`{reading.reference.text()}` never exists: its type has no such field"
                 known = context.known_fields(reading.meant)
-                help = near_words(reading.reference.names[-1], known) or "read a field that the type declares"  # noqa: A001
+                help = near_words(reading.reference.names[-1], known) or "read a field that the type declares"
                 yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)
         yield from self._asked(context)
 
@@ -46,7 +46,7 @@ class UndefinedVariable(Rule):
                     reference = node.reference
                     place = Place(clause.path, within=(reference.start, reference.end))
                     message = f"nothing ever defines `{reference.text()}`"
-                    help = self._help(context, reference.names)  # noqa: A001
+                    help = self._help(context, reference.names)
                     yield self.finding(message, help, place, step=context.program.steps[clause.step].id)
 
     def _help(self, context: Context, names: tuple[str, ...]) -> str:
@@ -54,7 +54,8 @@ class UndefinedVariable(Rule):
         if names[0] in known.outputs:
             return f"write `${'.'.join((names[0], 'output', *names[1:]))}` for the output of the step"
         if names[0] in context.flow.position:
-            return f"`{names[0]}` is a {context.program.steps[context.flow.position[names[0]]].type} step and has no output"
+            step = context.program.steps[context.flow.position[names[0]]]
+            return f"`{names[0]}` is a {step.type} step and has no output"
         if names[1:2] in (("output",), ("error",)):
             near = near_words(names[0], list(known.outputs)).replace("`", "`$", 1).replace("`?", f".{names[1]}`?")
             return near or "name a step that has an output"
@@ -77,18 +78,21 @@ class MaybeUndefined(Rule):
             path = _path(context, reading) if number < PATHS_SHOWN else None
             if reading.meant.fields and path is None:
                 message = f"`{text}` may be absent: its type does not require the field"
-                help = f"list the field under `required`, or test `defined({text})` first"  # noqa: A001
+                help = f"list the field under `required`, or test `defined({text})` first"
                 yield self.finding(message, help, reading.place, step=step)
                 continue
-            related = [Label(source_place, "it is defined here") for source_place in _definitions(context, reading)]
+            related = [Label(source_place, "it is defined here") for source_place in _definitions(reading)]
             message = f"`{text}` may be undefined here"
-            help = f"define it on every path to `{step}`, or test `defined({text})` on the way"  # noqa: A001
+            help = f"define it on every path to `{step}`, or test `defined({text})` on the way"
             yield self.finding(message, help, reading.place, step=step, related=related, evidence=path)
 
 
-def _definitions(context: Context, reading: Reading) -> list[Place]:
+def _definitions(reading: Reading) -> list[Place]:
     assert reading.meant is not None
-    return [Place((*source.path, "id")) if source.kind != "set" else Place(source.path, key=True) for source in reading.meant.sources[:3]]
+    return [
+        Place((*source.path, "id")) if source.kind != "set" else Place(source.path, key=True)
+        for source in reading.meant.sources[:3]
+    ]
 
 
 def _path(context: Context, reading: Reading) -> Evidence | None:
@@ -120,7 +124,7 @@ class UndeclaredInput(Rule):
                 if source.kind == "input" and source.name not in seen:
                     seen.add(source.name)
                     message = f"`${source.name}` comes from outside, and the program does not declare it"
-                    help = f"declare it: `inputs: {{{source.name}: {{type: {_type_word(context, reading)}}}}}`"  # noqa: A001
+                    help = f"declare it: `inputs: {{{source.name}: {{type: {_type_word(context, reading)}}}}}`"
                     yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)
 
 

@@ -32,7 +32,7 @@ class SensitiveToModel(Rule):
             if origin is not None:
                 text = reading.reference.text()
                 message = f"`{text}` is sensitive and reaches the prompt of `{call.id}`"
-                help = "leave it out of the prompt, or let a tool hand the model only what it needs"  # noqa: A001
+                help = "leave it out of the prompt, or let a tool hand the model only what it needs"
                 related = [Label(origin, "it is marked here")]
                 yield self.finding(message, help, reading.place, step=call.id, related=related)
 
@@ -116,7 +116,7 @@ class UnguardedTextToEffect(Rule):
                 continue
             source = self._origin(context, reading, frozenset())
             if source is not None:
-                yield self._found(context, source, reading, call)
+                yield self._found(source, reading, call)
 
     def _origin(self, context: Context, reading: Reading, visited: frozenset[Source]) -> Source | None:
         """Return where free text that reaches a reading unchecked comes from, through `set` too, or None."""
@@ -143,11 +143,13 @@ class UnguardedTextToEffect(Rule):
         clause = next((clause for clause in context.meaning.clauses if clause.path == source.path), None)
         return clause is not None and isinstance(clause.tree(), Reference)
 
-    def _found(self, context: Context, source: Source, reading: Reading, call: ToolCall) -> Finding:
+    def _found(self, source: Source, reading: Reading, call: ToolCall) -> Finding:
         whose = "a user's" if source.kind == "input" else "a model's"
         text = reading.reference.text()
         message = f"{whose} free text `{text}` reaches `{call.tool}`, which writes, and no condition looks at it"
-        help = f"check it in a condition first (such as `len({text}) <= 500`), or limit it by `enum` or `allowed_outputs`"  # noqa: A001
+        help = (
+            f"check it in a condition first (such as `len({text}) <= 500`), or limit it by `enum` or `allowed_outputs`"
+        )
         place = Place(source.path, key=True) if source.kind == "input" else Place((*source.path, "id"))
         related = [Label(place, "the text comes from here")] if source.path else []
         return self.finding(message, help, reading.place, step=call.id, related=related)
@@ -202,5 +204,3 @@ class UnguardedTextToEffect(Rule):
 def _overlap(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
     shared = min(len(left), len(right))
     return left[:shared] == right[:shared]
-
-

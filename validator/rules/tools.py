@@ -30,7 +30,7 @@ class UndeclaredTool(Rule):
             return
         for site in context.meaning.calls:
             if isinstance(site.call, ToolCall) and site.call.tool not in context.program.tools:
-                help = near_words(site.call.tool, list(context.program.tools)) or "declare it under `tools`"  # noqa: A001
+                help = near_words(site.call.tool, list(context.program.tools)) or "declare it under `tools`"
                 message = f"the tool `{site.call.tool}` is not declared"
                 yield self.finding(message, help, Place((*site.path, "tool")), step=site.call.id)
 
@@ -56,22 +56,22 @@ class ToolArguments(Rule):
         for name, spec in declared.items():
             if name not in call.args and not spec.has_default:
                 near = [given for given in call.args if given not in declared]
-                help = near_words(name, near).replace("did you mean", "rename") or f"add `{name}` to `args`"  # noqa: A001
+                help = near_words(name, near).replace("did you mean", "rename") or f"add `{name}` to `args`"
                 message = f"the argument `{name}` of `{call.tool}` is missing"
-                help = help.rstrip("?") + (f" to `{name}`" if help.startswith("rename") else "")  # noqa: A001
+                help = help.rstrip("?") + (f" to `{name}`" if help.startswith("rename") else "")
                 place = Place((*site.path, "args"), key=True) if call.args else Place((*site.path, "tool"))
                 yield self.finding(message, help, place, step=call.id, related=related)
         for name, value in call.args.items():
             place = Place((*site.path, "args", name))
             if name not in declared:
                 missing = [known for known in declared if known not in call.args]
-                help = near_words(name, missing) or f"remove it; the tool takes {_listed(declared)}"  # noqa: A001
+                help = near_words(name, missing) or f"remove it; the tool takes {_listed(declared)}"
                 message = f"`{call.tool}` has no argument `{name}`"
                 yield self.finding(message, help, Place(place.path, key=True), step=call.id, related=related)
             else:
                 why = _mismatch(context, name, value, declared[name])
                 if why is not None:
-                    message, help = why  # noqa: A001
+                    message, help = why
                     yield self.finding(message, help, place, step=call.id, related=related)
 
     def _declaration(self, context: Context, tool: str) -> list[Label]:
@@ -91,12 +91,17 @@ def _mismatch(context: Context, name: str, value: Any, spec: TypeSpec) -> tuple[
         return _reference_mismatch(context, name, pieces[0], spec)
     if pieces and any(isinstance(piece, Reference) for piece in pieces):
         if "string" not in spec.kinds:
-            return f"the argument `{name}` must be {_wanted(spec)}, but longer text is text", "write the reference alone"
+            return (
+                f"the argument `{name}` must be {_wanted(spec)}, but longer text is text",
+                "write the reference alone",
+            )
         return None
     if any(True for _ in embedded(value)):
         return None
     why = refusal(fill(value, _no_lookup), spec)
-    return (f"the argument `{name}` is of the wrong type: it {why}", "write a value that the tool takes") if why else None
+    return (
+        (f"the argument `{name}` is of the wrong type: it {why}", "write a value that the tool takes") if why else None
+    )
 
 
 def _reference_mismatch(context: Context, name: str, reference: Reference, spec: TypeSpec) -> tuple[str, str] | None:
@@ -110,7 +115,7 @@ def _reference_mismatch(context: Context, name: str, reference: Reference, spec:
     if outside:
         verb = "is" if not view.kinds & wanted else "may be"
         found = " or ".join(WORDS[word] for word in sorted(outside))
-        help = f"pass {_wanted(spec)}, or correct the type of `{text}` where it is declared"  # noqa: A001
+        help = f"pass {_wanted(spec)}, or correct the type of `{text}` where it is declared"
         return f"the argument `{name}` must be {_wanted(spec)}, but `{text}` {verb} {found}", help
     if view.enum and spec.enum and not any(same(a, b) for a in view.enum for b in spec.enum):
         return f"the argument `{name}` can have none of the values of `{text}`", "pass a value that the tool takes"

@@ -22,7 +22,7 @@ class TypeMismatch(Rule):
     name = "type-mismatch"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield ill-typed operands, uses of one name that no type serves, and defaults and fallbacks of a wrong type."""
+        """Yield ill-typed operands, uses of a name that no type serves, and defaults and fallbacks of a wrong type."""
         yield from expression_findings(self, context)
         yield from self._conflicts(context)
         yield from self._defaults(context)
@@ -30,14 +30,16 @@ class TypeMismatch(Rule):
 
     def _conflicts(self, context: Context) -> Iterator[Finding]:
         covered = {
-            (clause.path, problem.start, problem.end) for clause, problem in context.type_problems if problem.code == "SW203"
+            (clause.path, problem.start, problem.end)
+            for clause, problem in context.type_problems
+            if problem.code == "SW203"
         }
         for conflict in context.meaning.typing.conflicts:
             first, second = conflict.first, conflict.second
             if any(path == second.path and start <= second.start and second.end <= end for path, start, end in covered):
                 continue
             message = f"`{conflict.name}` is used as {_kinds(second)} here, and as {_kinds(first)} elsewhere"
-            help = "declare its type where it comes from, and use it as that"  # noqa: A001
+            help = "declare its type where it comes from, and use it as that"
             related = [Label(_place(first), f"used as {_kinds(first)} here")] if first.path else []
             yield self.finding(message, help, _place(second), step=_step(context, second.path), related=related)
 
@@ -57,7 +59,9 @@ class TypeMismatch(Rule):
             why = refusal(step.fallback, spec) if spec is not None else None
             if why is not None:
                 message = f"the fallback of `{step.id}` is not of the type of its output: it {why}"
-                yield self.finding(message, "write a fallback that the type admits", Place((*path, "fallback")), step=step.id)
+                yield self.finding(
+                    message, "write a fallback that the type admits", Place((*path, "fallback")), step=step.id
+                )
 
 
 def _declared_types(context: Context) -> Iterator[tuple[Path, TypeSpec]]:

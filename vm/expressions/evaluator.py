@@ -43,7 +43,11 @@ def evaluate(tree: Expression, lookup: Lookup) -> Any:
             return not _boolean("not", evaluate(operand, lookup))
         case Logic(operator=operator, operands=operands):
             decisive = operator == "or"
-            return decisive if any(_boolean(operator, evaluate(part, lookup)) is decisive for part in operands) else not decisive
+            return (
+                decisive
+                if any(_boolean(operator, evaluate(part, lookup)) is decisive for part in operands)
+                else not decisive
+            )
         case Compare(operator=comparison, left=left, right=right):
             return compare(comparison, evaluate(left, lookup), evaluate(right, lookup))
         case Arithmetic(first=first, rest=rest):

@@ -108,7 +108,7 @@ class Read:
     known: Facts
 
 
-def reads(tree: Expression, known: Facts = Facts()) -> Iterator[Read]:  # noqa: B008 - frozen
+def reads(tree: Expression, known: Facts = Facts()) -> Iterator[Read]:
     """Yield the references of `tree` in the order of evaluation; those asked for by `defined` are no reads."""
     match tree:
         case Reference():

@@ -74,14 +74,15 @@ def improve(error: ExpressionError) -> ExpressionError:
     """Return the error with a help that says what to write, and a rewrite where one is found that parses."""
     text = error.text
     rewrite = rewritten(text)
-    help = error.help  # noqa: A001 - the word of the domain
+    help = error.help
     reason = _reason(text, error)
     if rewrite is not None and rewrite != text:
-        help = f"write `{rewrite}`" + (f": {reason}" if reason else "")  # noqa: A001
+        help = f"write `{rewrite}`" + (f": {reason}" if reason else "")
     elif reason:
-        help = reason  # noqa: A001
+        help = reason
     message = error.message
-    if _METHOD.match(text, error.start) or _METHOD.fullmatch(text, text.rfind(".", 0, error.start) % len(text), error.end):
+    last_dot = max(text.rfind(".", 0, error.start), 0)
+    if _METHOD.match(text, error.start) or _METHOD.fullmatch(text, last_dot, error.end):
         message = "a condition can't call a method"
     return ExpressionError(
         text, message, error.start, error.end, help or "see the grammar in specs/language.md", rewrite or ""

@@ -44,7 +44,7 @@ class Token:
 
 
 def tokens(text: str) -> list[Token]:
-    """Return the tokens of `text`, closed by one of kind `end`; raises ExpressionError where a character fits nothing."""
+    """Return the tokens of `text`, closed by one of kind `end`; raises ExpressionError for what is no token."""
     result: list[Token] = []
     position = 0
     while position < len(text):

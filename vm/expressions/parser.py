@@ -1,6 +1,6 @@
 """From tokens to a tree, by operator precedence (Pratt, "Top down operator precedence", 1973).
 
-    or  <  and  <  not  <  == != < <= > >= in contains starts_with ends_with  <  + -  <  *  <  unary -
+or  <  and  <  not  <  == != < <= > >= in contains starts_with ends_with  <  + -  <  *  <  unary -
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Parser:
         """Return where the last token ends: a parenthesis belongs to the node around it, not to the one inside."""
         return self.tokens[self.position - 1].end
 
-    def error(self, message: str, token: Token, help: str = "") -> ExpressionError:  # noqa: A002
+    def error(self, message: str, token: Token, help: str = "") -> ExpressionError:
         return ExpressionError(self.text, message, token.start, max(token.end, token.start), help)
 
     def expression(self, least: int) -> Expression:
@@ -156,7 +156,9 @@ class _Parser:
         token = self.peek()
         self.depth += 1
         if self.depth > MAX_NESTING:
-            raise self.error(f"nested deeper than {MAX_NESTING} levels", token, "split the condition over several steps")
+            raise self.error(
+                f"nested deeper than {MAX_NESTING} levels", token, "split the condition over several steps"
+            )
         try:
             if token.kind == "word" and token.text == "not":
                 return self.negation(token, least)
@@ -176,7 +178,11 @@ class _Parser:
     def minus(self, token: Token) -> Expression:
         self.take()
         operand = self.expression(_UNARY)
-        if isinstance(operand, Constant) and type(operand.value) is not bool and operand.start == self.tokens[self.position - 1].start:
+        if (
+            isinstance(operand, Constant)
+            and type(operand.value) is not bool
+            and operand.start == self.tokens[self.position - 1].start
+        ):
             if isinstance(operand.value, str | tuple) or operand.value is None:
                 return Minus(token.start, operand.end, operand)
             return Constant(token.start, operand.end, -operand.value)
@@ -241,6 +247,6 @@ class _Parser:
     def no_value(self, token: Token) -> ExpressionError:
         found = "the end" if token.kind == "end" else f"`{token.text}`"
         if token.kind == "word" and token.text not in KEYWORDS:
-            help = f"write `${token.text}` for the variable, or `'{token.text}'` for text"  # noqa: A001
+            help = f"write `${token.text}` for the variable, or `'{token.text}'` for text"
             return self.error(f"expected a value, found the bare word {found}", token, help)
         return self.error(f"expected a value, found {found}", token)

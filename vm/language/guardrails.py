@@ -59,13 +59,17 @@ def _selector_tag(value: Any) -> str | None:
 
 
 Selector = Annotated[
-    Annotated[ToolSelector, Tag("tool")] | Annotated[StepSelector, Tag("step")] | Annotated[EffectSelector, Tag("effect")],
+    Annotated[ToolSelector, Tag("tool")]
+    | Annotated[StepSelector, Tag("step")]
+    | Annotated[EffectSelector, Tag("effect")],
     Discriminator(_selector_tag),
 ]
 """P: what a rule protects, forbids or counts."""
 
 Guard = Annotated[
-    Annotated[ToolSelector, Tag("tool")] | Annotated[StepSelector, Tag("step")] | Annotated[BranchSelector, Tag("branch")],
+    Annotated[ToolSelector, Tag("tool")]
+    | Annotated[StepSelector, Tag("step")]
+    | Annotated[BranchSelector, Tag("branch")],
     Discriminator(_selector_tag),
 ]
 """G: what must have come before."""

@@ -22,6 +22,7 @@ from stepward.vm.expressions.syntax import (
     Minus,
     Negation,
     Reference,
+    children,
     walk,
 )
 from stepward.vm.language.names import Meant, Source
@@ -36,7 +37,9 @@ ITEMS: Final = "[]"
 ANY: Final = frozenset({"boolean", "number", "string", "array", "object", "null"})
 """The kinds of values; an integer is a number."""
 
-NUMBER, STRING, BOOLEAN, ARRAY, OBJECT = (frozenset({word}) for word in ("number", "string", "boolean", "array", "object"))
+NUMBER, STRING, BOOLEAN, ARRAY, OBJECT = (
+    frozenset({word}) for word in ("number", "string", "boolean", "array", "object")
+)
 SIZED: Final = frozenset({"string", "array"})
 
 Location = tuple[Source, tuple[str, ...]]
@@ -120,7 +123,8 @@ class Typing:
     def _joined(self, step: ParallelStep) -> TypeSpec:
         """The output of a parallel step: an object by sub-step id, without those that were skipped."""
         parts = {
-            part.id: (_reply(part) if isinstance(part, LlmCall) else self._meaning.tool(part.tool).returns) or TypeSpec()
+            part.id: (_reply(part) if isinstance(part, LlmCall) else self._meaning.tool(part.tool).returns)
+            or TypeSpec()
             for part in step.parallel_steps
         }
         always = tuple(part.id for part in step.parallel_steps if part.on_error != "skip")
@@ -150,7 +154,9 @@ class Typing:
         present = [view for view in views if not view.never] or views
         return View(
             kinds=frozenset().union(*(view.kinds for view in present)),
-            enum=None if any(enum is None for enum in enums) else tuple(member for enum in enums for member in enum or ()),
+            enum=None
+            if any(enum is None for enum in enums)
+            else tuple(member for enum in enums for member in enum or ()),
             optional=any(view.optional or view.never for view in views),
             never=all(view.never for view in views),
             is_known=all(view.is_known for view in views),
@@ -266,7 +272,7 @@ class Typing:
             if cell is None or (cell.kinds == ANY and not inner):
                 return None
             kinds = cell.kinds | (frozenset({"null"}) if cell.admits_null else frozenset())
-            spec = TypeSpec(type=None if kinds == ANY else tuple(sorted(kinds)))
+            spec = TypeSpec.model_validate({"type": None if kinds == ANY else sorted(kinds)})
         update: dict[str, object] = {}
         properties = dict(spec.properties or {})
         for name in inner:
@@ -318,7 +324,9 @@ def infer(meaning: Meaning) -> Typing:
             for name, value in step.set.items():
                 if not isinstance(value, str):
                     path: Path = ("steps", number, "set", name)
-                    typing.need((Source("set", name, path, number), ()), Use(kind_of(value), path, 0, 0, "this assignment"))
+                    typing.need(
+                        (Source("set", name, path, number), ()), Use(kind_of(value), path, 0, 0, "this assignment")
+                    )
     for clause in sorted(meaning.clauses, key=lambda clause: clause.is_condition):
         tree = clause.tree()
         if tree is not None:
@@ -365,18 +373,20 @@ class _Collector:
                 self.need(operand, SIZED, "`len`")
             case Negation(operand=operand):
                 self.need(operand, BOOLEAN, "`not`")
-            case Logic(operands=operands, operator=operator):
-                for operand in operands:
-                    self.need(operand, BOOLEAN, f"`{operator}`")
-            case Arithmetic(first=first, rest=rest):
-                for operand in (first, *(term for _, term in rest)):
-                    self.need(operand, NUMBER, f"`{rest[0][0]}`")
+            case Logic(operator=operator):
+                self.need_all(children(node), BOOLEAN, f"`{operator}`")
+            case Arithmetic(rest=rest):
+                self.need_all(children(node), NUMBER, f"`{rest[0][0]}`")
             case Minus(operand=operand):
                 self.need(operand, NUMBER, "`-`")
             case Compare():
                 self.comparison(node)
             case _:
                 pass
+
+    def need_all(self, operands: tuple[Expression, ...], kinds: frozenset[str], words: str) -> None:
+        for operand in operands:
+            self.need(operand, kinds, words)
 
     def comparison(self, node: Compare) -> None:
         words = f"`{node.operator}`"

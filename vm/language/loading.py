@@ -51,7 +51,7 @@ def build_program(data: Any, document: Document | None) -> Program:
     if total > MAX_STEPS:
         message = f"the program has {total:,} steps; {MAX_STEPS:,} are the limit"
         raise ProgramError(name, (Problem("SW004", message, "split the program", Place(("steps",), key=True)),))
-    program._document = document  # noqa: SLF001 - set once, here, before anybody sees the program
+    program._document = document
     return program
 
 
@@ -88,7 +88,7 @@ def _validate(model: type[Model], data: dict[str, Any]) -> Model:
 
 def without_nulls(data: dict[str, Any]) -> dict[str, Any]:
     """Return the document without fields of the language that are null; values of the user's own stay as they are."""
-    fields = _fields_without_nulls(data)
+    fields: dict[str, Any] = _fields_without_nulls(data)
     for key in ("inputs", "tools"):
         if isinstance(fields.get(key), dict):
             fields[key] = {name: _declaration_without_nulls(entry) for name, entry in fields[key].items()}
@@ -143,18 +143,20 @@ def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
     field = f"`{path[-1]}`" if path and isinstance(path[-1], str) else _item_words(path)
     if kind == "missing":
         owner = _owner_words(path[:-1], data)
-        return Problem("SW002", f"{field} is missing in {owner}", _missing_help(path, data), Place(path[:-1]), step=step)
+        return Problem(
+            "SW002", f"{field} is missing in {owner}", _missing_help(path, data), Place(path[:-1]), step=step
+        )
     if kind == "extra_forbidden":
-        message, help = _unknown_field(path, model, data)  # noqa: A001
+        message, help = _unknown_field(path, model, data)
         return Problem("SW002", message, help, Place(path, key=True), step=step)
     if kind.startswith("union_tag"):
-        message, help = _untagged(path, data)  # noqa: A001
+        message, help = _untagged(path, data)
         return Problem("SW002", message, help, Place(path), step=step)
     if kind == "value_refused":
         reason = context["reason"]
         code = "SW004" if "deeper" in reason or "digits" in reason else "SW002"
         return Problem(code, f"{field}: {reason}", "write a value that JSON has", Place(path), step=step)
-    message, help = _wrong_value(kind, context, field, complaint)  # noqa: A001
+    message, help = _wrong_value(kind, context, field, complaint)
     return Problem("SW002", message, help, Place(path), step=step)
 
 
@@ -244,7 +246,10 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
         if len(path) > 3 and path[2] == "parallel_steps":
             return f"`{name}` does not belong to a sub-step", "remove it, or put it on the parallel step"
         return f"`{name}` does not belong to {whose}", f"remove it; it belongs to {_listed(others)}"
-    return f"unknown field `{name}` in {whose}", f"remove it; the fields here are {_listed(known)}" if known else "remove it"
+    return (
+        f"unknown field `{name}` in {whose}",
+        f"remove it; the fields here are {_listed(known)}" if known else "remove it",
+    )
 
 
 def _field_names(model: type[BaseModel]) -> list[str]:
@@ -268,7 +273,8 @@ def _model_at(path: Path, model: type[BaseModel], data: Any) -> type[BaseModel] 
     if path[0] == "tools" and len(path) == 2:
         return ToolSpec
     if isinstance(path[0], str) and path[0] in ("waivers", "allow"):
-        return model.__dict__.get("entry_models", {}).get(path[0])
+        entries: dict[str, type[BaseModel]] = getattr(model, "entry_models", {})
+        return entries.get(path[0])
     return TypeSpec
 
 
@@ -276,14 +282,17 @@ def _untagged(path: Path, data: Any) -> tuple[str, str]:
     owner = _at(data, path)
     if path[0] == "steps":
         if not isinstance(owner, dict):
-            return f"a step is a mapping of fields, not {_shape(owner)}", "write `id`, `type` and the fields of the type"
+            return (
+                f"a step is a mapping of fields, not {_shape(owner)}",
+                "write `id`, `type` and the fields of the type",
+            )
         kinds = list(SUB_STEP_MODELS if len(path) == 4 else STEP_MODELS)
         if "type" not in owner:
             return "`type` is missing in this step", f"say which type: {_listed(kinds)}"
         if len(path) == 4 and owner["type"] in STEP_MODELS:
             return f"a sub-step can't be of type `{owner['type']}`", "only llm and tool steps run in parallel"
         near = get_close_matches(str(owner["type"]), kinds, n=1)
-        help = f"did you mean `{near[0]}`?" if near else f"use one of {_listed(kinds)}"  # noqa: A001
+        help = f"did you mean `{near[0]}`?" if near else f"use one of {_listed(kinds)}"
         return f"`{owner['type']}` is not a step type", help
     if len(path) == 2:
         return (
@@ -309,14 +318,14 @@ _TYPE_WORDS: Final = {
 def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any) -> tuple[str, str]:
     given = complaint["input"]
     if kind in _TYPE_WORDS:
-        wanted, help = _TYPE_WORDS[kind]  # noqa: A001
+        wanted, help = _TYPE_WORDS[kind]
         if kind == "string_type" and isinstance(given, bool | int):
-            help = f'put it in quotes: `"{str(given).lower()}"`'  # noqa: A001
+            help = f'put it in quotes: `"{str(given).lower()}"`'
         return f"{field} must be {wanted}, not {_shape(given)}", help
     if kind == "literal_error":
         expected = [part.strip("'") for part in context["expected"].replace(" or ", ", ").split(", ")]
         near = get_close_matches(str(given), expected, n=1)
-        help = f"did you mean `{near[0]}`?" if near else f"use {_listed(expected, 'or')}"  # noqa: A001
+        help = f"did you mean `{near[0]}`?" if near else f"use {_listed(expected, 'or')}"
         return f"{field} can't be `{given}`", help
     if kind == "string_pattern_mismatch":
         if "[^\\W\\d]" in context["pattern"]:
@@ -324,7 +333,10 @@ def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any)
         return f"`{given}` is not an id", "an id has no spaces, dots, quotes or `$`"
     if kind in ("greater_than", "greater_than_equal"):
         least = context.get("ge", context.get("gt"))
-        return f"{field} must be {'at least' if 'ge' in context else 'more than'} {least}, not {given}", "write a larger number"
+        return (
+            f"{field} must be {'at least' if 'ge' in context else 'more than'} {least}, not {given}",
+            "write a larger number",
+        )
     if kind in ("too_short", "string_too_short"):
         return f"{field} is empty", "give it at least one entry" if kind == "too_short" else "give it a text"
     message = str(complaint["msg"])

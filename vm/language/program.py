@@ -122,5 +122,5 @@ def _only(programs: list[Program], name: str) -> Program:
         return programs[0]
     if not programs:
         raise ProgramError(name, (Problem("SW001", "there is no program here", "write one, or name another file"),))
-    help = "split it, or read it with `Program.load_all`"  # noqa: A001
+    help = "split it, or read it with `Program.load_all`"
     raise ProgramError(name, (Problem("SW001", f"there are {len(programs)} programs here, not one", help),))

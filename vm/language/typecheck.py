@@ -86,6 +86,9 @@ class _Checker:
         self.meaning = meaning
         self.problems: list[TypeProblem] = []
 
+    def shown(self, tree: Expression) -> str:
+        return self.text[tree.start : tree.end]
+
     def check(self, tree: Expression, known: Facts) -> _Operand:
         match tree:
             case Constant():
@@ -116,7 +119,7 @@ class _Checker:
         if isinstance(tree.value, str) and QUOTED_REFERENCE.fullmatch(tree.value):
             whole = rewritten(self.text)
             write = whole if whole is not None and whole != self.text else tree.value
-            message = f"`{self.text[tree.start : tree.end]}` in quotes is text, not the reference"
+            message = f"`{self.shown(tree)}` in quotes is text, not the reference"
             self.problems.append(TypeProblem("SW204", message, f"write `{write}`", tree.start, tree.end))
             return _Operand(ANY, is_known=False)
         return _Operand(kind_of(tree.value), (tree.value,))
@@ -137,7 +140,7 @@ class _Checker:
 
     def report_kinds(self, tree: Expression, operand: _Operand, kinds: frozenset[str], whose: str) -> None:
         found = operand.kinds - kinds
-        shown = self.text[tree.start : tree.end]
+        shown = self.shown(tree)
         verb = "is" if not operand.kinds & kinds else "may be"
         message = f"{whose} needs {_either(kinds)}, but `{shown}` {verb} {_either(found)}"
         self.report("SW203", message, self.kind_help(tree, shown, kinds, found, whose), tree)
@@ -172,11 +175,12 @@ class _Checker:
             return
         for side, operand in ((tree.left, left), (tree.right, right)):
             if operand.kinds & {"array", "object"}:
-                shown = self.text[side.start : side.end]
-                message = f"`{tree.operator}` compares single values, but `{shown}` may be {_either(operand.kinds & {'array', 'object'})}"
+                shown = self.shown(side)
+                found = _either(operand.kinds & {"array", "object"})
+                message = f"`{tree.operator}` compares single values, but `{shown}` may be {found}"
                 self.report("SW203", message, "compare one field of it, or use `in`, `contains` or `len`", side)
                 return
-        if left.kinds == _NULL or right.kinds == _NULL:
+        if _NULL in (left.kinds, right.kinds):
             self.null_equality(tree, left, right)
         elif _unlike(left.kinds, right.kinds):
             self.unlike(tree, left, right)
@@ -186,19 +190,25 @@ class _Checker:
     def null_equality(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         other, side = (right, tree.right) if left.kinds == _NULL else (left, tree.left)
         if "null" not in other.kinds:
-            shown = self.text[side.start : side.end]
-            help = f"write `defined({shown})` to ask whether it has a value, or admit null in its type"  # noqa: A001
+            shown = self.shown(side)
+            help = f"write `defined({shown})` to ask whether it has a value, or admit null in its type"
             self.report("SW203", f"`{shown}` is {_either(other.kinds)} and never null", help, tree)
 
     def unlike(self, tree: Compare, left: _Operand, right: _Operand) -> None:
-        a, b = self.text[tree.left.start : tree.left.end], self.text[tree.right.start : tree.right.end]
-        message = f"`{a}` is {_either(left.kinds - _NULL)} and `{b}` is {_either(right.kinds - _NULL)}: they can't be compared"
-        help = "compare values of one type"  # noqa: A001
+        a, b = self.shown(tree.left), self.shown(tree.right)
+        one, other_kinds = _either(left.kinds - _NULL), _either(right.kinds - _NULL)
+        message = f"`{a}` is {one} and `{b}` is {other_kinds}: they can't be compared"
+        help = "compare values of one type"
         for side, operand, other in ((tree.left, left, right), (tree.right, right, left)):
-            if isinstance(side, Constant) and "number" in other.kinds and isinstance(side.value, str) and _is_number(side.value):
-                help = f"write {side.value} without quotes"  # noqa: A001
+            if (
+                isinstance(side, Constant)
+                and "number" in other.kinds
+                and isinstance(side.value, str)
+                and _is_number(side.value)
+            ):
+                help = f"write {side.value} without quotes"
             elif isinstance(side, Constant) and other.kinds - _NULL == STRING and operand.kinds <= NUMBER | BOOLEAN:
-                help = f"write `'{self.text[side.start : side.end]}'` for the text"  # noqa: A001
+                help = f"write `'{self.shown(side)}'` for the text"
         self.report("SW203", message, help, tree)
 
     def impossible(self, tree: Compare, left: _Operand, right: _Operand) -> None:
@@ -209,8 +219,11 @@ class _Checker:
             if isinstance(side, Constant) and other.enum is not None and isinstance(domain, Reference):
                 self.outside(side, (side.value,), other.enum, domain)
             elif (
-                isinstance(side, Reference) and isinstance(domain, Reference) and side is tree.left
-                and operand.enum is not None and other.enum is not None
+                isinstance(side, Reference)
+                and isinstance(domain, Reference)
+                and side is tree.left
+                and operand.enum is not None
+                and other.enum is not None
                 and not any(same(a, b) for a in operand.enum for b in other.enum)
             ):
                 message = f"`{side.text()}` and `{domain.text()}` have no value in common"
@@ -226,15 +239,16 @@ class _Checker:
             near = get_close_matches(str(value), texts, n=1, cutoff=0.6) or [
                 text for text in texts if text.casefold() == str(value).casefold()
             ]
-            help = f"did you mean `'{near[0]}'`?" if near else f"it can be {_values(enum)}"  # noqa: A001
+            help = f"did you mean `'{near[0]}'`?" if near else f"it can be {_values(enum)}"
             message = f"`{domain.text()}` is never {_value(value)}"
             self.report("SW205", message, help, side)
 
     def membership(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         whose = f"`{tree.operator}`"
         if right.is_known and right.kinds == STRING:
-            turned = f"{self.text[tree.right.start : tree.right.end]} {'not ' * (tree.operator == 'not in')}contains {self.text[tree.left.start : tree.left.end]}"
-            message = f"{whose} needs an array on the right, but `{self.text[tree.right.start : tree.right.end]}` is text"
+            contains = "not contains" if tree.operator == "not in" else "contains"
+            turned = f"{self.shown(tree.right)} {contains} {self.shown(tree.left)}"
+            message = f"{whose} needs an array on the right, but `{self.shown(tree.right)}` is text"
             whole = self.text[: tree.start] + turned + self.text[tree.end :]
             self.report("SW203", message, f"write `{whole}`", tree)
             return
@@ -268,11 +282,13 @@ class _Checker:
             self.outside(item, (item.value,), view.enum, array)
 
     def unlike_items(self, tree: Compare, item: Expression, operand: _Operand, kinds: frozenset[str]) -> None:
-        shown = self.text[item.start : item.end]
-        message = f"`{shown}` is {_either(operand.kinds - _NULL)}, but the items are {_either(kinds)}: they can't be compared"
+        shown = self.shown(item)
+        message = (
+            f"`{shown}` is {_either(operand.kinds - _NULL)}, but the items are {_either(kinds)}: they can't be compared"
+        )
         self.report("SW203", message, "compare values of one type", tree)
 
-    def report(self, code: str, message: str, help: str, tree: Expression) -> None:  # noqa: A002
+    def report(self, code: str, message: str, help: str, tree: Expression) -> None:
         self.problems.append(TypeProblem(code, message, help, tree.start, tree.end))
 
 
@@ -299,4 +315,3 @@ def _value(value: object) -> str:
 def _values(values: tuple[object, ...]) -> str:
     shown = [_value(value) for value in values[:8]]
     return " or ".join(shown) if len(values) <= 8 else ", ".join(shown) + ", …"
-

@@ -35,7 +35,9 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise PydanticCustomError("pattern", "the pattern is no regular expression: {why}", {"why": str(error)}) from None
+        raise PydanticCustomError(
+            "pattern", "the pattern is no regular expression: {why}", {"why": str(error)}
+        ) from None
     return text
 
 
@@ -141,7 +143,8 @@ def _is(value: Any, word: str) -> bool:
     if word in ("integer", "number"):
         is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
         return is_number and (word == "number" or value == int(value))
-    return isinstance(value, {"string": str, "array": (list, tuple), "object": dict}[word])
+    kinds: dict[str, tuple[type, ...]] = {"string": (str,), "array": (list, tuple), "object": (dict,)}
+    return isinstance(value, kinds[word])
 
 
 def same(left: Any, right: Any) -> bool:

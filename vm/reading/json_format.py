@@ -48,7 +48,7 @@ def read_json(name: str, text: str) -> Document:
     except RecursionError:
         raise ProgramError(name, (_too_deep(text),)) from None
     except (ValueError, ArithmeticError):
-        help = "write a shorter number, or put it in quotes"  # noqa: A001
+        help = "write a shorter number, or put it in quotes"
         raise ProgramError(name, (Problem("SW004", "a number has too many digits", help),)) from None
     if _is_too_deep(data):
         raise ProgramError(name, (_too_deep(text),))
@@ -92,7 +92,11 @@ def _is_too_deep(data: Any) -> bool:
 
 def _unreadable(text: str, error: json.JSONDecodeError) -> Problem:
     message = f"not readable as JSON: {error.msg[:1].lower()}{error.msg[1:]}"
-    help = "remove the NUL byte; a program is a text file" if "\x00" in text else "mend a comma, a bracket or a quote near here"  # noqa: A001
+    help = (
+        "remove the NUL byte; a program is a text file"
+        if "\x00" in text
+        else "mend a comma, a bracket or a quote near here"
+    )
     return Problem("SW001", message, help, span=Span(error.lineno, error.colno, error.lineno, error.colno + 1))
 
 

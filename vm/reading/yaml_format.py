@@ -56,7 +56,7 @@ def read_yaml(name: str, text: str) -> list[Document]:
         raise ProgramError(name, (_unreadable(text, error),)) from None
     except UnicodeEncodeError as error:
         span = LineIndex(text).span(error.start, error.start + 1)
-        help = "write the whole character"  # noqa: A001
+        help = "write the whole character"
         raise ProgramError(name, (Problem("SW001", "half a surrogate pair is no text", help, span=span),)) from None
     return documents
 
@@ -171,7 +171,9 @@ class _Builder:
         elif key == "<<" and event.implicit[0]:
             self._report(event, "SW002", "`<<` is not a field: YAML 1.2 has no merge keys", "write the fields out")
         if key in mapping:
-            self._report(event, "SW003", f"the key `{key}` comes twice in one mapping", "remove one of the two, or rename it")
+            self._report(
+                event, "SW003", f"the key `{key}` comes twice in one mapping", "remove one of the two, or rename it"
+            )
         return key
 
     def _expects_key(self) -> bool:
@@ -216,10 +218,10 @@ class _Builder:
             top.value[top.key] = value
             top.seen_key = False
 
-    def _report(self, event: yaml.Event, code: str, message: str, help: str) -> None:  # noqa: A002
+    def _report(self, event: yaml.Event, code: str, message: str, help: str) -> None:
         self.problems.append(Problem(code, message, help, span=self._span(event)))
 
-    def _fail(self, event: yaml.Event, code: str, message: str, help: str) -> NoReturn:  # noqa: A002
+    def _fail(self, event: yaml.Event, code: str, message: str, help: str) -> NoReturn:
         raise ProgramError(self.name, (Problem(code, message, help, span=self._span(event)),))
 
     def _span(self, event: yaml.Event) -> Span:

@@ -1,0 +1,73 @@
+# `make demo` and `make test` do all their set-up; they need python3 with its venv module, and nothing else.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PACKAGES := vm sabotage validator
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint fast format docs fixtures bench clean
+
+help:
+	@echo "make demo      install into .venv, check the example programs, show one finding"
+	@echo "make test      lint, types and all tests"
+	@echo "make fast      the tests that take under two seconds each"
+	@echo "make format    format the code"
+	@echo "make docs      write the generated pages again: rules, schemas"
+	@echo "make fixtures  write the expected output of the bad programs again (read the diff)"
+	@echo "make bench     measure; see benchmarks/README.md"
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/installed-test: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+# An editable install shows type checkers no files, so they look at the same tree through three links.
+.typing/stepward:
+	@mkdir -p $@
+	@for package in $(PACKAGES); do ln -sfn ../../$$package $@/$$package; done
+
+demo: .venv/installed
+	@echo "== the gate on the good programs"
+	$(BIN)/stepward check specs/programs/good --policy specs/policies/payments.yaml --policy specs/policies/operations.yaml
+	@echo
+	@echo "== a program with a hole: the transfer runs although the screening failed"
+	@$(BIN)/stepward check specs/programs/bad/SW401/obvious.yaml; test $$? -eq 1
+	@echo
+	@echo "the gate let the good programs through and stopped the bad one. next:"
+	@echo "  $(BIN)/stepward explain SW401"
+	@echo "  $(BIN)/stepward graph specs/programs/good/customer_refund.yaml -o refund.svg"
+	@echo "  $(BIN)/stepward check path/to/your/programs"
+
+lint: .venv/installed-test .typing/stepward
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	cd .typing && ../$(BIN)/mypy --config-file ../pyproject.toml -p stepward.vm -p stepward.sabotage -p stepward.validator
+
+test: lint
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+fast: .venv/installed-test
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+format: .venv/installed-test
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: .venv/installed
+	$(BIN)/python -m stepward.validator.rules.pages > specs/rules.md
+	$(BIN)/stepward schema program > specs/program.schema.json
+	$(BIN)/stepward schema policy > specs/policy.schema.json
+
+fixtures: .venv/installed-test
+	STEPWARD_WRITE_FIXTURES=1 $(BIN)/python -m pytest -q tests/test_fixtures.py
+
+bench: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[peers]'
+	$(BIN)/python benchmarks/check.py
+
+clean:
+	rm -rf .venv .typing build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

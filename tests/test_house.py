@@ -1,0 +1,121 @@
+"""The house stands: imports run downwards only, and nobody pays for what is not used."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ALLOWED = {"vm": {"vm"}, "sabotage": {"vm", "sabotage"}, "validator": {"vm", "sabotage", "validator"}}
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Return every module that a file imports, wherever in the file."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively: absolute imports show the floor"
+            names.add(node.module or "")
+            if node.module == "stepward":
+                names.update(f"stepward.{alias.name}" for alias in node.names)
+    return names
+
+
+@pytest.mark.parametrize("folder", ALLOWED)
+def test_imports_run_downwards_only(folder: str) -> None:
+    for path in modules(folder):
+        for name in imported(path):
+            parts = name.split(".")
+            if parts[0] == "stepward":
+                assert parts[1] in ALLOWED[folder], f"{path.relative_to(ROOT)} imports {name}"
+            assert parts[0] not in ALLOWED, f"{path.relative_to(ROOT)} names a folder without `stepward.`: {name}"
+
+
+@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
+def test_nobody_imports_a_folder_by_its_bare_name(folder: str) -> None:
+    for path in modules(folder):
+        assert not {name.split(".")[0] for name in imported(path)} & set(ALLOWED), path
+
+
+def test_the_machine_room_does_not_know_the_heavy_libraries() -> None:
+    heavy = {"networkx", "z3", "hypothesis", "graphviz"}
+    for path in modules("vm"):
+        assert not {name.split(".")[0] for name in imported(path)} & heavy, path
+
+
+def loaded_after(code: str) -> set[str]:
+    """Return the top-level modules that a fresh interpreter has loaded after running `code`."""
+    script = f"import sys, json\n{code}\nprint(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd="/")
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    ("code", "without"),
+    [
+        ("import stepward.vm", {"pydantic", "yaml", "networkx", "z3", "hypothesis", "graphviz"}),
+        ("from stepward.vm import Program, Policy, Flow", {"networkx", "z3", "hypothesis", "graphviz", "click", "rich"}),
+        ("import stepward.validator", {"networkx", "z3", "hypothesis", "graphviz", "rich"}),
+        ("from stepward.validator import ProgramValidator, StepGraph", {"networkx", "z3", "hypothesis", "graphviz"}),
+        ("from stepward.validator.cli import main", {"pydantic", "networkx", "z3", "hypothesis", "rich"}),
+    ],
+)
+def test_an_import_costs_what_it_must(code: str, without: set[str]) -> None:
+    assert not loaded_after(code) & without
+
+
+def test_a_check_of_a_clean_program_imports_no_heavy_library() -> None:
+    program = ROOT / "specs/programs/good/customer_refund.yaml"
+    code = f"""
+from stepward.validator.cli import main
+try:
+    main(["check", {str(program)!r}], standalone_mode=False)
+except SystemExit:
+    pass"""
+    assert not loaded_after(code) & {"networkx", "z3", "hypothesis", "graphviz", "rich"}
+
+
+def test_the_list_of_packages_is_the_tree() -> None:
+    import tomllib
+
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    found = {
+        "stepward." + ".".join(path.parent.relative_to(ROOT).parts)
+        for folder in ALLOWED
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    assert set(listed) == found
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_module_and_the_type_marker(tmp_path: Path) -> None:
+    """Built through the sdist, so that a file missing from either shows."""
+    subprocess.run(
+        [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(ROOT)], check=True, capture_output=True, text=True
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    expected = {
+        f"stepward/{path.relative_to(ROOT).as_posix()}" for folder in ALLOWED for path in (ROOT / folder).rglob("*.py")
+    }
+    expected |= {f"stepward/{folder}/py.typed" for folder in ALLOWED}
+    assert expected <= names, expected - names
+    assert not any(name.startswith(("vm/", "validator/", "sabotage/", "tests/")) for name in names)
+
+
+def test_no_file_is_a_house_of_its_own() -> None:
+    for folder in ALLOWED:
+        for path in modules(folder):
+            assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, path
