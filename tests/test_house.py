@@ -66,7 +66,10 @@ def loaded_after(code: str) -> set[str]:
     ("code", "without"),
     [
         ("import stepward.vm", {"pydantic", "yaml", "networkx", "z3", "hypothesis", "graphviz"}),
-        ("from stepward.vm import Program, Policy, Flow", {"networkx", "z3", "hypothesis", "graphviz", "click", "rich"}),
+        (
+            "from stepward.vm import Program, Policy, Flow",
+            {"networkx", "z3", "hypothesis", "graphviz", "click", "rich"},
+        ),
         ("import stepward.validator", {"networkx", "z3", "hypothesis", "graphviz", "rich"}),
         ("from stepward.validator import ProgramValidator, StepGraph", {"networkx", "z3", "hypothesis", "graphviz"}),
         ("from stepward.validator.cli import main", {"pydantic", "networkx", "z3", "hypothesis", "rich"}),
@@ -103,7 +106,10 @@ def test_the_list_of_packages_is_the_tree() -> None:
 def test_the_wheel_holds_every_module_and_the_type_marker(tmp_path: Path) -> None:
     """Built through the sdist, so that a file missing from either shows."""
     subprocess.run(
-        [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(ROOT)], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(ROOT)],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())

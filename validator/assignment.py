@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepward.vm.expressions.facts import Facts, Read, certain_reads, facts, reads
 from stepward.vm.expressions.syntax import Defined, Expression, Reference, walk
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.flow import Transition
-from stepward.vm.language.meaning import Clause
 from stepward.vm.language.names import Meant
 from stepward.vm.language.steps import (
     AnyStep,
@@ -39,8 +38,7 @@ NAMES_AT_ONCE = 512
 """Bits of one pass of the data flow: more takes more memory at once, not more time in all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A reference that a step reads: where it stands, what it speaks of, and what is certain by then.
 
     `sub` is the position of the sub-step that reads it.
@@ -76,13 +74,19 @@ class Assignment:
         """Every reference that a step reads, in the order of the list."""
         return tuple(reading for number, step in enumerate(self.flow.steps) for reading in self._readings(number, step))
 
+    def readings_at(self, number: int) -> tuple[Reading, ...]:
+        """Return the references that one step reads, without looking at any other."""
+        return tuple(self._readings(number, self.flow.steps[number]))
+
     def _readings(self, number: int, step: AnyStep) -> Iterator[Reading]:
         path: Path = ("steps", number)
-        if isinstance(step, ConditionStep | SetStep):
-            for clause in self._clauses[number]:
-                tree = clause.tree()
-                if tree is not None:
-                    for read in reads(tree):
+        if step.type in ("tool", "llm"):
+            assert isinstance(step, ToolCall | LlmCall)
+            yield from self._call_readings(number, None, step, path)
+        elif isinstance(step, ConditionStep | SetStep):
+            for clause in self.context.meaning.clauses_of.get(number, ()):
+                if clause.tree is not None:
+                    for read in reads(clause.tree):
                         yield self._read(number, read, clause.path)
             if isinstance(step, SetStep):
                 yield from self._embedded(
@@ -93,15 +97,6 @@ class Assignment:
         elif isinstance(step, ParallelStep):
             for sub, part in enumerate(step.parallel_steps):
                 yield from self._call_readings(number, sub, part, (*path, "parallel_steps", sub))
-        else:
-            yield from self._call_readings(number, None, step, path)
-
-    @cached_property
-    def _clauses(self) -> dict[int, list[Clause]]:
-        result: dict[int, list[Clause]] = {number: [] for number in range(len(self.flow.steps))}
-        for clause in self.context.meaning.clauses:
-            result[clause.step].append(clause)
-        return result
 
     def _read(self, number: int, read: Read, path: Path) -> Reading:
         node = read.reference
@@ -277,7 +272,7 @@ class Assignment:
         """Return the names whose reading the step survived; those of sub-steps that may be skipped do not count."""
         step = self.flow.steps[number]
         if isinstance(step, SetStep):
-            trees = [clause.tree() for clause in self._clauses[number]]
+            trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
             return frozenset().union(*(certain_reads(tree) for tree in trees if tree is not None))
         return frozenset(
             reading.reference.names
@@ -297,7 +292,7 @@ class Assignment:
     def _branch_facts(self, step: ConditionStep, way: Transition) -> frozenset[Names]:
         """Return the names that are defined when a condition took a branch: it could read them, or it asked."""
         number = self.flow.position[step.id]
-        trees = [clause.tree() for clause in self._clauses[number]]
+        trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
         if step.condition is not None:
             return facts(trees[0], way.branch == "then").defined if trees[0] is not None else frozenset()
         result = Facts()

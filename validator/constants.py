@@ -22,7 +22,7 @@ def constant_value(tree: Expression) -> bool | None:
             if value is None or value is (tree.operator == "or"):
                 return value
         return tree.operator == "and"
-    if any(isinstance(node, Reference | Defined) for node in walk(tree)):
+    if any(isinstance(node, (Reference, Defined)) for node in walk(tree)):
         return None
     try:
         return evaluate_condition(tree, _nothing)

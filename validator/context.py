@@ -8,10 +8,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from stepward.validator.constants import constant_text
+from stepward.validator.constants import constant_value
 from stepward.validator.findings import Finding, Property
 from stepward.validator.graph import StepGraph
-from stepward.vm.language.flow import MISSING
 from stepward.vm.language.meaning import Clause, Meaning
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.policy import Policy
@@ -45,13 +44,23 @@ class Context:
         return Assignment(self)
 
     @cached_property
+    def conditions(self) -> tuple[tuple[int, ConditionStep], ...]:
+        """The condition steps, with their positions."""
+        return tuple((number, step) for number, step in enumerate(self.program.steps) if step.type == "condition")
+
+    @cached_property
+    def parallels(self) -> tuple[tuple[int, ParallelStep], ...]:
+        """The parallel steps, with their positions."""
+        return tuple((number, step) for number, step in enumerate(self.program.steps) if step.type == "parallel")
+
+    @cached_property
     def type_problems(self) -> tuple[tuple[Clause, TypeProblem], ...]:
         """What is wrong with the types of every expression that parses."""
         return tuple(
             (clause, problem)
             for clause in self.meaning.clauses
-            if (tree := clause.tree()) is not None
-            for problem in check_expression(clause.text, tree, self.meaning, is_condition=clause.is_condition)
+            if clause.tree is not None
+            for problem in check_expression(clause.text, clause.tree, self.meaning, is_condition=clause.is_condition)
         )
 
     def call_of(self, source: Source) -> BaseStep:
@@ -94,19 +103,22 @@ class Context:
     @cached_property
     def has_control_flow(self) -> bool:
         """Whether the program says where control goes: no target is missing and no arm is ambiguous."""
-        ways = self.flow.transitions
-        return not any(way.to == MISSING for out in ways for way in out) and not self.flow.ambiguous_arms
+        return not self.flow.has_missing_target and not self.flow.ambiguous_arms
 
     def decided_branch(self, number: int) -> str | int | None:
         """Return the branch that constants alone make a condition step take, or None when they do not decide."""
-        step = self.program.steps[number]
-        if not isinstance(step, ConditionStep):
-            return None
+        return self._decided.get(number)
+
+    @cached_property
+    def _decided(self) -> dict[int, str | int | None]:
+        return {number: self._decide(number, step) for number, step in self.conditions}
+
+    def _decide(self, number: int, step: ConditionStep) -> str | int | None:
+        values = (constant_value(clause.tree) if clause.tree else None for clause in self.meaning.clauses_of[number])
         if step.condition is not None:
-            value = constant_text(step.condition)
+            value = next(values)
             return None if value is None else "then" if value else "otherwise"
-        for case, entry in enumerate(step.cases or (), start=1):
-            value = constant_text(entry.when)
+        for case, value in enumerate(values, start=1):
             if value is not False:
                 return case if value else None
         return "otherwise"

@@ -296,7 +296,7 @@ class _Judge:
 
     def _computes(self, step: int) -> bool:
         """Whether an expression of the step calculates, and so may run out of digits."""
-        trees = [clause.tree() for clause in self.context.meaning.clauses if clause.step == step]
+        trees = [clause.tree for clause in self.context.meaning.clauses_of.get(step, ())]
         return any(isinstance(node, Arithmetic | Minus) for tree in trees if tree is not None for node in walk(tree))
 
     def _is_real(self, bad: Bad) -> bool:

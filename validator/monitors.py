@@ -27,7 +27,6 @@ from stepward.vm.language.guardrails import (
     StepSelector,
     ToolSelector,
 )
-from stepward.vm.language.meaning import step_clauses
 from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, ParallelStep, ToolCall
 
 NEVER, STALE, FRESH = 0, 1, 2
@@ -140,7 +139,7 @@ class RequiresMonitor(_Watcher):
         if not isinstance(guard, BranchSelector) or guard.step not in self.context.flow.position:
             return frozenset()
         number = self.context.flow.position[guard.step]
-        trees = [clause.tree() for clause in step_clauses(number, self.context.program.steps[number])]
+        trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
         return frozenset(read_roots(trees, self.context.assignment))
 
     def start(self) -> State:

@@ -106,13 +106,13 @@ def freeze(value: object, depth: int = 0) -> Any:
     if value is None or type(value) is bool:
         return value
     if isinstance(value, str):
-        return _text(value)
+        return value if type(value) is str and value.isascii() else _text(value)
     if isinstance(value, int | float | decimal.Decimal):
         return exact(value)
     if depth >= MAX_DEPTH:
         raise ValueRefused(f"a value is nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, Mapping):
-        return FrozenMap((_text_key(key), freeze(item, depth + 1)) for key, item in value.items())
+    if isinstance(value, dict) or isinstance(value, Mapping):  # noqa: SIM101 - asking for the concrete type is far cheaper
+        return FrozenMap({_text_key(key): freeze(item, depth + 1) for key, item in value.items()})
     if isinstance(value, list | tuple):
         return tuple(freeze(item, depth + 1) for item in value)
     raise ValueRefused(f"a value must be text, a number, true, false, null, a list or an object, not {_kind(value)}")
@@ -121,7 +121,7 @@ def freeze(value: object, depth: int = 0) -> Any:
 def _text_key(key: object) -> str:
     if not isinstance(key, str):
         raise ValueRefused(f"a key of an object must be text, not `{key}`")
-    return _text(key)
+    return key if type(key) is str and key.isascii() else _text(key)
 
 
 def _text(text: str) -> str:

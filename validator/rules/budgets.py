@@ -11,7 +11,38 @@ from stepward.vm.reading.source import Place
 
 
 class BudgetTooSmall(Rule):
-    """`max_steps` is below the shortest way to any declared ending: every run ends BUDGET_EXCEEDED or fails."""
+    """The budget `max_steps` is below the shortest way to any declared ending.
+
+    ## What it does
+    Counts the shortest path from the first step to an ending that the program declares: every step costs one,
+    conditions, `end` steps and sub-steps included, and so does every attempt after the first. Reports `max_steps` when
+    that path does not fit in it, with the least number that would do.
+
+    ## Why it is bad
+    Every run ends BUDGET_EXCEEDED, or fails before that. What it did until then stays done.
+
+    ## Example
+    ```yaml
+    name: newsletter
+    tools: {load_readers: {effect: read}, send_letter: {effect: write, idempotent: true}}
+    max_steps: 2
+    steps:
+      - {id: load, type: tool, tool: load_readers}
+      - {id: send, type: tool, tool: send_letter}
+      - {id: done, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: newsletter
+    tools: {load_readers: {effect: read}, send_letter: {effect: write, idempotent: true}}
+    max_steps: 10
+    steps:
+      - {id: load, type: tool, tool: load_readers}
+      - {id: send, type: tool, tool: send_letter}
+      - {id: done, type: end}
+    ```
+    """
 
     code = "SW601"
     name = "budget-too-small"

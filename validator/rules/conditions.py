@@ -18,7 +18,37 @@ from stepward.vm.reading.source import Place
 
 
 class ConditionSyntax(Rule):
-    """A condition or an expression can't be read."""
+    """A condition or an expression can't be read.
+
+    ## What it does
+    Reports conditions, cases, texts in `set` and the `when` of the program's guardrails that are no expression. It
+    names the place, what was expected there, and, for what people bring along from other languages (`&&`, `!`, `=`,
+    `.lower()`), what to write instead. A text constant in `set` needs quotes of its own: `"'paid'"`.
+
+    ## Why it is bad
+    An expression that can't be read has no value, and a guess at its meaning could open the wrong branch. What depends
+    on it can't be checked either.
+
+    ## Example
+    ```yaml
+    name: order_check
+    inputs: {paid: {type: boolean}, amount: {type: number}}
+    steps:
+      - {id: is_fine, type: condition, condition: $paid == true && $amount < 500, then: ship, otherwise: hold}
+      - {id: ship, type: end}
+      - {id: hold, type: end, outcome: failure}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: order_check
+    inputs: {paid: {type: boolean}, amount: {type: number}}
+    steps:
+      - {id: is_fine, type: condition, condition: $paid == true and $amount < 500, then: ship, otherwise: hold}
+      - {id: ship, type: end}
+      - {id: hold, type: end, outcome: failure}
+    ```
+    """
 
     code = "SW301"
     name = "condition-syntax"
@@ -26,7 +56,7 @@ class ConditionSyntax(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every expression of a step or of a guardrail's `when` that does not parse."""
         for clause in context.meaning.clauses:
-            error = _syntax_error(clause.text)
+            error = clause.error
             if error is not None:
                 help = error.help if clause.is_condition else _text_help(error)
                 place = Place(clause.path, within=(error.start, error.end))
@@ -56,15 +86,57 @@ def _text_help(error: ExpressionError) -> str:
 
 
 class UncoveredCondition(Rule):
-    """In some state no branch covers the condition, and the run ends FAILED."""
+    """In some state no branch covers the condition, and the run ends FAILED there.
+
+    ## What it does
+    Reports a condition for which a state exists in which it takes no branch: no case holds and there is no `otherwise`,
+    or the branch that a two-way condition needs is missing. This version decides only conditions that constants decide;
+    for any other condition without a branch for every outcome it reports SW408 `unproved` instead.
+
+    ## Why it is bad
+    The run ends with the reason `uncovered`, at a place where nobody planned an ending. The next value that is added to
+    an `enum` or a list of replies is the usual way to get there.
+
+    ## Example
+    Reported as SW408 in this version.
+
+    A parcel of exactly 20 kg is neither light nor heavy:
+
+    ```yaml
+    name: choose_carrier
+    inputs: {kilos: {type: number}}
+    steps:
+      - id: by_weight
+        type: condition
+        cases:
+          - {name: light, when: $kilos < 20, then: van}
+          - {name: heavy, when: $kilos > 20, then: freight}
+      - {id: van, type: end}
+      - {id: freight, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: choose_carrier
+    inputs: {kilos: {type: number}}
+    steps:
+      - id: by_weight
+        type: condition
+        cases:
+          - {name: light, when: $kilos < 20, then: van}
+        otherwise: freight
+      - {id: van, type: end}
+      - {id: freight, type: end}
+    ```
+    """
 
     code = "SW302"
     name = "uncovered-condition"
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield conditions whose one missing branch is the one that constants make them take."""
-        for number, step in enumerate(context.program.steps):
-            if isinstance(step, ConditionStep) and _coverage(context, number, step) is Verdict.VIOLATED:
+        for number, step in context.conditions:
+            if _coverage(context, number, step) is Verdict.VIOLATED:
                 message = f"`{step.id}` takes no branch: its condition is always false and there is no `otherwise`"
                 if step.condition is not None and step.then is None:
                     message = f"`{step.id}` takes no branch: its condition is always true and there is no `then`"
@@ -87,9 +159,7 @@ def _coverage(context: Context, number: int, step: ConditionStep) -> Verdict:
 
 def uncovered(context: Context) -> Iterator[tuple[int, ConditionStep]]:
     """Yield the conditions of which it is not known whether a branch covers every state; note the verdict on each."""
-    for number, step in enumerate(context.program.steps):
-        if not isinstance(step, ConditionStep):
-            continue
+    for number, step in context.conditions:
         started = perf_counter()
         verdict = _coverage(context, number, step)
         reason = "a branch is missing, and which states get here is for the engine to say"
@@ -107,7 +177,37 @@ def uncovered(context: Context) -> Iterator[tuple[int, ConditionStep]]:
 
 
 class ConstantCondition(Rule):
-    """A condition that is always true, or always false, decides nothing."""
+    """A condition that is always true, or always false, decides nothing.
+
+    ## What it does
+    Reports a two-way condition whose value is the same in every run that evaluates it. This version finds those that
+    constants alone decide; what follows from types, or from the conditions before, is for the engine. A case that is
+    never taken is SW304.
+
+    ## Why it is bad
+    One branch never happens, though the program looks as if it could. Often a test was switched off for a trial and
+    never switched on again.
+
+    ## Example
+    ```yaml
+    name: refund
+    inputs: {amount: {type: number, minimum: 0}}
+    steps:
+      - {id: is_small, type: condition, condition: true or $amount <= 500, then: accept, otherwise: review}
+      - {id: accept, type: end}
+      - {id: review, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: refund
+    inputs: {amount: {type: number, minimum: 0}}
+    steps:
+      - {id: is_small, type: condition, condition: $amount <= 500, then: accept, otherwise: review}
+      - {id: accept, type: end}
+      - {id: review, type: end}
+    ```
+    """
 
     code = "SW303"
     name = "constant-condition"
@@ -116,10 +216,10 @@ class ConstantCondition(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every two-way condition whose value constants alone decide."""
         quoted = {clause.path for clause, problem in context.type_problems if problem.code == "SW204"}
-        for number, step in enumerate(context.program.steps):
-            if not isinstance(step, ConditionStep) or step.condition is None:
+        for number, step in context.conditions:
+            if step.condition is None:
                 continue
-            value = constant_text(step.condition)
+            value = {"then": True, "otherwise": False}.get(str(context.decided_branch(number)))
             if value is not None and ("steps", number, "condition") not in quoted:
                 never = "otherwise" if value else "then"
                 message = f"the condition is always {str(value).lower()}: `{never}` is never taken"
@@ -129,7 +229,49 @@ class ConstantCondition(Rule):
 
 
 class ShadowedCase(Rule):
-    """A case that is never taken: an earlier one always holds first, or it can't hold at all."""
+    """A case is never taken: an earlier one always holds first, or it can't hold at all.
+
+    ## What it does
+    The first case that holds wins. Reports a case that is always false, one that stands behind a case that always
+    holds, and one that stands there twice. Cases that earlier ones swallow by their values are for the engine; this
+    version does not report them.
+
+    ## Why it is bad
+    The step that the case names is not taken for the values that its author meant. The case looks like a rule of the
+    business, and is not applied.
+
+    ## Example
+    ```yaml
+    name: discount
+    inputs: {tier: {type: string, enum: [basic, silver, gold]}}
+    steps:
+      - id: by_tier
+        type: condition
+        cases:
+          - {name: silver, when: $tier == 'silver', then: small_discount}
+          - {name: gold, when: $tier == 'silver', then: large_discount}
+        otherwise: no_discount
+      - {id: small_discount, type: end}
+      - {id: large_discount, type: end}
+      - {id: no_discount, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: discount
+    inputs: {tier: {type: string, enum: [basic, silver, gold]}}
+    steps:
+      - id: by_tier
+        type: condition
+        cases:
+          - {name: silver, when: $tier == 'silver', then: small_discount}
+          - {name: gold, when: $tier == 'gold', then: large_discount}
+        otherwise: no_discount
+      - {id: small_discount, type: end}
+      - {id: large_discount, type: end}
+      - {id: no_discount, type: end}
+    ```
+    """
 
     code = "SW304"
     name = "shadowed-case"
@@ -137,8 +279,8 @@ class ShadowedCase(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield cases that constants rule out, cases after one that always holds, and cases asked twice."""
-        for number, step in enumerate(context.program.steps):
-            if isinstance(step, ConditionStep) and step.cases is not None:
+        for number, step in context.conditions:
+            if step.cases is not None:
                 yield from self._cases(number, step)
 
     def _cases(self, number: int, step: ConditionStep) -> Iterator[Finding]:
@@ -165,7 +307,56 @@ class ShadowedCase(Rule):
 
 
 class OverlappingCases(Rule):
-    """Two cases can hold at once, and `exclusive: true` asked that none do."""
+    """Two cases can hold at once, and `exclusive: true` asked that none do.
+
+    ## What it does
+    Reports a condition with `exclusive: true` for which a state exists in which two of its cases hold. Only the engine
+    that reasons about conditions can decide it; this version reports SW408 `unproved` instead, for every condition with
+    `exclusive: true` and more than one case.
+
+    ## Why it is bad
+    Which of the two cases wins depends on their order in the list, and `exclusive: true` promises that it does not.
+    Whoever sorts the list anew changes what happens.
+
+    ## Example
+    Reported as SW408 in this version.
+
+    An amount of exactly 100 is both low and high:
+
+    ```yaml
+    name: review_level
+    inputs: {amount: {type: number}}
+    steps:
+      - id: by_amount
+        type: condition
+        exclusive: true
+        cases:
+          - {name: low, when: $amount <= 100, then: accept}
+          - {name: high, when: $amount >= 100, then: review}
+        otherwise: refuse
+      - {id: accept, type: end}
+      - {id: review, type: end}
+      - {id: refuse, type: end, outcome: failure}
+    ```
+
+    ## Use instead
+    Without `exclusive: true` the order decides, and says so:
+
+    ```yaml
+    name: review_level
+    inputs: {amount: {type: number}}
+    steps:
+      - id: by_amount
+        type: condition
+        cases:
+          - {name: low, when: $amount <= 100, then: accept}
+          - {name: high, when: $amount > 100, then: review}
+        otherwise: refuse
+      - {id: accept, type: end}
+      - {id: review, type: end}
+      - {id: refuse, type: end, outcome: failure}
+    ```
+    """
 
     code = "SW305"
     name = "overlapping-cases"
@@ -177,6 +368,6 @@ class OverlappingCases(Rule):
 
 def overlap_open(context: Context) -> Iterator[tuple[int, ConditionStep]]:
     """Yield the conditions that ask for exclusive cases and have more than one."""
-    for number, step in enumerate(context.program.steps):
-        if isinstance(step, ConditionStep) and step.exclusive and len(step.cases or ()) > 1:
+    for number, step in context.conditions:
+        if step.exclusive and len(step.cases or ()) > 1:
             yield number, step

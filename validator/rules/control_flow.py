@@ -14,13 +14,43 @@ from stepward.vm.reading.source import Place
 
 
 class MissingTarget(Rule):
-    """A branch, a case, `next_step` or `error_step` names a step that does not exist."""
+    """A branch, a case, `next_step` or `error_step` names a step that does not exist.
+
+    ## What it does
+    Reports every target that is no step of the program's list, with the nearest id. A sub-step of a parallel step is no
+    target: control can't enter a parallel step in the middle.
+
+    ## Why it is bad
+    A run that takes this way has nowhere to go. While a target is missing, Stepward does not judge guardrails and
+    budgets: which paths there are is not known.
+
+    ## Example
+    ```yaml
+    name: amount_check
+    inputs: {amount: {type: number}}
+    steps:
+      - {id: is_large, type: condition, condition: $amount > 100, then: reveiw, otherwise: accept}
+      - {id: accept, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: amount_check
+    inputs: {amount: {type: number}}
+    steps:
+      - {id: is_large, type: condition, condition: $amount > 100, then: review, otherwise: accept}
+      - {id: accept, type: end}
+      - {id: review, type: end}
+    ```
+    """
 
     code = "SW101"
     name = "missing-target"
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every field that names no step of the program's list."""
+        if not context.flow.has_missing_target:
+            return
         sub_steps = {
             part.id: step.id
             for step in context.program.steps
@@ -45,13 +75,50 @@ def _value(step: object, field: tuple[str | int, ...]) -> str:
 
 
 class UnreachableStep(Rule):
-    """No path leads from the entry to the step, so it never runs."""
+    """No path leads from the first step to this one, so it never runs.
+
+    ## What it does
+    Reports every step that no way through the program reaches, whatever its conditions say. Often the step above ends
+    the run: a step that a branch, a case or an `error_step` names ends it unless `next_step` says otherwise.
+
+    ## Why it is bad
+    Whoever reads the program believes that the step happens. If it is the check, the notice or the clean-up, it is
+    missing in every run.
+
+    ## Example
+    `accept` is named by a branch, so the run ends after it, and `record` never comes:
+
+    ```yaml
+    name: amount_check
+    inputs: {amount: {type: number}}
+    tools: {book: {effect: write, idempotent: true}}
+    steps:
+      - {id: is_small, type: condition, condition: $amount <= 100, then: accept, otherwise: refuse}
+      - {id: accept, type: set, set: {accepted: true}}
+      - {id: record, type: tool, tool: book}
+      - {id: refuse, type: end, outcome: failure}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: amount_check
+    inputs: {amount: {type: number}}
+    tools: {book: {effect: write, idempotent: true}}
+    steps:
+      - {id: is_small, type: condition, condition: $amount <= 100, then: accept, otherwise: refuse}
+      - {id: accept, type: set, set: {accepted: true}, next_step: record}
+      - {id: record, type: tool, tool: book, is_terminal: true}
+      - {id: refuse, type: end, outcome: failure}
+    ```
+    """
 
     code = "SW102"
     name = "unreachable-step"
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every step that no path of edges reaches."""
+        if all(context.flow.reachable):
+            return
         for number, step in enumerate(context.program.steps):
             if not context.flow.reachable[number]:
                 help = "name it in a branch, a `next_step` or an `error_step`, or remove it"
@@ -63,7 +130,44 @@ class UnreachableStep(Rule):
 
 
 class InfeasibleStep(Rule):
-    """Edges lead to the step, but the conditions on the way contradict each other."""
+    """Ways lead to the step, but the conditions on every one of them contradict each other.
+
+    ## What it does
+    Reports a step that the graph reaches and no run does, where that is proved. Only the engine that reasons about
+    conditions can prove it; this version says nothing yet.
+
+    ## Why it is bad
+    The step looks like a case that is taken care of, and it never is. Mostly one of the conditions says something else
+    than its author meant.
+
+    ## Example
+    Not reported in this version.
+
+    An amount above 1000 never comes to `is_huge`:
+
+    ```yaml
+    name: review_level
+    inputs: {amount: {type: number}}
+    steps:
+      - {id: is_small, type: condition, condition: $amount <= 1000, then: is_huge, otherwise: manager}
+      - {id: is_huge, type: condition, condition: $amount > 50000, then: board, otherwise: clerk}
+      - {id: clerk, type: end}
+      - {id: manager, type: end}
+      - {id: board, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: review_level
+    inputs: {amount: {type: number}}
+    steps:
+      - {id: is_small, type: condition, condition: $amount <= 1000, then: clerk, otherwise: is_huge}
+      - {id: is_huge, type: condition, condition: $amount > 50000, then: board, otherwise: manager}
+      - {id: clerk, type: end}
+      - {id: manager, type: end}
+      - {id: board, type: end}
+    ```
+    """
 
     code = "SW103"
     name = "infeasible-step"
@@ -75,7 +179,37 @@ class InfeasibleStep(Rule):
 
 
 class CycleWithoutExit(Rule):
-    """A loop that no path leaves: a run that enters it can only fail or be stopped."""
+    """No path leaves the loop, so a run that enters it can only fail or be stopped.
+
+    ## What it does
+    Reports every loop from which no branch, `next_step` or `error_step` leads out, and in which no step ends the run.
+    Failing without an `error_step`, an empty budget and STALLED are no way out: what the program says itself counts.
+
+    ## Why it is bad
+    No run that comes here reaches an ending that somebody planned. It repeats its calls until something breaks or the
+    budget is used up.
+
+    ## Example
+    ```yaml
+    name: wait_for_payment
+    tools: {read_status: {effect: read}}
+    max_steps: 50
+    steps:
+      - {id: look, type: tool, tool: read_status, next_step: again}
+      - {id: again, type: tool, tool: read_status, next_step: look}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: wait_for_payment
+    tools: {read_status: {effect: read, returns: {type: string, enum: [open, paid]}}}
+    max_steps: 50
+    steps:
+      - {id: look, type: tool, tool: read_status, output_key: status, next_step: is_paid}
+      - {id: is_paid, type: condition, condition: $status == 'paid', then: done, otherwise: look}
+      - {id: done, type: end}
+    ```
+    """
 
     code = "SW104"
     name = "cycle-without-exit"
@@ -96,7 +230,42 @@ class CycleWithoutExit(Rule):
 
 
 class UnboundedCycle(Rule):
-    """A loop that nothing bounds: neither `max_visits` on one of its steps nor `max_steps` of the program."""
+    """Nothing bounds the loop: neither `max_visits` on one of its steps nor `max_steps` of the program.
+
+    ## What it does
+    Reports every loop that is left when the steps with `max_visits` are taken out of a program without `max_steps`. It
+    does not try to show that a condition ends the loop: write the bound down.
+
+    ## Why it is bad
+    If the awaited thing never comes, the run never ends. It goes on calling models and tools, and somebody pays for it.
+
+    ## Example
+    ```yaml
+    name: wait_for_payment
+    tools: {read_status: {effect: read, returns: {type: string, enum: [open, paid]}}}
+    steps:
+      - {id: look, type: tool, tool: read_status, output_key: status, next_step: is_paid}
+      - {id: is_paid, type: condition, condition: $status == 'paid', then: done, otherwise: look}
+      - {id: done, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: wait_for_payment
+    tools: {read_status: {effect: read, returns: {type: string, enum: [open, paid]}}}
+    steps:
+      - id: look
+        type: tool
+        tool: read_status
+        output_key: status
+        max_visits: 10
+        error_step: gave_up
+        next_step: is_paid
+      - {id: is_paid, type: condition, condition: $status == 'paid', then: done, otherwise: look}
+      - {id: done, type: end}
+      - {id: gave_up, type: end, outcome: failure}
+    ```
+    """
 
     code = "SW105"
     name = "unbounded-cycle"
@@ -130,7 +299,42 @@ def _loop_words(context: Context, loop: list[int]) -> str:
 
 
 class AmbiguousArm(Rule):
-    """A step is the arm of a branch and stands where the step above would fall into it: does it end the run or not?"""
+    """A branch names the step and the step above falls into it, so it is not clear whether the run ends there.
+
+    ## What it does
+    A step that a branch, a case or an `error_step` names (an *arm*) ends the run; any other step goes on to the next in
+    the list. Reports a step to which both rules apply: an arm without `next_step` or `is_terminal` that the step above
+    falls into, or that is the first step. Conditions and `end` steps are never concerned, nor is the last step of the
+    list.
+
+    ## Why it is bad
+    One reader sees the run end here, the other sees it go on to the step below, and that step may be a payment. The
+    program is refused until it says which.
+
+    ## Example
+    `look` is the first step and an arm of `is_paid`: does the run end after it, or go on to `is_paid`?
+
+    ```yaml
+    name: wait_for_payment
+    tools: {read_status: {effect: read, returns: {type: string, enum: [open, paid]}}}
+    max_steps: 50
+    steps:
+      - {id: look, type: tool, tool: read_status, output_key: status}
+      - {id: is_paid, type: condition, condition: $status == 'paid', then: done, otherwise: look}
+      - {id: done, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: wait_for_payment
+    tools: {read_status: {effect: read, returns: {type: string, enum: [open, paid]}}}
+    max_steps: 50
+    steps:
+      - {id: look, type: tool, tool: read_status, output_key: status, next_step: is_paid}
+      - {id: is_paid, type: condition, condition: $status == 'paid', then: done, otherwise: look}
+      - {id: done, type: end}
+    ```
+    """
 
     code = "SW106"
     name = "ambiguous-arm"
@@ -159,7 +363,38 @@ def _namings(context: Context, target: str) -> list[Place]:
 
 
 class NoFailureEnding(Rule):
-    """A model's reply or an error decides where the run goes, and yet every ending that is declared is a success."""
+    """A model's reply or an error decides where the run goes, and yet every declared ending is a success.
+
+    ## What it does
+    Reports the first step at which a condition reads a model's reply, or that has an `error_step`, when no ending that
+    can be reached is marked `outcome: failure`. Only endings that the program declares count.
+
+    ## Why it is bad
+    The run reports SUCCESS whichever way it went. Whoever counts, alerts or retries by status can't tell a request that
+    was refused or failed from one that was done.
+
+    ## Example
+    ```yaml
+    name: triage
+    inputs: {request: {type: string}}
+    steps:
+      - {id: judge, type: llm, prompt: "Valid? $request", output_key: valid, allowed_outputs: [yes, no]}
+      - {id: is_valid, type: condition, condition: $valid == 'yes', then: accept, otherwise: refuse}
+      - {id: accept, type: end}
+      - {id: refuse, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: triage
+    inputs: {request: {type: string}}
+    steps:
+      - {id: judge, type: llm, prompt: "Valid? $request", output_key: valid, allowed_outputs: [yes, no]}
+      - {id: is_valid, type: condition, condition: $valid == 'yes', then: accept, otherwise: refuse}
+      - {id: accept, type: end}
+      - {id: refuse, type: end, outcome: failure}
+    ```
+    """
 
     code = "SW107"
     name = "no-failure-ending"
@@ -184,7 +419,7 @@ class NoFailureEnding(Rule):
         if isinstance(step, ErrorRouted) and step.error_step is not None:
             return f"an error of `{step.id}` decides where the run goes"
         if isinstance(step, ConditionStep):
-            for reading in context.assignment.readings_of.get(number, ()):
+            for reading in context.assignment.readings_at(number):
                 for source in reading.meant.sources if reading.meant else ():
                     if source.kind == "output" and isinstance(context.call_of(source), LlmCall):
                         return f"a model's reply decides `{step.id}`"
@@ -192,7 +427,35 @@ class NoFailureEnding(Rule):
 
 
 class SameBranches(Rule):
-    """Both branches of a condition name the same step, so it decides nothing."""
+    """Both branches of a condition name the same step, so it decides nothing.
+
+    ## What it does
+    Reports a two-way condition whose `then` and `otherwise` name one step. Cases of a many-way condition may share a
+    target: that is how several values are treated alike.
+
+    ## Why it is bad
+    The condition looks like a check, and whatever it finds the run goes on the same way. Mostly one of the two names
+    was copied and never changed.
+
+    ## Example
+    ```yaml
+    name: amount_check
+    inputs: {amount: {type: number}}
+    steps:
+      - {id: is_large, type: condition, condition: $amount > 100, then: accept, otherwise: accept}
+      - {id: accept, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: amount_check
+    inputs: {amount: {type: number}}
+    steps:
+      - {id: is_large, type: condition, condition: $amount > 100, then: review, otherwise: accept}
+      - {id: accept, type: end}
+      - {id: review, type: end}
+    ```
+    """
 
     code = "SW108"
     name = "same-branches"
@@ -200,8 +463,8 @@ class SameBranches(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every two-way condition whose branches agree."""
-        for number, step in enumerate(context.program.steps):
-            if isinstance(step, ConditionStep) and step.then is not None and step.then == step.otherwise:
+        for number, step in context.conditions:
+            if step.then is not None and step.then == step.otherwise:
                 message = f"`then` and `otherwise` both name `{step.then}`"
                 help = "name two different steps, or replace the condition by `next_step`"
                 related = [Label(Place(("steps", number, "then")), "the same step")]

@@ -13,7 +13,39 @@ from stepward.vm.reading.source import Place
 
 
 class ParallelRace(Rule):
-    """Two sub-steps of one parallel step bind the same name: the later in the list wins, silently."""
+    """Two sub-steps of one parallel step bind the same name: the later in the list wins, silently.
+
+    ## What it does
+    Reports an `output_key` that a sibling, or the parallel step itself, binds too. Outputs bind when all sub-steps have
+    ended, in the order of the list.
+
+    ## Why it is bad
+    One of the two outputs is lost in every run. The call was made and paid for, and nothing reads its result.
+
+    ## Example
+    ```yaml
+    name: two_quotes
+    tools: {ask_north: {effect: read}, ask_south: {effect: read}}
+    steps:
+      - id: quotes
+        type: parallel
+        parallel_steps:
+          - {id: north, type: tool, tool: ask_north, output_key: quote}
+          - {id: south, type: tool, tool: ask_south, output_key: quote}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: two_quotes
+    tools: {ask_north: {effect: read}, ask_south: {effect: read}}
+    steps:
+      - id: quotes
+        type: parallel
+        parallel_steps:
+          - {id: north, type: tool, tool: ask_north, output_key: north_quote}
+          - {id: south, type: tool, tool: ask_south, output_key: south_quote}
+    ```
+    """
 
     code = "SW501"
     name = "parallel-race"
@@ -38,7 +70,37 @@ class ParallelRace(Rule):
 
 
 class SiblingRead(Rule):
-    """A sub-step reads the output of a sibling, which it never sees: all of them start from the same state."""
+    """A sub-step reads the output of a sibling, which it never sees: all of them start from the same state.
+
+    ## What it does
+    Reports every reference in a sub-step to the output of another sub-step of the same parallel step, by its
+    `output_key` or by its id.
+
+    ## Why it is bad
+    The siblings run at the same time, and none sees what another gives. The reference is undefined, or still has the
+    value of an earlier round.
+
+    ## Example
+    ```yaml
+    name: order_page
+    tools: {find_order: {effect: read}, find_parcel: {effect: read}}
+    steps:
+      - id: look_up
+        type: parallel
+        parallel_steps:
+          - {id: order, type: tool, tool: find_order}
+          - {id: parcel, type: tool, tool: find_parcel, args: {order: $order.output}}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: order_page
+    tools: {find_order: {effect: read}, find_parcel: {effect: read}}
+    steps:
+      - {id: order, type: tool, tool: find_order}
+      - {id: parcel, type: tool, tool: find_parcel, args: {order: $order.output}}
+    ```
+    """
 
     code = "SW502"
     name = "sibling-read"
@@ -70,7 +132,34 @@ def _tool(site: CallSite) -> str:
 
 
 class RetriedEffect(Rule):
-    """`on_error: retry` on a tool that writes and is not idempotent: every attempt is another effect."""
+    """A retry repeats a tool that writes and is not idempotent, and every attempt is another effect.
+
+    ## What it does
+    Reports `on_error: retry` with more than one attempt on a call of a tool that writes and is not idempotent, and on a
+    parallel step that holds such a call. A tool of which nothing is known is taken for one that writes and is not
+    idempotent.
+
+    ## Why it is bad
+    An attempt that timed out may have happened all the same. The next one does it again: the customer is charged twice.
+
+    ## Example
+    ```yaml
+    name: charge
+    tools: {charge_card: {effect: write, idempotent: false}}
+    steps:
+      - {id: charge, type: tool, tool: charge_card, on_error: retry, max_retries: 3}
+    ```
+
+    ## Use instead
+    If the tool takes the idempotency key that the machine hands it, say so:
+
+    ```yaml
+    name: charge
+    tools: {charge_card: {effect: write, idempotent: true}}
+    steps:
+      - {id: charge, type: tool, tool: charge_card, on_error: retry, max_retries: 3}
+    ```
+    """
 
     code = "SW503"
     name = "retried-effect"
@@ -94,7 +183,44 @@ class RetriedEffect(Rule):
 
 
 class EffectInLoop(Rule):
-    """A non-idempotent write stands in a loop, and is performed anew on every round."""
+    """A non-idempotent write stands in a loop, and is performed anew on every round.
+
+    ## What it does
+    Reports every call, in a step or a sub-step, of a tool that writes and is not idempotent, when the step lies on a
+    loop. A bound on the loop does not silence it.
+
+    ## Why it is bad
+    Every round is another effect: one more mail, one more charge. Mostly only the reading belongs into the loop, and
+    the writing behind it.
+
+    ## Example
+    ```yaml
+    name: remind
+    tools:
+      read_status: {effect: read, returns: {type: string, enum: [open, paid]}}
+      send_reminder: {effect: write, idempotent: false}
+    max_steps: 20
+    steps:
+      - {id: look, type: tool, tool: read_status, output_key: status}
+      - {id: is_paid, type: condition, condition: $status == 'paid', then: done, otherwise: nudge}
+      - {id: nudge, type: tool, tool: send_reminder, next_step: look}
+      - {id: done, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: remind
+    tools:
+      read_status: {effect: read, returns: {type: string, enum: [open, paid]}}
+      send_reminder: {effect: write, idempotent: false}
+    max_steps: 20
+    steps:
+      - {id: look, type: tool, tool: read_status, output_key: status}
+      - {id: is_paid, type: condition, condition: $status == 'paid', then: done, otherwise: nudge}
+      - {id: nudge, type: tool, tool: send_reminder, is_terminal: true}
+      - {id: done, type: end}
+    ```
+    """
 
     code = "SW504"
     name = "effect-in-loop"
@@ -110,7 +236,34 @@ class EffectInLoop(Rule):
 
 
 class FallbackForEffect(Rule):
-    """A fallback or a skip papers over a non-idempotent write that may have happened."""
+    """A fallback or a skip papers over a non-idempotent write that may have happened.
+
+    ## What it does
+    Reports `on_timeout: fallback` and `on_error: skip` on a call of a tool that writes and is not idempotent.
+
+    ## Why it is bad
+    When such a call times out nobody knows whether it happened, and the run goes on as if it did not. Later steps then
+    do it another way, or tell the customer something that is not true.
+
+    ## Example
+    ```yaml
+    name: charge
+    tools: {charge_card: {effect: write, idempotent: false}, send_receipt: {effect: write, idempotent: true}}
+    steps:
+      - {id: charge, type: tool, tool: charge_card, on_error: skip}
+      - {id: receipt, type: tool, tool: send_receipt}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: charge
+    tools: {charge_card: {effect: write, idempotent: false}, send_receipt: {effect: write, idempotent: true}}
+    steps:
+      - {id: charge, type: tool, tool: charge_card, error_step: not_charged, next_step: receipt}
+      - {id: receipt, type: tool, tool: send_receipt, is_terminal: true}
+      - {id: not_charged, type: end, outcome: failure}
+    ```
+    """
 
     code = "SW505"
     name = "fallback-for-effect"

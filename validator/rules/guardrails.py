@@ -37,56 +37,354 @@ class _Verdicts(Rule):
 
 
 class GuardrailBypassed(_Verdicts):
-    """A path leads to a protected step on which its guard never came."""
+    """A path leads to a protected step on which its guard never came.
+
+    ## What it does
+    Reports every place at which what a guardrail `protects` can start although what it `requires` did not come before,
+    and shows the path. A step counts when it succeeded: one that failed, was skipped or used a fallback did not. A
+    branch counts when it was taken. Parallel siblings are not before one another. Where the graph alone does not
+    decide, this version reports SW408 `unproved`.
+
+    ## Why it is bad
+    The rule was written because this must not happen: a refund without approval, a deletion without proof. The machine
+    blocks the step in such a run, which then ends FAILED.
+
+    ## Example
+    When `check` is skipped the refund goes out all the same:
+
+    ```yaml
+    name: refund
+    tools: {check_order: {effect: read}, issue_refund: {effect: write, idempotent: true}}
+    guardrails:
+      - {name: check-before-refund, protects: {tool: issue_refund}, requires: {step: check}}
+    steps:
+      - {id: check, type: tool, tool: check_order, on_error: skip}
+      - {id: refund, type: tool, tool: issue_refund}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: refund
+    tools: {check_order: {effect: read}, issue_refund: {effect: write, idempotent: true}}
+    guardrails:
+      - {name: check-before-refund, protects: {tool: issue_refund}, requires: {step: check}}
+    steps:
+      - {id: check, type: tool, tool: check_order, on_error: retry}
+      - {id: refund, type: tool, tool: issue_refund}
+    ```
+    """
 
     code = "SW401"
     name = "guardrail-bypassed"
 
 
 class GuardrailStale(_Verdicts):
-    """The guard came, but a variable that it read has changed since."""
+    """The guard came on every path, but a variable that it read was assigned between it and the protected step.
+
+    ## What it does
+    A guard with a branch goes stale when a variable that its condition reads is assigned, to whatever value, or made
+    undefined. Reports a protected step that can start after that; `fresh: false` in the guardrail turns it off. A path
+    that goes through an undecided condition, as nearly all such paths do, is for the engine: this version reports SW408
+    `unproved` instead.
+
+    ## Why it is bad
+    What was approved is not what happens: the check saw 500, and 525 is paid. The machine blocks the step in such a
+    run.
+
+    ## Example
+    Reported as SW408 in this version.
+
+    ```yaml
+    name: pay_with_fee
+    inputs: {sum: {type: number}}
+    tools: {transfer: {effect: write, idempotent: true, args: {amount: {type: number}}}}
+    guardrails:
+      - {name: limit-before-transfer, protects: {tool: transfer}, requires: {step: within_limit, branch: then}}
+    steps:
+      - {id: start, type: set, set: {amount: $sum}}
+      - {id: within_limit, type: condition, condition: $amount <= 500, then: add_fee, otherwise: refuse}
+      - {id: add_fee, type: set, set: {amount: $amount + 25}, next_step: pay}
+      - {id: pay, type: tool, tool: transfer, args: {amount: $amount}, is_terminal: true}
+      - {id: refuse, type: end, outcome: failure}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: pay_with_fee
+    inputs: {sum: {type: number}}
+    tools: {transfer: {effect: write, idempotent: true, args: {amount: {type: number}}}}
+    guardrails:
+      - {name: limit-before-transfer, protects: {tool: transfer}, requires: {step: within_limit, branch: then}}
+    steps:
+      - {id: add_fee, type: set, set: {amount: $sum + 25}}
+      - {id: within_limit, type: condition, condition: $amount <= 500, then: pay, otherwise: refuse}
+      - {id: pay, type: tool, tool: transfer, args: {amount: $amount}, is_terminal: true}
+      - {id: refuse, type: end, outcome: failure}
+    ```
+    """
 
     code = "SW402"
     name = "guardrail-stale"
 
 
 class ForbiddenState(_Verdicts):
-    """A step starts that a `never` rule forbids, or calls a tool that the policy does not allow."""
+    """A step can start that a `never` rule forbids, or that calls a tool which the policy does not allow.
+
+    ## What it does
+    Reports a step that a `never` rule without `when` selects and that a run can get to, and a call of a tool that is
+    not on a policy's `allow` list. With `when`, the rule is broken where the step starts while the expression holds, or
+    while it can't be evaluated. This version finds only the last; whether the expression holds is for the engine, and
+    this version reports SW408 `unproved` instead. The same goes for a `when` on the `allow` list.
+
+    ## Why it is bad
+    Somebody decided that this program must not do this. The machine blocks the step, and the run ends FAILED.
+
+    ## Example
+    ```yaml
+    name: close_account
+    tools: {lock_account: {effect: write, idempotent: true}, delete_account: {effect: write, idempotent: true}}
+    guardrails:
+      - {name: accounts-are-kept, never: {tool: delete_account}}
+    steps:
+      - {id: lock, type: tool, tool: lock_account}
+      - {id: delete, type: tool, tool: delete_account}
+    ```
+
+    With this policy the call is a second finding, since `delete_account` is not on the list:
+
+    ```yaml policy
+    policy: account-tools
+    allow: [lock_account]
+    ```
+
+    ## Use instead
+    ```yaml
+    name: close_account
+    tools: {lock_account: {effect: write, idempotent: true}, delete_account: {effect: write, idempotent: true}}
+    guardrails:
+      - {name: accounts-are-kept, never: {tool: delete_account}}
+    steps:
+      - {id: lock, type: tool, tool: lock_account}
+    ```
+    """
 
     code = "SW403"
     name = "forbidden-state"
 
 
 class RepeatedEffect(_Verdicts):
-    """A run can perform twice what it may perform once."""
+    """A run can perform twice what it may perform once.
+
+    ## What it does
+    Reports every place at which a run can perform a second time what an `at_most_once` guardrail selects. A retry is a
+    new performance unless the tool is idempotent; a second visit of a step is one for every tool. Repeats after a crash
+    are the same performance. Where the graph alone does not decide, this version reports SW408 `unproved`.
+
+    ## Why it is bad
+    The customer is paid, charged or written to twice. The machine blocks the second performance, and the run ends
+    FAILED.
+
+    ## Example
+    When `mail` fails, its `error_step` opens a second contract:
+
+    ```yaml
+    name: new_contract
+    tools: {open_contract: {effect: write, idempotent: true}, mail_contract: {effect: write, idempotent: true}}
+    guardrails:
+      - {name: one-contract, at_most_once: {tool: open_contract}}
+    steps:
+      - {id: open, type: tool, tool: open_contract, max_visits: 2, error_step: gave_up, next_step: mail}
+      - {id: mail, type: tool, tool: mail_contract, error_step: open, next_step: done}
+      - {id: done, type: end}
+      - {id: gave_up, type: end, outcome: failure}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: new_contract
+    tools: {open_contract: {effect: write, idempotent: true}, mail_contract: {effect: write, idempotent: true}}
+    guardrails:
+      - {name: one-contract, at_most_once: {tool: open_contract}}
+    steps:
+      - {id: open, type: tool, tool: open_contract, error_step: gave_up}
+      - {id: mail, type: tool, tool: mail_contract, on_error: retry, error_step: gave_up, next_step: done}
+      - {id: done, type: end}
+      - {id: gave_up, type: end, outcome: failure}
+    ```
+    """
 
     code = "SW404"
     name = "repeated-effect"
 
 
 class MissingFollowUp(_Verdicts):
-    """A run can end without the step that has to follow."""
+    """A run can end without the step that has to follow.
+
+    ## What it does
+    Reports every place at which a run can end after the `first` of a `followed_by` guardrail succeeded, without `then`
+    having started since. Declared endings, failures, uncovered conditions and used-up `max_visits` count; with
+    `ends: success` only runs with the status SUCCESS do, with `ends: any` cancelled runs and empty budgets too. Where
+    the graph alone does not decide, this version reports SW408 `unproved`.
+
+    ## Why it is bad
+    A lock is never given back, or a payment is never booked, and it happens in just the runs in which something else
+    went wrong.
+
+    ## Example
+    If `migrate` fails, the lock is kept:
+
+    ```yaml
+    name: locked_migration
+    tools: {take_lock: {effect: write}, rewrite_table: {effect: write}, return_lock: {effect: write}}
+    guardrails:
+      - {name: lock-is-returned, followed_by: {first: {tool: take_lock}, then: {tool: return_lock}}}
+    steps:
+      - {id: lock, type: tool, tool: take_lock}
+      - {id: migrate, type: tool, tool: rewrite_table}
+      - {id: unlock, type: tool, tool: return_lock}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: locked_migration
+    tools: {take_lock: {effect: write}, rewrite_table: {effect: write}, return_lock: {effect: write}}
+    guardrails:
+      - {name: lock-is-returned, followed_by: {first: {tool: take_lock}, then: {tool: return_lock}}}
+    steps:
+      - {id: lock, type: tool, tool: take_lock}
+      - {id: migrate, type: tool, tool: rewrite_table, error_step: give_back, next_step: unlock}
+      - {id: unlock, type: tool, tool: return_lock, is_terminal: true}
+      - {id: give_back, type: tool, tool: return_lock, outcome: failure}
+    ```
+    """
 
     code = "SW405"
     name = "missing-follow-up"
 
 
 class ExclusiveBroken(_Verdicts):
-    """A run can perform two things of which it may perform one."""
+    """A run can perform two things of which it may perform one.
+
+    ## What it does
+    Reports every place at which a run can perform both sides of an `exclusive` guardrail, in whatever order, also as
+    siblings of one parallel step. A side counts when it starts, even if it fails then. Where the graph alone does not
+    decide, this version reports SW408 `unproved`.
+
+    ## Why it is bad
+    The order is shipped and cancelled, or the request is granted and refused. The machine blocks the second of the two,
+    and the run ends FAILED with the first one done.
+
+    ## Example
+    ```yaml
+    name: order
+    tools: {ship_order: {effect: write, idempotent: true}, cancel_order: {effect: write, idempotent: true}}
+    guardrails:
+      - {name: ship-or-cancel, exclusive: [{tool: ship_order}, {tool: cancel_order}]}
+    steps:
+      - {id: ship, type: tool, tool: ship_order, error_step: cancel, next_step: done}
+      - {id: cancel, type: tool, tool: cancel_order, outcome: failure}
+      - {id: done, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: order
+    tools: {reserve_stock: {effect: write}, ship_order: {effect: write}, cancel_order: {effect: write}}
+    guardrails:
+      - {name: ship-or-cancel, exclusive: [{tool: ship_order}, {tool: cancel_order}]}
+    steps:
+      - {id: reserve, type: tool, tool: reserve_stock, error_step: cancel, next_step: ship}
+      - {id: ship, type: tool, tool: ship_order, is_terminal: true}
+      - {id: cancel, type: tool, tool: cancel_order, outcome: failure}
+    ```
+    """
 
     code = "SW406"
     name = "exclusive-broken"
 
 
 class VacuousGuardrail(_Verdicts):
-    """A guardrail that selects nothing, or protects what can't be reached, guards nothing."""
+    """A guardrail that selects nothing, or protects what can't be reached, guards nothing.
+
+    ## What it does
+    Reports a guardrail of the program with a selector that matches no step, or whose protected steps no path reaches,
+    and names the rule. `never` without `when` is not concerned: there, no match is what the rule asks for. A policy's
+    rule is vacuous only if it matches in no program of the run.
+
+    ## Why it is bad
+    The rule holds in every run because it speaks of none. Mostly a tool or a step was renamed, and what it is called
+    now is not protected.
+
+    ## Example
+    ```yaml
+    name: refund
+    tools: {check_order: {effect: read}, issue_refund: {effect: write, idempotent: true}}
+    guardrails:
+      - {name: check-before-refund, protects: {tool: send_refund}, requires: {step: check}}
+    steps:
+      - {id: check, type: tool, tool: check_order}
+      - {id: refund, type: tool, tool: issue_refund}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: refund
+    tools: {check_order: {effect: read}, issue_refund: {effect: write, idempotent: true}}
+    guardrails:
+      - {name: check-before-refund, protects: {tool: issue_refund}, requires: {step: check}}
+    steps:
+      - {id: check, type: tool, tool: check_order}
+      - {id: refund, type: tool, tool: issue_refund}
+    ```
+    """
 
     code = "SW407"
     name = "vacuous-guardrail"
 
 
 class Unproved(_Verdicts):
-    """A guardrail or the coverage of a condition is neither proved nor refuted; a gate fails closed."""
+    """A guardrail, or the coverage of a condition, is neither proved nor refuted.
+
+    ## What it does
+    Reports a guardrail, a condition without a branch for every outcome, or a condition with `exclusive: true`, of which
+    no layer found out whether it always holds, and says why. This version decides by the graph and by constants; what
+    depends on conditions is reported here. A `when` that can't be read, or that reads a name which the program does not
+    have, is reported here too.
+
+    ## Why it is bad
+    It may be broken, and nobody knows. A gate that let it pass would be open whenever it is needed most, so this is an
+    error: it fails closed.
+
+    ## Example
+    The two cases cover every amount, but this version does not prove it:
+
+    ```yaml
+    name: fee
+    inputs: {amount: {type: number}}
+    steps:
+      - id: by_amount
+        type: condition
+        cases:
+          - {name: low, when: $amount < 100, then: low_fee}
+          - {name: high, when: $amount >= 100, then: high_fee}
+      - {id: low_fee, type: end}
+      - {id: high_fee, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: fee
+    inputs: {amount: {type: number}}
+    steps:
+      - id: by_amount
+        type: condition
+        cases:
+          - {name: low, when: $amount < 100, then: low_fee}
+        otherwise: high_fee
+      - {id: low_fee, type: end}
+      - {id: high_fee, type: end}
+    ```
+    """
 
     code = "SW408"
     name = "unproved"
@@ -112,7 +410,38 @@ class Unproved(_Verdicts):
 
 
 class PolicyContradiction(Rule):
-    """The program's manifest claims less of a tool than the policy knows; the policy's word counts."""
+    """The program's manifest claims less of a tool than the policy knows, and the policy's word counts.
+
+    ## What it does
+    Reports an entry of the program's `tools` that makes a tool more harmless than a policy says: a smaller `effect`,
+    `idempotent: true` where the policy says false, `suspends: false` where it says true. Everything else is checked
+    with the policy's facts. The finding comes from the policy: only a waiver there silences it.
+
+    ## Why it is bad
+    Whoever writes the program could otherwise declare a payment to be a read, and every rule about writes would pass it
+    by.
+
+    ## Example
+    ```yaml
+    name: membership
+    tools: {charge_card: {effect: write, idempotent: true}}
+    steps:
+      - {id: charge, type: tool, tool: charge_card}
+    ```
+
+    ```yaml policy
+    policy: payment-facts
+    tools: {charge_card: {effect: write, idempotent: false}}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: membership
+    tools: {charge_card: {effect: write, idempotent: false}}
+    steps:
+      - {id: charge, type: tool, tool: charge_card}
+    ```
+    """
 
     code = "SW409"
     name = "policy-contradiction"

@@ -19,7 +19,33 @@ PATHS_SHOWN = 50
 
 
 class UndefinedVariable(Rule):
-    """A reference that nothing ever defines."""
+    """The program reads a reference that nothing ever defines.
+
+    ## What it does
+    Reports a `$name` that is no input, no `output_key` and no name in `set`, and a field that the declared type does
+    not have. The help gives the nearest name there is, or the right form: the output of a step is `$step.output`. In a
+    program without `inputs`, a plain `$name` is taken for an input instead (SW210).
+
+    ## Why it is bad
+    An undefined reference is an error wherever it is read: it is never null, and never the literal text. The step fails
+    in every run that gets there.
+
+    ## Example
+    ```yaml
+    name: summary
+    inputs: {request: {type: string}}
+    steps:
+      - {id: sum_up, type: llm, prompt: "Sum this up: $reqest"}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: summary
+    inputs: {request: {type: string}}
+    steps:
+      - {id: sum_up, type: llm, prompt: "Sum this up: $request"}
+    ```
+    """
 
     code = "SW201"
     name = "undefined-variable"
@@ -31,7 +57,7 @@ class UndefinedVariable(Rule):
                 message = f"nothing ever defines `{reading.reference.text()}`"
                 help = self._help(context, reading.reference.names)
                 yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)
-            elif context.meaning.typing.view(reading.meant).never:
+            elif reading.meant.fields and context.meaning.typing.view(reading.meant).never:
                 message = f"`{reading.reference.text()}` never exists: its type has no such field"
                 known = context.known_fields(reading.meant)
                 help = near_words(reading.reference.names[-1], known) or "read a field that the type declares"
@@ -40,8 +66,7 @@ class UndefinedVariable(Rule):
 
     def _asked(self, context: Context) -> Iterator[Finding]:
         for clause in context.meaning.clauses:
-            tree = clause.tree()
-            for node in walk(tree) if tree is not None else ():
+            for node in walk(clause.tree) if clause.tree is not None and "defined" in clause.text else ():
                 if isinstance(node, Defined) and context.meaning.names.meaning(node.reference.names) is None:
                     reference = node.reference
                     place = Place(clause.path, within=(reference.start, reference.end))
@@ -64,7 +89,39 @@ class UndefinedVariable(Rule):
 
 
 class MaybeUndefined(Rule):
-    """A reference that is undefined on some path to where it is read."""
+    """A reference is undefined on some path to where it is read.
+
+    ## What it does
+    Reports a reading that some path of steps reaches without passing a definition, and shows the path. A step that
+    failed or was skipped leaves its output undefined, also where an earlier visit had set it; `$step.error` is only
+    there after a failure. It also reports a field that the declared type does not list under `required`.
+    `defined($name)` tested on the way, or before `and`, silences it.
+
+    ## Why it is bad
+    Most runs go well. The one that takes the other path fails where the reference is read, and often in the very step
+    that was to take care of a failure.
+
+    ## Example
+    ```yaml
+    name: greeting
+    inputs: {language: {type: string, enum: [english, french]}}
+    steps:
+      - {id: is_french, type: condition, condition: $language == 'french', then: french, otherwise: finish}
+      - {id: french, type: set, set: {greeting: "'Bonjour'"}, next_step: finish}
+      - {id: finish, type: end, output: $greeting}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: greeting
+    inputs: {language: {type: string, enum: [english, french]}}
+    steps:
+      - {id: is_french, type: condition, condition: $language == 'french', then: french, otherwise: english}
+      - {id: french, type: set, set: {greeting: "'Bonjour'"}, next_step: finish}
+      - {id: english, type: set, set: {greeting: "'Hello'"}, next_step: finish}
+      - {id: finish, type: end, output: $greeting}
+    ```
+    """
 
     code = "SW202"
     name = "maybe-undefined"
@@ -108,7 +165,31 @@ def _path(context: Context, reading: Reading) -> Evidence | None:
 
 
 class UndeclaredInput(Rule):
-    """A program without `inputs` reads a name that nothing assigns: it is taken for an input of any type."""
+    """A program without `inputs` reads a name that nothing assigns, and takes it for an input.
+
+    ## What it does
+    Reports every such name once, where it is read first, with the declaration to add. The type of the input is inferred
+    from its uses. With an `inputs` section, a name that is not listed does not exist (SW201).
+
+    ## Why it is bad
+    A misspelt name becomes one more input that no caller knows of, and the run can't start. What is not declared has no
+    range and no list of values, so little can be proved about it.
+
+    ## Example
+    ```yaml
+    name: summary
+    steps:
+      - {id: sum_up, type: llm, prompt: "Sum this up: $request"}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: summary
+    inputs: {request: {type: string}}
+    steps:
+      - {id: sum_up, type: llm, prompt: "Sum this up: $request"}
+    ```
+    """
 
     code = "SW210"
     name = "undeclared-input"

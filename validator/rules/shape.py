@@ -13,14 +13,70 @@ from stepward.vm.reading.source import Path, Place
 
 
 class Unreadable(ReadingRule):
-    """The file can't be read as a program."""
+    """The file can't be read as a program: it is not UTF-8, or neither YAML nor JSON.
+
+    ## What it does
+    Reports a file that is not UTF-8 text, and a text that breaks the rules of YAML 1.2 or of JSON (a file that ends in
+    `.json` has to be JSON). The finding stands where the reader gave up, and says why. Nothing else is said of such a
+    file.
+
+    ## Why it is bad
+    There is no program, so nothing can be checked and nothing can run. A reader that guesses what was meant would run
+    something else than what stands there.
+
+    ## Example
+    The list of replies is opened with `[` and closed with `}`:
+
+    ```text
+    name: triage
+    steps:
+      - {id: sort, type: llm, prompt: "Bug or question?", allowed_outputs: [bug, question}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: triage
+    steps:
+      - {id: sort, type: llm, prompt: "Bug or question?", allowed_outputs: [bug, question]}
+    ```
+    """
 
     code = "SW001"
     name = "unreadable"
 
 
+_CONTRADICTING = frozenset({"is_terminal", "outcome", "error_step", "on_timeout", "fallback", "returns"})
+"""Fields that may contradict another one: a step without any of them is not looked at."""
+
+
 class Schema(Rule):
-    """A field is unknown, missing, or has a value that it can't have."""
+    """A field is unknown, missing, has a value that it can't have, or contradicts another field.
+
+    ## What it does
+    Reports fields that the language does not have (with the nearest one that it has), fields that are missing, and
+    values of a wrong type. It also reports fields that contradict each other or never apply: `next_step` beside
+    `is_terminal: true`, `on_error: skip` beside `error_step`, `outcome` where the run goes on, `fallback` without
+    `on_timeout: fallback`, `allowed_outputs` beside `returns`. The reserved `depends_on` is refused in words that say
+    so.
+
+    ## Why it is bad
+    A misspelt field that is ignored silently does nothing: a retry, a bound or a guard that its author relies on is not
+    there. Of two fields that contradict each other only one can be obeyed.
+
+    ## Example
+    ```yaml
+    name: greeting
+    steps:
+      - {id: greet, type: llm, prompt: "Write a greeting.", max_retry: 2, on_error: retry}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: greeting
+    steps:
+      - {id: greet, type: llm, prompt: "Write a greeting.", max_retries: 2, on_error: retry}
+    ```
+    """
 
     code = "SW002"
     name = "schema"
@@ -28,6 +84,8 @@ class Schema(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield fields that contradict each other; those that a model refuses come from the reader."""
         for number, step in enumerate(context.program.steps):
+            if step.type != "parallel" and step.model_fields_set.isdisjoint(_CONTRADICTING):
+                continue
             place = Place(("steps", number))
             yield from self._routing(context, number, step, place)
             yield from self._failure(step, step.id, place)
@@ -69,27 +127,118 @@ class Schema(Rule):
 
 
 class DuplicateKey(ReadingRule):
-    """A mapping names a key twice, and one of the two is silently lost."""
+    """A mapping names a key twice, and one of the two values is silently lost.
+
+    ## What it does
+    Reports every key that a mapping of the document names a second time, in YAML and in JSON. It points at the second
+    and shows the first.
+
+    ## Why it is bad
+    Readers of YAML and JSON mostly keep the last of the two, some keep the first. What the author wrote in the other
+    place never happens, and nobody is told.
+
+    ## Example
+    ```yaml
+    name: newsletter
+    tools: {send_mail: {effect: write, idempotent: true}}
+    steps:
+      - {id: send, type: tool, tool: send_mail, on_error: retry, max_retries: 2, max_retries: 5}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: newsletter
+    tools: {send_mail: {effect: write, idempotent: true}}
+    steps:
+      - {id: send, type: tool, tool: send_mail, on_error: retry, max_retries: 5}
+    ```
+    """
 
     code = "SW003"
     name = "duplicate-key"
 
 
 class TooLarge(ReadingRule):
-    """The document is over a limit on size, depth, aliases or steps."""
+    """The document is over a limit on its size, nesting, aliases or steps.
+
+    ## What it does
+    Reports a file of more than 32 MiB, nesting deeper than 100 levels, YAML aliases that stand for more than 100,000
+    values, a number of more than 4,000 characters, and a program of more than 250,000 steps. The limits are checked
+    while the document is read, before the memory is spent.
+
+    ## Why it is bad
+    A few short lines of aliases can stand for a thousand million values and bring down whatever reads them. A program
+    that comes near the other limits mostly carries data that belongs elsewhere.
+
+    ## Example
+    Each line stands for ten of the line before, the last one for a million texts:
+
+    ```yaml
+    name: price_list
+    tools: {write_rows: {effect: write, idempotent: true}}
+    steps:
+      - id: write
+        type: tool
+        tool: write_rows
+        args:
+          cell: &cell [std, std, std, std, std, std, std, std, std, std]
+          row: &row [*cell, *cell, *cell, *cell, *cell, *cell, *cell, *cell, *cell, *cell]
+          sheet: &sheet [*row, *row, *row, *row, *row, *row, *row, *row, *row, *row]
+          book: &book [*sheet, *sheet, *sheet, *sheet, *sheet, *sheet, *sheet, *sheet, *sheet, *sheet]
+          shelf: &shelf [*book, *book, *book, *book, *book, *book, *book, *book, *book, *book]
+          room: [*shelf, *shelf, *shelf, *shelf, *shelf, *shelf, *shelf, *shelf, *shelf, *shelf]
+    ```
+
+    ## Use instead
+    Let the tool make the rows from the little that describes them:
+
+    ```yaml
+    name: price_list
+    tools: {write_rows: {effect: write, idempotent: true}}
+    steps:
+      - {id: write, type: tool, tool: write_rows, args: {value: std, count: 1000000}}
+    ```
+    """
 
     code = "SW004"
     name = "too-large"
 
 
 class DuplicateId(Rule):
-    """Two steps share an id, so a target that names it is ambiguous."""
+    """Two steps share an id, so a target that names it is ambiguous.
+
+    ## What it does
+    Reports every step and sub-step whose id another one before it has, and shows where. Ids of sub-steps count like
+    those of steps.
+
+    ## Why it is bad
+    A branch, a guardrail or a reference such as `$ask.output` that names the id can mean either step. The author thinks
+    of one, and the machine takes the other.
+
+    ## Example
+    ```yaml
+    name: two_questions
+    steps:
+      - {id: ask, type: llm, prompt: "Name a colour."}
+      - {id: ask, type: llm, prompt: "Name an animal."}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: two_questions
+    steps:
+      - {id: ask_colour, type: llm, prompt: "Name a colour."}
+      - {id: ask_animal, type: llm, prompt: "Name an animal."}
+    ```
+    """
 
     code = "SW005"
     name = "duplicate-id"
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every step and sub-step whose id was used before."""
+        if not context.parallels and len(context.flow.position) == len(context.program.steps):
+            return
         first: dict[str, Place] = {}
         for path, step in all_steps(context):
             place = Place((*path, "id"))
@@ -101,7 +250,34 @@ class DuplicateId(Rule):
 
 
 class NameCollision(Rule):
-    """An input or a step id is assigned, or the two share a name."""
+    """An input or a step id is assigned, or an input and a step share a name.
+
+    ## What it does
+    Reports an `output_key` or a name in `set` that is also an input or the id of a step or sub-step, and an input that
+    has the name of a step. Only a step's own `output_key` may be its id. Several steps may assign one variable.
+
+    ## Why it is bad
+    An input is what the caller gave, in the whole run; who reads it relies on that. After a name that is both a
+    variable and a step, `$name.output` could be a field of the one or the output of the other.
+
+    ## Example
+    ```yaml
+    name: add_fee
+    inputs: {amount: {type: number}}
+    steps:
+      - {id: fee, type: set, set: {amount: $amount + 25}}
+      - {id: done, type: end, output: $amount}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: add_fee
+    inputs: {amount: {type: number}}
+    steps:
+      - {id: fee, type: set, set: {total: $amount + 25}}
+      - {id: done, type: end, output: $total}
+    ```
+    """
 
     code = "SW006"
     name = "name-collision"
@@ -109,6 +285,13 @@ class NameCollision(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield inputs that share a name with a step, and assignments to an input or to another step's id."""
         inputs = context.program.inputs or {}
+        names = context.meaning.names
+        if (
+            names.variables.keys().isdisjoint(context.flow.position)
+            and all(source.kind == "input" for name in inputs for source in names.variables[name])
+            and not context.parallels
+        ):
+            return
         ids = {step.id: Place((*path, "id")) for path, step in reversed(list(all_steps(context)))}
         for name in inputs:
             if name in ids:

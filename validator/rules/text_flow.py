@@ -16,7 +16,35 @@ from stepward.vm.reading.source import Place
 
 
 class SensitiveToModel(Rule):
-    """A value that is marked `sensitive` reaches a prompt, and with it the model and whoever hosts it."""
+    """A value that is marked `sensitive` reaches a prompt, and with it the model and whoever hosts it.
+
+    ## What it does
+    Reports every reference in a `prompt` or a `system` text whose value is marked `sensitive: true`, or comes through
+    `set` from one that is, or has a part that is. What a tool makes of a sensitive value is not followed: the tool's
+    own `returns` says whether it is sensitive.
+
+    ## Why it is bad
+    What stands in a prompt leaves the house, and may be logged and kept there. For a password, a card number or a
+    diagnosis that is a leak, and no later step takes it back.
+
+    ## Example
+    ```yaml
+    name: support_reply
+    inputs: {question: {type: string}, card_number: {type: string, sensitive: true}}
+    steps:
+      - {id: reply, type: llm, prompt: "Answer $question for the holder of card $card_number."}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: support_reply
+    inputs: {question: {type: string}, card_number: {type: string, sensitive: true}}
+    tools: {find_holder: {effect: read, args: {card: {type: string}}, returns: {type: string}}}
+    steps:
+      - {id: find, type: tool, tool: find_holder, args: {card: $card_number}, output_key: first_name}
+      - {id: reply, type: llm, prompt: "Answer $question for $first_name."}
+    ```
+    """
 
     code = "SW208"
     name = "sensitive-to-model"
@@ -100,7 +128,40 @@ def _sensitive_sets(context: Context) -> dict[tuple[str, ...], Place]:
 
 
 class UnguardedTextToEffect(Rule):
-    """Free text of a model or a user reaches a tool that writes, and no condition looked at it on the way."""
+    """Free text of a model or a user reaches a tool that writes, and no condition looked at it on the way.
+
+    ## What it does
+    Reports an argument of a write tool that holds a model's reply or an input of type string, when some path leads
+    there without a condition that reads it. Text that `enum`, `pattern` or `allowed_outputs` limits is not free, and
+    what a tool returns is the tool's own. A value that `set` copies is followed. Any condition that reads the text
+    counts, whatever it asks.
+
+    ## Why it is bad
+    A model can be talked into any text, and a user can write any. Sent, stored or executed as it is, that text does
+    what its writer wants.
+
+    ## Example
+    ```yaml
+    name: auto_reply
+    inputs: {question: {type: string}}
+    tools: {send_mail: {effect: write, idempotent: true, args: {text: {type: string}}}}
+    steps:
+      - {id: draft, type: llm, prompt: "Answer this question: $question", output_key: reply}
+      - {id: send, type: tool, tool: send_mail, args: {text: $reply}}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: auto_reply
+    inputs: {question: {type: string}}
+    tools: {send_mail: {effect: write, idempotent: true, args: {text: {type: string}}}}
+    steps:
+      - {id: draft, type: llm, prompt: "Answer this question: $question", output_key: reply}
+      - {id: is_fit, type: condition, condition: len($reply) <= 500, then: send, otherwise: by_hand}
+      - {id: send, type: tool, tool: send_mail, args: {text: $reply}}
+      - {id: by_hand, type: end, outcome: failure}
+    ```
+    """
 
     code = "SW209"
     name = "unguarded-text-to-effect"
@@ -140,8 +201,8 @@ class UnguardedTextToEffect(Rule):
 
     def _is_copy(self, context: Context, source: Source) -> bool:
         """Whether a `set` assigns a reference as it is; every other expression gives a number or true and false."""
-        clause = next((clause for clause in context.meaning.clauses if clause.path == source.path), None)
-        return clause is not None and isinstance(clause.tree(), Reference)
+        clauses = context.meaning.clauses_of.get(source.step or 0, ())
+        return any(clause.path == source.path and isinstance(clause.tree, Reference) for clause in clauses)
 
     def _found(self, source: Source, reading: Reading, call: ToolCall) -> Finding:
         whose = "a user's" if source.kind == "input" else "a model's"

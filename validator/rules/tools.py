@@ -19,7 +19,32 @@ from stepward.vm.reading.source import Place
 
 
 class UndeclaredTool(Rule):
-    """A step calls a tool that is not in the program's manifest."""
+    """A step calls a tool that is not in the program's manifest.
+
+    ## What it does
+    Reports every call of a tool that the program's `tools` section does not list, with the nearest name that it does. A
+    program without `tools` is not concerned: it takes its facts from the policy files.
+
+    ## Why it is bad
+    With the section present, what it does not list does not exist, and the call fails. Nothing is known of such a
+    tool's effect and arguments either.
+
+    ## Example
+    ```yaml
+    name: refund
+    tools: {issue_refund: {effect: write, idempotent: true}}
+    steps:
+      - {id: refund, type: tool, tool: isue_refund}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: refund
+    tools: {issue_refund: {effect: write, idempotent: true}}
+    steps:
+      - {id: refund, type: tool, tool: issue_refund}
+    ```
+    """
 
     code = "SW206"
     name = "undeclared-tool"
@@ -36,7 +61,34 @@ class UndeclaredTool(Rule):
 
 
 class ToolArguments(Rule):
-    """An argument is missing, unknown to the tool, or of the wrong type."""
+    """An argument is missing, unknown to the tool, or of the wrong type.
+
+    ## What it does
+    Holds the arguments of every call against what the tool declares under `args`. Declared arguments are required
+    unless they have a `default`; a tool without `args` takes anything. A value that is one reference has the type of
+    what it refers to; a reference inside longer text gives text.
+
+    ## Why it is bad
+    The step fails before it starts, in every run that gets there. Retries do not help.
+
+    ## Example
+    ```yaml
+    name: refund
+    inputs: {order: {type: integer}}
+    tools: {issue_refund: {effect: write, idempotent: true, args: {order: {type: integer}, amount: {type: number}}}}
+    steps:
+      - {id: refund, type: tool, tool: issue_refund, args: {order: $order, amount: "10.50"}}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: refund
+    inputs: {order: {type: integer}}
+    tools: {issue_refund: {effect: write, idempotent: true, args: {order: {type: integer}, amount: {type: number}}}}
+    steps:
+      - {id: refund, type: tool, tool: issue_refund, args: {order: $order, amount: 10.50}}
+    ```
+    """
 
     code = "SW207"
     name = "tool-arguments"
@@ -52,9 +104,9 @@ class ToolArguments(Rule):
     def _call(
         self, context: Context, site: CallSite, call: ToolCall, declared: dict[str, TypeSpec]
     ) -> Iterator[Finding]:
-        related = self._declaration(context, call.tool)
         for name, spec in declared.items():
             if name not in call.args and not spec.has_default:
+                related = self._declaration(context, call.tool)
                 near = [given for given in call.args if given not in declared]
                 help = near_words(name, near).replace("did you mean", "rename") or f"add `{name}` to `args`"
                 message = f"the argument `{name}` of `{call.tool}` is missing"
@@ -62,16 +114,17 @@ class ToolArguments(Rule):
                 place = Place((*site.path, "args"), key=True) if call.args else Place((*site.path, "tool"))
                 yield self.finding(message, help, place, step=call.id, related=related)
         for name, value in call.args.items():
-            place = Place((*site.path, "args", name))
             if name not in declared:
+                place, related = Place((*site.path, "args", name), key=True), self._declaration(context, call.tool)
                 missing = [known for known in declared if known not in call.args]
                 help = near_words(name, missing) or f"remove it; the tool takes {_listed(declared)}"
                 message = f"`{call.tool}` has no argument `{name}`"
-                yield self.finding(message, help, Place(place.path, key=True), step=call.id, related=related)
+                yield self.finding(message, help, place, step=call.id, related=related)
             else:
                 why = _mismatch(context, name, value, declared[name])
                 if why is not None:
                     message, help = why
+                    place, related = Place((*site.path, "args", name)), self._declaration(context, call.tool)
                     yield self.finding(message, help, place, step=call.id, related=related)
 
     def _declaration(self, context: Context, tool: str) -> list[Label]:
@@ -86,7 +139,7 @@ def _listed(names: dict[str, TypeSpec]) -> str:
 
 def _mismatch(context: Context, name: str, value: Any, spec: TypeSpec) -> tuple[str, str] | None:
     """Return what is wrong with an argument and what to do, or None when nothing is, or nothing can be said."""
-    pieces = parts(value) if isinstance(value, str) else ()
+    pieces = parts(value) if isinstance(value, str) and "$" in value else ()
     if len(pieces) == 1 and isinstance(pieces[0], Reference):
         return _reference_mismatch(context, name, pieces[0], spec)
     if pieces and any(isinstance(piece, Reference) for piece in pieces):
@@ -96,9 +149,9 @@ def _mismatch(context: Context, name: str, value: Any, spec: TypeSpec) -> tuple[
                 "write the reference alone",
             )
         return None
-    if any(True for _ in embedded(value)):
+    if isinstance(value, dict | tuple) and any(True for _ in embedded(value)):
         return None
-    why = refusal(fill(value, _no_lookup), spec)
+    why = refusal(fill(value, _no_lookup) if pieces or isinstance(value, dict | tuple) else value, spec)
     return (
         (f"the argument `{name}` is of the wrong type: it {why}", "write a value that the tool takes") if why else None
     )

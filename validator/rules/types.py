@@ -16,7 +16,37 @@ from stepward.vm.reading.source import Path, Place
 
 
 class TypeMismatch(Rule):
-    """An operator gets a value of a type that it does not work on, or a default is not of its own type."""
+    """An operator gets a value of a type that it does not work on, or a default is not of its own type.
+
+    ## What it does
+    Reports operands and comparisons of unlike types, a condition that is not true or false, a default or a fallback
+    that its type refuses, and uses of one undeclared name that no type can serve. Types that nobody declares are
+    inferred from all uses. There is no truthiness and no conversion: `$count == '3'` is an error, not false.
+
+    ## Why it is bad
+    The expression has no value, so the step fails whenever it is evaluated. In a language in which unlike values are
+    just not equal, the branch would silently never be taken.
+
+    ## Example
+    ```yaml
+    name: stock_check
+    inputs: {count: {type: integer}}
+    steps:
+      - {id: enough, type: condition, condition: $count >= '3', then: ship, otherwise: wait}
+      - {id: ship, type: end}
+      - {id: wait, type: end, outcome: failure}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: stock_check
+    inputs: {count: {type: integer}}
+    steps:
+      - {id: enough, type: condition, condition: $count >= 3, then: ship, otherwise: wait}
+      - {id: ship, type: end}
+      - {id: wait, type: end, outcome: failure}
+    ```
+    """
 
     code = "SW203"
     name = "type-mismatch"
@@ -94,7 +124,35 @@ def _step(context: Context, path: Path) -> str | None:
 
 
 class QuotedReference(Rule):
-    """A reference in quotes is text: it is compared letter by letter, dollar sign and all."""
+    """A reference in quotes is text: it is compared letter by letter, dollar sign and all.
+
+    ## What it does
+    Reports a text literal in a condition or expression that is nothing but a reference, such as `'$status'`. In prompts
+    and arguments references stand inside text as they are; in expressions they stand outside quotes.
+
+    ## Why it is bad
+    The condition never looks at the value. Its result is the same in every run, so one of its branches is dead.
+
+    ## Example
+    ```yaml
+    name: order_check
+    inputs: {status: {type: string}}
+    steps:
+      - {id: is_paid, type: condition, condition: "'$status' == 'paid'", then: ship, otherwise: wait}
+      - {id: ship, type: end}
+      - {id: wait, type: end, outcome: failure}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: order_check
+    inputs: {status: {type: string}}
+    steps:
+      - {id: is_paid, type: condition, condition: "$status == 'paid'", then: ship, otherwise: wait}
+      - {id: ship, type: end}
+      - {id: wait, type: end, outcome: failure}
+    ```
+    """
 
     code = "SW204"
     name = "quoted-reference"
@@ -105,7 +163,39 @@ class QuotedReference(Rule):
 
 
 class ImpossibleValue(Rule):
-    """A comparison with a value that the other side never has."""
+    """The program compares a reference with a value that it never has.
+
+    ## What it does
+    Reports a comparison by `==`, `!=`, `in` or `contains` with a value outside the `enum` or the `allowed_outputs` of
+    the other side. It also reports two references that have no value in common. Upper and lower case count: `Yes` is
+    not `yes`.
+
+    ## Why it is bad
+    The comparison has the same result in every run, so a branch is dead that its author relies on. Often a value was
+    renamed in one place only.
+
+    ## Example
+    ```yaml
+    name: triage
+    inputs: {ticket: {type: string}}
+    steps:
+      - {id: sort, type: llm, prompt: "Bug or question? $ticket", output_key: kind, allowed_outputs: [bug, question]}
+      - {id: is_bug, type: condition, condition: $kind == 'Bug', then: to_engineers, otherwise: to_support}
+      - {id: to_engineers, type: end}
+      - {id: to_support, type: end, outcome: failure}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: triage
+    inputs: {ticket: {type: string}}
+    steps:
+      - {id: sort, type: llm, prompt: "Bug or question? $ticket", output_key: kind, allowed_outputs: [bug, question]}
+      - {id: is_bug, type: condition, condition: $kind == 'bug', then: to_engineers, otherwise: to_support}
+      - {id: to_engineers, type: end}
+      - {id: to_support, type: end, outcome: failure}
+    ```
+    """
 
     code = "SW205"
     name = "impossible-value"

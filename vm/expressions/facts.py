@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from stepward.vm.expressions.syntax import (
     Compare,
@@ -100,8 +101,7 @@ def certain_reads(tree: Expression) -> frozenset[Names]:
     return frozenset(result)
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """A reference that an evaluation may read, and what is certain by the time that it does."""
 
     reference: Reference

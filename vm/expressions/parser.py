@@ -77,12 +77,13 @@ class _Parser:
             raise self.error(f"expected an operator or the end, found `{rest.text}`", rest)
         return tree
 
-    def peek(self, ahead: int = 0) -> Token:
-        return self.tokens[min(self.position + ahead, len(self.tokens) - 1)]
+    def peek(self) -> Token:
+        return self.tokens[self.position]
 
     def take(self) -> Token:
-        token = self.peek()
-        self.position += 1
+        token = self.tokens[self.position]
+        if token.kind != "end":  # the last token is never passed over
+            self.position += 1
         return token
 
     def reached(self) -> int:
@@ -114,8 +115,9 @@ class _Parser:
         token = self.peek()
         if token.text in _COMPARISONS:
             return token.text, _COMPARE, 1
-        if token.text == "not" and self.peek(1).text in ("in", "contains"):
-            return "not " + self.peek(1).text, _COMPARE, 2
+        if token.text == "not":
+            following = self.tokens[self.position + 1].text
+            return (f"not {following}", _COMPARE, 2) if following in ("in", "contains") else None
         power = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "*": _PRODUCT}.get(token.text)
         return None if power is None or token.kind not in ("word", "sign") else (token.text, power, 1)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stepward.vm.expressions.evaluator import Lookup
 from stepward.vm.expressions.lexer import NAME
@@ -17,8 +16,7 @@ from stepward.vm.values import FrozenMap, as_text
 _REFERENCE: Final = re.compile(rf"\$(?:\$|({NAME}(?:\.{NAME})*))")
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
+class Embedded(NamedTuple):
     """A reference in a value: the way to the text that holds it, and whether it is that whole text."""
 
     path: Path
@@ -51,7 +49,7 @@ def embedded(value: Any, path: Path = ()) -> Iterator[Embedded]:
             for piece in pieces:
                 if isinstance(piece, Reference):
                     yield Embedded(path, piece, whole=len(pieces) == 1)
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         for key, item in value.items():
             yield from embedded(item, (*path, key))
     elif isinstance(value, list | tuple):
@@ -69,7 +67,7 @@ def fill(value: Any, lookup: Lookup) -> Any:
         if len(pieces) == 1 and isinstance(pieces[0], Reference):
             return lookup(pieces[0].names)
         return "".join(piece if isinstance(piece, str) else as_text(lookup(piece.names)) for piece in pieces)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return FrozenMap((key, fill(item, lookup)) for key, item in value.items())
     if isinstance(value, list | tuple):
         return tuple(fill(item, lookup) for item in value)

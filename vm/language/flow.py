@@ -92,9 +92,9 @@ class Flow:
         """The ids that a branch, a case or an `error_step` names."""
         names: set[str | None] = set()
         for step in self.steps:
-            if isinstance(step, ConditionStep):
+            if step.type == "condition":
                 names.update((step.then, step.otherwise), (case.then for case in step.cases or ()))
-            elif isinstance(step, ErrorRouted):
+            elif step.type not in ("set", "end"):
                 names.add(step.error_step)
         names.discard(None)
         return frozenset(name for name in names if name is not None)
@@ -102,7 +102,25 @@ class Flow:
     @cached_property
     def transitions(self) -> list[tuple[Transition, ...]]:
         """Every way out of every step, by its position."""
-        return [tuple(self._ways_out(number, step)) for number, step in enumerate(self.steps)]
+        return [
+            self._plain(number, step) if step.type in ("tool", "llm") else tuple(self._ways_out(number, step))
+            for number, step in enumerate(self.steps)
+        ]
+
+    @cached_property
+    def has_missing_target(self) -> bool:
+        """Whether the program names a step that it does not have."""
+        return any(way.to == MISSING for ways in self.transitions for way in ways)
+
+    def _plain(self, number: int, step: AnyStep) -> tuple[Transition, ...]:
+        """Take the short way for what most programs are full of: a step that goes on, or fails and ends the run."""
+        if number + 1 < len(self.steps) and not self._ROUTING & step.model_fields_set and step.id not in self.arms:
+            return (Transition("success", number + 1), _FAILS)
+        return tuple(self._ways_out(number, step))
+
+    _ROUTING: Final = frozenset(
+        {"next_step", "is_terminal", "error_step", "on_error", "on_timeout", "max_visits", "outcome"}
+    )
 
     @cached_property
     def successors(self) -> list[tuple[int, ...]]:

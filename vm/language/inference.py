@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepward.vm.expressions.syntax import (
     Arithmetic,
@@ -74,8 +74,7 @@ class _Cell:
     admits_null: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """What is known of the values that a reference can have.
 
     `optional`: the field may be absent; `never`: nothing ever defines it; `is_known` is false where every value is
@@ -98,6 +97,7 @@ class Typing:
         self._cells: dict[Location, _Cell] = {}
         self._only_asked: set[Location] = set()
         self._read: set[Location] = set()
+        self._views: dict[tuple[Meant, tuple[str, ...]], View] = {}
         self.conflicts: list[Conflict] = []
 
     # -- what is declared ------------------------------------------------------------------------------------------
@@ -149,6 +149,15 @@ class Typing:
 
     def view(self, meant: Meant, *inside: str) -> View:
         """Return what is known of a reference's values: what any of its sources may give."""
+        key = (meant, inside)
+        if key not in self._views:
+            self._views[key] = self.fresh_view(meant, *inside)
+        return self._views[key]
+
+    def fresh_view(self, meant: Meant, *inside: str) -> View:
+        """Return what is known of a reference's values by now."""
+        if len(meant.sources) == 1:
+            return self._view_at((meant.sources[0], (*meant.fields, *inside)))
         views = [self._view_at((source, (*meant.fields, *inside))) for source in meant.sources]
         enums = [view.enum for view in views]
         present = [view for view in views if not view.never] or views
@@ -328,9 +337,8 @@ def infer(meaning: Meaning) -> Typing:
                         (Source("set", name, path, number), ()), Use(kind_of(value), path, 0, 0, "this assignment")
                     )
     for clause in sorted(meaning.clauses, key=lambda clause: clause.is_condition):
-        tree = clause.tree()
-        if tree is not None:
-            collector.clause(clause, tree)
+        if clause.tree is not None:
+            collector.clause(clause, clause.tree)
     collector.finish()
     return typing
 
@@ -464,7 +472,8 @@ class _Collector:
 
     def kinds(self, reference: Reference) -> frozenset[str]:
         meant = self.meaning.names.meaning(reference.names)
-        return self.typing.view(meant).kinds if meant else ANY
+        # Not `view`: it remembers its answers, and uses are still being collected.
+        return self.typing.fresh_view(meant).kinds if meant else ANY
 
     def locations(self, names: tuple[str, ...]) -> Iterator[Location]:
         meant = self.meaning.names.meaning(names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.parser import parse
@@ -22,25 +23,27 @@ from stepward.vm.reading.source import Path
 _EFFECTS = ("none", "read", "write")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Clause:
-    """An expression of the program: where it stands, its text, and its tree or why it has none."""
+    """An expression of the program: where it stands, its text, and its tree, or the error that says why it has none."""
 
     step: int
     path: Path
     text: str
     is_condition: bool
+    tree: Expression | None
+    error: ExpressionError | None
 
-    def tree(self) -> Expression | None:
-        """Return the tree, or None when the text is no expression."""
+    @classmethod
+    def of(cls, step: int, path: Path, text: str, *, is_condition: bool) -> Clause:
+        """Parse a text into a clause."""
         try:
-            return parse(self.text)
-        except ExpressionError:
-            return None
+            return cls(step, path, text, is_condition, parse(text), None)
+        except ExpressionError as error:
+            return cls(step, path, text, is_condition, None, error)
 
 
-@dataclass(frozen=True, slots=True)
-class CallSite:
+class CallSite(NamedTuple):
     """A call to a model or a tool: a step, or a sub-step of a parallel one."""
 
     step: int
@@ -92,7 +95,8 @@ class Meaning:
 
     def _calls(self) -> Iterator[CallSite]:
         for number, step in enumerate(self.program.steps):
-            if isinstance(step, LlmCall | ToolCall):
+            if step.type in ("llm", "tool"):
+                assert isinstance(step, LlmCall | ToolCall)
                 yield CallSite(number, None, step, ("steps", number))
             elif isinstance(step, ParallelStep):
                 for sub, part in enumerate(step.parallel_steps):
@@ -101,7 +105,20 @@ class Meaning:
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
         """Every expression of the program's steps: conditions, cases, and the texts of `set`."""
-        return tuple(clause for number, step in enumerate(self.program.steps) for clause in step_clauses(number, step))
+        return tuple(
+            clause
+            for number, step in enumerate(self.program.steps)
+            if step.type in ("condition", "set")
+            for clause in _step_clauses(number, step)
+        )
+
+    @cached_property
+    def clauses_of(self) -> dict[int, list[Clause]]:
+        """The expressions of each step that has any, by its position."""
+        result: dict[int, list[Clause]] = {}
+        for clause in self.clauses:
+            result.setdefault(clause.step, []).append(clause)
+        return result
 
     @cached_property
     def typing(self) -> Typing:
@@ -114,18 +131,18 @@ class Meaning:
         return tuple((rule, rule.when) for rule, _ in self.rules if isinstance(rule, Never) and rule.when is not None)
 
 
-def step_clauses(number: int, step: AnyStep) -> Iterator[Clause]:
+def _step_clauses(number: int, step: AnyStep) -> Iterator[Clause]:
     """Yield the expressions of one step."""
     path: Path = ("steps", number)
     if isinstance(step, ConditionStep):
         if step.condition is not None:
-            yield Clause(number, (*path, "condition"), step.condition, is_condition=True)
+            yield Clause.of(number, (*path, "condition"), step.condition, is_condition=True)
         for position, case in enumerate(step.cases or ()):
-            yield Clause(number, (*path, "cases", position, "when"), case.when, is_condition=True)
+            yield Clause.of(number, (*path, "cases", position, "when"), case.when, is_condition=True)
     elif isinstance(step, SetStep):
         for name, value in step.set.items():
             if isinstance(value, str):
-                yield Clause(number, (*path, "set", name), value, is_condition=False)
+                yield Clause.of(number, (*path, "set", name), value, is_condition=False)
 
 
 def _stricter(claim: ToolSpec, fact: ToolSpec) -> ToolSpec:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import Failing, ParallelStep, SetStep
 from stepward.vm.reading.source import Path
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """Something that gives values: an input, the output of a step or sub-step, or one name of a `set`.
 
     `step` is the position of the step in the program's list, `sub` that of a sub-step in it; `path` is where it
@@ -25,8 +24,7 @@ class Source:
     sub: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Meant:
+class Meant(NamedTuple):
     """What a reference speaks of: the sources of its first names, and the fields below."""
 
     sources: tuple[Source, ...]
@@ -39,8 +37,8 @@ class Names:
 
     variables: dict[str, list[Source]] = field(default_factory=dict)
     outputs: dict[str, Source] = field(default_factory=dict)
-    errors: dict[str, Source] = field(default_factory=dict)
     declares_inputs: bool = True
+    _meanings: dict[tuple[str, ...], Meant | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program) -> Names:
@@ -52,7 +50,7 @@ class Names:
             if isinstance(step, SetStep):
                 for name in step.set:
                     names._bind(name, Source("set", name, ("steps", number, "set", name), number))
-            elif isinstance(step, Failing):
+            elif step.type != "condition" and isinstance(step, Failing):
                 names._add_call(step, ("steps", number), number, None)
                 if isinstance(step, ParallelStep):
                     for sub, part in enumerate(step.parallel_steps):
@@ -62,7 +60,6 @@ class Names:
     def _add_call(self, step: Failing, path: Path, number: int, sub: int | None) -> None:
         output = Source("output", step.id, path, number, sub)
         self.outputs.setdefault(step.id, output)
-        self.errors.setdefault(step.id, Source("error", step.id, path, number, sub))
         if step.output_key is not None:
             self._bind(step.output_key, output)
 
@@ -71,9 +68,16 @@ class Names:
 
     def meaning(self, names: tuple[str, ...]) -> Meant | None:
         """Return what a reference speaks of, or None when nothing ever defines it."""
+        if names not in self._meanings:
+            self._meanings[names] = self._meaning(names)
+        return self._meanings[names]
+
+    def _meaning(self, names: tuple[str, ...]) -> Meant | None:
         first = names[0]
         if len(names) > 1 and first in self.outputs and names[1] in ("output", "error"):
-            source = self.outputs[first] if names[1] == "output" else self.errors[first]
+            source = self.outputs[first]
+            if names[1] == "error":
+                source = source._replace(kind="error")
             return Meant((source,), names[2:])
         if first in self.variables:
             return Meant(tuple(self.variables[first]), names[1:])

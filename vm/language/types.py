@@ -83,6 +83,9 @@ class TypeSpec(Node):
         return word in self.kinds
 
 
+_PYTHON: Final[dict[str, tuple[type, ...]]] = {"string": (str,), "array": (list, tuple), "object": (dict,)}
+
+
 def refusal(value: Any, spec: TypeSpec, path: str = "") -> str | None:
     """Return why `value` is not of the type, in words that name the part concerned, or None when it is.
 
@@ -143,8 +146,7 @@ def _is(value: Any, word: str) -> bool:
     if word in ("integer", "number"):
         is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
         return is_number and (word == "number" or value == int(value))
-    kinds: dict[str, tuple[type, ...]] = {"string": (str,), "array": (list, tuple), "object": (dict,)}
-    return isinstance(value, kinds[word])
+    return isinstance(value, _PYTHON[word])
 
 
 def same(left: Any, right: Any) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from stepward.vm.errors import Problem
-from stepward.vm.reading.quoting import Style, offsets_in_text
+from stepward.vm.reading.quoting import Style, offsets_in_text, width
 from stepward.vm.reading.source import LineIndex, Path, Place, Span
 
 Format = Literal["yaml", "json", "python"]
@@ -88,12 +88,7 @@ class Document:
         start, end = (min(point, len(value)) for point in place.within)
         if start == end:
             return offsets[start], offsets[start]
-        return offsets[start], offsets[end - 1] + self._width(offsets, end)
-
-    def _width(self, offsets: list[int], end: int) -> int:
-        """Return how many code points of the text write the last code point of the stretch."""
-        between = self.text[offsets[end - 1] : offsets[end]]
-        return len(between) if between.startswith(("\\", "''")) else 1
+        return offsets[start], offsets[end - 1] + width(self.text, offsets[end - 1], extent.style)
 
     def _first_line(self, extent: Extent) -> tuple[int, int]:
         """Cut an extent to its first line: a finding points at a spot, not at a screen full."""

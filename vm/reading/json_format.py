@@ -40,9 +40,7 @@ def read_json(name: str, text: str) -> Document:
         return mapping
 
     try:
-        data = json.loads(
-            text, object_pairs_hook=pairs, parse_int=_integer, parse_float=_fraction, parse_constant=float
-        )
+        data = json.loads(text, object_pairs_hook=pairs, parse_float=_fraction, parse_constant=float)
     except json.JSONDecodeError as error:
         raise ProgramError(name, (_unreadable(text, error),)) from None
     except RecursionError:
@@ -52,7 +50,8 @@ def read_json(name: str, text: str) -> Document:
         raise ProgramError(name, (Problem("SW004", "a number has too many digits", help),)) from None
     if _is_too_deep(data):
         raise ProgramError(name, (_too_deep(text),))
-    for half in _halves(text):
+    # The search for halves costs as much as reading the text, so it is made only where there can be one.
+    for half in _halves(text) if "\\u" in text or not _is_encodable(text) else ():
         raise ProgramError(name, (half,))
     problems = tuple(_duplicates(text)) if twice else ()
     return Document(name, text, "json", data, _Locator(text), problems)
@@ -66,8 +65,11 @@ def _halves(text: str) -> Iterator[Problem]:
             yield Problem("SW001", "half a surrogate pair is no text", "write the whole character", span=span)
 
 
-def _integer(text: str) -> int:
-    return int(within_limit(text))
+def _is_encodable(text: str) -> bool:
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _fraction(text: str) -> Decimal:
@@ -76,14 +78,13 @@ def _fraction(text: str) -> Decimal:
 
 def _is_too_deep(data: Any) -> bool:
     """Return whether a limit is passed that the C scanner, whose own depends on the interpreter, let through."""
-    level = [data]
-    for _ in range(MAX_DEPTH + 1):
+    level = [data] if type(data) in (dict, list) else []
+    for _ in range(MAX_DEPTH):
         level = [
             item
             for holder in level
-            if isinstance(holder, dict | list)
-            for item in (holder.values() if isinstance(holder, dict) else holder)
-            if isinstance(item, dict | list)
+            for item in (holder.values() if type(holder) is dict else holder)
+            if type(item) is dict or type(item) is list
         ]
         if not level:
             return False
@@ -134,8 +135,11 @@ class _Entry:
 def _scan(text: str, wanted: Wanted | None) -> Iterator[_Entry]:
     """Walk a valid JSON text; yield the extents of wanted values, or, without `wanted`, every repeated key."""
     levels: list[_Level] = []
-    for token in _TOKEN.finditer(text):
+    skip = json.JSONDecoder().raw_decode
+    position = 0
+    while token := _TOKEN.search(text, position):
         sign, start, end = token.group(), token.start(), token.end()
+        position = end
         top = levels[-1] if levels else None
         if sign in ",:":
             if sign == "," and top is not None:
@@ -145,7 +149,7 @@ def _scan(text: str, wanted: Wanted | None) -> Iterator[_Entry]:
             if done.wanted is not None:
                 yield _Entry(done.path, Extent(done.start, end, done.key))
         elif top is not None and top.is_object and top.next is None:
-            top.next, top.next_key = json.loads(sign), (start, end)
+            top.next, top.next_key = json.loads(sign) if "\\" in sign else sign[1:-1], (start, end)
             assert isinstance(top.next, str)
             if wanted is None and top.next in top.keys:
                 yield _Entry((*top.path, top.next), Extent(start, end), repeated=True)
@@ -153,6 +157,9 @@ def _scan(text: str, wanted: Wanted | None) -> Iterator[_Entry]:
         else:
             inner, path, key = _child(top, wanted)
             if sign in "{[":
+                if inner is None and wanted is not None:
+                    position = skip(text, start)[1]  # the C scanner finds the end of what nobody asked for
+                    continue
                 is_object = sign == "{"
                 levels.append(_Level(path, inner, start, key, is_object, None if is_object else 0, None, set()))
             elif inner is not None:

@@ -40,8 +40,7 @@ def _find(text: str, position: int, end: int, style: Style, wanted: str) -> tupl
     while position < end:
         here = text[position]
         if style == "double" and here == "\\":
-            escape = _SURROGATES.match(text, position) or _ESCAPE.match(text, position)
-            assert escape is not None, "a backslash in a quoted text starts an escape"
+            escape = _escape(text, position)
             if escape.group()[1] not in "\r\n":
                 return position, escape.end()
             position = escape.end()
@@ -58,6 +57,19 @@ def _find(text: str, position: int, end: int, style: Style, wanted: str) -> tupl
         else:
             return None
     return (end, end) if style == "block" and wanted == "\n" else None
+
+
+def width(text: str, position: int, style: Style) -> int:
+    """Return how many code points of `text` write the code point of a value that is written at `position`."""
+    if style == "double" and text[position : position + 1] == "\\":
+        return _escape(text, position).end() - position
+    return 2 if style == "single" and text.startswith("''", position) else 1
+
+
+def _escape(text: str, position: int) -> re.Match[str]:
+    escape = _SURROGATES.match(text, position) or _ESCAPE.match(text, position)
+    assert escape is not None, "a backslash in a quoted text starts an escape"
+    return escape
 
 
 def _skip_space(text: str, position: int, end: int) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 Path = tuple[str | int, ...]
 """The way from the root of a document to a value: keys and list positions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A stretch of text; lines and columns are 1-based and count code points, `end_column` is just past the end."""
 
     line: int
@@ -19,8 +19,7 @@ class Span:
     end_column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A spot in a document: a value, or its key, or a stretch of a text value.
 
     `within` counts code points of the text value, from `start` up to and without `end`.

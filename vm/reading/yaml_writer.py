@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from stepward.vm.reading.scalars import resolve
+
+_OLD_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
 
 
 class _Writer(yaml.SafeDumper):
@@ -16,8 +19,9 @@ class _Writer(yaml.SafeDumper):
 
 
 def _text(writer: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    # PyYAML quotes what YAML 1.1 reads as something else; `1e3` and `0o17` are numbers in 1.2 alone.
-    style = None if _is_text(value) else '"'
+    # PyYAML quotes what YAML 1.1 reads as something else; `1e3` and `0o17` are numbers in 1.2 alone. A break that is
+    # a break in 1.1 alone is only safe as an escape.
+    style = None if _is_text(value) and not _OLD_BREAKS.search(value) else '"'
     return writer.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
