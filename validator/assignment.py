@@ -88,10 +88,6 @@ class Assignment:
                 if clause.tree is not None:
                     for read in reads(clause.tree):
                         yield self._read(number, read, clause.path)
-            if isinstance(step, SetStep):
-                yield from self._embedded(
-                    number, None, {k: v for k, v in step.set.items() if not isinstance(v, str)}, (*path, "set")
-                )
         elif isinstance(step, EndStep):
             yield from self._embedded(number, None, step.output, (*path, "output"))
         elif isinstance(step, ParallelStep):
@@ -141,7 +137,7 @@ class Assignment:
         open_readings = [
             (reading, [key for key in self.keys(reading) if not reading.known.knows_defined(key)])
             for reading in self.readings
-            if reading.meant is not None and self.flow.reachable[reading.step]
+            if reading.meant is not None and self.flow.reachable[reading.step] and not self._never_exists(reading)
         ]
         hard: dict[Names, None] = {}
         for reading, keys in open_readings:
@@ -156,6 +152,16 @@ class Assignment:
             for reading, keys in open_readings
             if any(key in hard and reading.step in missing[key] and not self._settled(key, reading) for key in keys)
         )
+
+    @cached_property
+    def doubtful_steps(self) -> frozenset[int]:
+        """The steps that may fail before they start, because something that they read may be undefined."""
+        never = {reading.step for reading in self.readings if reading.meant is None or self._never_exists(reading)}
+        return frozenset(never | {reading.step for reading in self.doubtful})
+
+    def _never_exists(self, reading: Reading) -> bool:
+        assert reading.meant is not None
+        return bool(reading.meant.fields) and self.typing.view(reading.meant).never
 
     def _settled(self, key: Names, reading: Reading) -> bool:
         """Return whether the one assignment of a name stands on every path to the reading."""

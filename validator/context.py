@@ -138,11 +138,8 @@ class Context:
             return finding
         name, _, rule = finding.policy.partition("/")
         for policy in self.meaning.policies:
-            if policy.policy != name:
-                continue
-            for waiver in policy.waivers:
-                if waiver.program == self.program.name and waiver.rule in (rule, finding.code):
-                    if not waiver.is_expired(self.today):
-                        return None
-                    finding = replace(finding, message=f"{finding.message} (its waiver expired on {waiver.expiry})")
+            for waiver in policy.waivers_of(self.program.name, rule, finding.code) if policy.policy == name else ():
+                if not waiver.is_expired(self.today):
+                    return None
+                finding = replace(finding, message=f"{finding.message} (its waiver expired on {waiver.expiry})")
         return finding

@@ -49,6 +49,14 @@ from stepward.vm.language.steps import ConditionStep, EndStep, SetStep, ToolCall
 from stepward.vm.reading.source import Place
 
 LAYER = "graph"
+_ALLOW_LIST = Place(("allow",), key=True)
+_KINDS: dict[type[AnyRule], str] = {
+    Requires: "requires",
+    Never: "never",
+    AtMostOnce: "at_most_once",
+    FollowedBy: "followed_by",
+    Exclusive: "exclusive",
+}
 NOT_YET = "the graph alone does not decide it, and this version does not reason about conditions yet"
 
 
@@ -83,7 +91,7 @@ class _Judge:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.flow = context.flow
-        self.doubtful = frozenset(reading.step for reading in context.assignment.doubtful)
+        self.doubtful = context.assignment.doubtful_steps
 
     # -- one rule --------------------------------------------------------------------------------------------------
 
@@ -91,18 +99,17 @@ class _Judge:
         started = perf_counter()
         origin = _Origin(rule.name, policy, Place(("guardrails", number, "name")))
         outcomes = list(self._vacuous(rule, origin))
-        verdict, evidence = (
-            Verdict.PROVED,
-            Evidence(LAYER, cut=(f"`{rule.name}` speaks of no step that can be reached",)),
-        )
-        if not outcomes and self._speaks(rule, policy):
+        if self._speaks(rule):
             verdict, evidence, found = self._judged(rule, origin)
             outcomes.extend(found)
         elif outcomes:
             verdict, evidence = Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous")
-        name = type(rule).__name__.lower()
-        kinds = {"requires": "requires", "never": "never", "atmostonce": "at_most_once", "followedby": "followed_by"}
-        self._note(kinds.get(name, name), rule.name, verdict, evidence, perf_counter() - started)
+        else:
+            verdict, evidence = (
+                Verdict.PROVED,
+                Evidence(LAYER, cut=(f"`{rule.name}` speaks of no step of this program",)),
+            )
+        self._note(_KINDS[type(rule)], rule.name, verdict, evidence, perf_counter() - started)
         yield from outcomes
 
     def _judged(self, rule: AnyRule, origin: _Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
@@ -156,11 +163,10 @@ class _Judge:
         help = "correct the name in the guardrail, or remove the guardrail"
         return Outcome("SW407", message, help, origin.place, None, (), None, origin.tag)
 
-    def _speaks(self, rule: AnyRule, policy: Policy | None) -> bool:
-        """Whether the rule has something to protect here; a policy's rule need not."""
+    def _speaks(self, rule: AnyRule) -> bool:
+        """Whether the program can start what the rule protects, forbids or counts; a policy's rule need not."""
         selectors = _protected(rule)
         needed = selectors if isinstance(rule, Exclusive) else selectors[:1]
-        del policy
         return all(any(self.flow.reachable[hit.step] for hit in matches(selector, self.context)) for selector in needed)
 
     # -- verdicts --------------------------------------------------------------------------------------------------
@@ -327,6 +333,11 @@ class _Judge:
     def _violated(self, rule: AnyRule, origin: _Origin, bad: Bad) -> Outcome:
         step = self.flow.steps[bad.step].id
         code, message, help = _words(rule, bad, step)
+        if origin.place == _ALLOW_LIST:
+            message, help = (
+                f"`{step}` calls a tool that is not allowed",
+                "use an allowed tool, or have it put on the list",
+            )
         evidence = Evidence(LAYER, path=bad.path)
         message = f"{message} (guardrail `{rule.name}`{origin.of_policy})"
         return Outcome(code, message, help, self._place(rule, bad.step), step, origin.labels, evidence, origin.tag)
@@ -354,7 +365,7 @@ class _Judge:
         if policy.allow is None:
             return
         allowed = {entry.tool: entry for entry in policy.allow}
-        origin = _Origin("allow", policy, Place(("allow",), key=True))
+        origin = _Origin("allow", policy, _ALLOW_LIST)
         for site in self.context.meaning.calls:
             call = site.call
             if not isinstance(call, ToolCall) or not self.flow.reachable[site.step]:
@@ -455,12 +466,6 @@ def _words(rule: AnyRule, bad: Bad, step: str) -> tuple[str, str, str]:
             f"check again after the assignment, or write `fresh: false` in `{rule.name}` if the old answer may stand",
         )
     if isinstance(rule, Never):
-        if rule.name == "allow":
-            return (
-                "SW403",
-                f"`{step}` calls a tool that is not allowed",
-                "use an allowed tool, or have it put on the list",
-            )
         return "SW403", f"`{step}` can start, and never may", "remove the step, or route control past it"
     if isinstance(rule, AtMostOnce):
         if bad.kind == "retried":

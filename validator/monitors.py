@@ -95,7 +95,7 @@ def by_step(hits: Iterable[Hit]) -> dict[int, list[Hit]]:
 def succeeds(hit: Hit, way: Transition) -> tuple[bool, ...]:
     """Return whether a matched part succeeded when its step was left this way: (True,), (False,), or both possible."""
     if hit.sub is None:
-        return (way.kind == "success",)
+        return (way.kind in ("success", "branch"),)
     assert isinstance(hit.part, Call)
     if way.kind == "visits":
         return (False,)

@@ -222,7 +222,8 @@ class ConstantCondition(Rule):
             value = {"then": True, "otherwise": False}.get(str(context.decided_branch(number)))
             if value is not None and ("steps", number, "condition") not in quoted:
                 never = "otherwise" if value else "then"
-                message = f"the condition is always {str(value).lower()}: `{never}` is never taken"
+                message = f"the condition is always {str(value).lower()}"
+                message += f": `{never}` is never taken" if getattr(step, never) is not None else ""
                 help = "compare a reference such as `$name`, or name the successor without a condition"
                 place = Place(("steps", number, "condition"))
                 yield self.finding(message, help, place, step=step.id)

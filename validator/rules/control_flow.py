@@ -9,6 +9,7 @@ from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
 from stepward.vm.language.flow import DECLARED_FAILURE, MISSING
 from stepward.vm.language.loading import near_words
+from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ConditionStep, ErrorRouted, LlmCall, ParallelStep
 from stepward.vm.reading.source import Place
 
@@ -418,12 +419,25 @@ class NoFailureEnding(Rule):
         step = context.program.steps[number]
         if isinstance(step, ErrorRouted) and step.error_step is not None:
             return f"an error of `{step.id}` decides where the run goes"
-        if isinstance(step, ConditionStep):
-            for reading in context.assignment.readings_at(number):
-                for source in reading.meant.sources if reading.meant else ():
-                    if source.kind == "output" and isinstance(context.call_of(source), LlmCall):
-                        return f"a model's reply decides `{step.id}`"
+        if isinstance(step, ConditionStep) and any(
+            isinstance(context.call_of(source), LlmCall) for source in self._outputs(context, number)
+        ):
+            return f"a model's reply decides `{step.id}`"
         return None
+
+    def _outputs(self, context: Context, number: int) -> set[Source]:
+        """Return the outputs that a step reads, also through any number of `set` steps."""
+        found: set[Source] = set()
+        pending, seen = [number], {number}
+        while pending:
+            for reading in context.assignment.readings_at(pending.pop()):
+                for source in reading.meant.sources if reading.meant else ():
+                    if source.kind == "output":
+                        found.add(source)
+                    elif source.kind == "set" and source.step is not None and source.step not in seen:
+                        seen.add(source.step)
+                        pending.append(source.step)
+        return found
 
 
 class SameBranches(Rule):

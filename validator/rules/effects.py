@@ -74,7 +74,7 @@ class SiblingRead(Rule):
 
     ## What it does
     Reports every reference in a sub-step to the output of another sub-step of the same parallel step, by its
-    `output_key` or by its id.
+    `output_key` or by its id. Where nothing before the parallel step defines the name, SW202 stands beside it.
 
     ## Why it is bad
     The siblings run at the same time, and none sees what another gives. The reference is undefined, or still has the
@@ -239,7 +239,8 @@ class FallbackForEffect(Rule):
     """A fallback or a skip papers over a non-idempotent write that may have happened.
 
     ## What it does
-    Reports `on_timeout: fallback` and `on_error: skip` on a call of a tool that writes and is not idempotent.
+    Reports `on_timeout: fallback` and `on_error: skip` on a call of a tool that writes and is not idempotent. A tool of
+    which nothing is known is taken for such a tool.
 
     ## Why it is bad
     When such a call times out nobody knows whether it happened, and the run goes on as if it did not. Later steps then

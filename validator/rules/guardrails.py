@@ -227,8 +227,8 @@ class MissingFollowUp(_Verdicts):
     the graph alone does not decide, this version reports SW408 `unproved`.
 
     ## Why it is bad
-    A lock is never given back, or a payment is never booked, and it happens in just the runs in which something else
-    went wrong.
+    A lock is never given back, or a payment is never booked. It happens in just the runs in which something else went
+    wrong.
 
     ## Example
     If `migrate` fails, the lock is kept:
@@ -418,8 +418,8 @@ class PolicyContradiction(Rule):
     with the policy's facts. The finding comes from the policy: only a waiver there silences it.
 
     ## Why it is bad
-    Whoever writes the program could otherwise declare a payment to be a read, and every rule about writes would pass it
-    by.
+    Whoever writes the program could otherwise declare a payment to be a read. Every rule about writes would then pass
+    it by.
 
     ## Example
     ```yaml

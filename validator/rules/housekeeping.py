@@ -18,7 +18,7 @@ class UnusedSuppression(Rule):
     reported too, and so is one for a finding that comes from a policy.
 
     ## Why it is bad
-    The comment allows what is no longer there, and will silence the next finding of that kind, which nobody has judged.
+    The comment allows what is no longer there. It will silence the next finding of that kind, which nobody has judged.
 
     ## Example
     ```yaml

@@ -1,6 +1,6 @@
-"""The page of all rules, made from their documentation.
+"""The page of all rules, specs/rules.md, made from their documentation.
 
-python -m stepward.validator.rules.pages > specs/rules.md
+To write it anew: `python -m stepward.validator.rules.pages > specs/rules.md`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,17 @@ from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import ReadingRule, Rule
 from stepward.vm.language.flow import END
-from stepward.vm.language.steps import BaseStep, Call, ErrorRouted, Failing, LlmCall, ParallelStep, Routed, SetStep
+from stepward.vm.language.steps import (
+    BaseStep,
+    Call,
+    ConditionStep,
+    ErrorRouted,
+    Failing,
+    LlmCall,
+    ParallelStep,
+    Routed,
+    SetStep,
+)
 from stepward.vm.reading.source import Path, Place
 
 
@@ -83,6 +93,16 @@ class Schema(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield fields that contradict each other; those that a model refuses come from the reader."""
+        first: dict[str, Place] = {}
+        for number, rule in enumerate(context.program.guardrails):
+            place = Place(("guardrails", number, "name"))
+            if rule.name in first:
+                related = [Label(first[rule.name], "the name is used here first")]
+                message = f"two guardrails are called `{rule.name}`"
+                yield self.finding(message, "give each a name of its own", place, related=related)
+            first.setdefault(rule.name, place)
+        for number, condition in context.conditions:
+            yield from self._case_names(condition, Place(("steps", number, "cases")))
         for number, step in enumerate(context.program.steps):
             if step.type != "parallel" and step.model_fields_set.isdisjoint(_CONTRADICTING):
                 continue
@@ -91,6 +111,17 @@ class Schema(Rule):
             yield from self._failure(step, step.id, place)
             for sub, part in enumerate(step.parallel_steps if isinstance(step, ParallelStep) else ()):
                 yield from self._failure(part, part.id, place.child("parallel_steps", sub))
+
+    def _case_names(self, step: ConditionStep, place: Place) -> Iterator[Finding]:
+        """A guardrail that names a branch must mean one."""
+        taken = {"then": "`then` and `otherwise` name the branches of every condition", "otherwise": ""}
+        taken["otherwise"] = taken["then"]
+        for position, case in enumerate(step.cases or ()):
+            if case.name in taken:
+                message = f"a case can't be called `{case.name}`: {taken[case.name]}"
+                yield self.finding(message, "give it another name", place.child(position, "name"), step=step.id)
+            elif case.name is not None:
+                taken[case.name] = "another case is"
 
     def _routing(self, context: Context, number: int, step: BaseStep, place: Place) -> Iterator[Finding]:
         if not isinstance(step, Routed):

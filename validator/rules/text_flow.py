@@ -134,7 +134,7 @@ class UnguardedTextToEffect(Rule):
     Reports an argument of a write tool that holds a model's reply or an input of type string, when some path leads
     there without a condition that reads it. Text that `enum`, `pattern` or `allowed_outputs` limits is not free, and
     what a tool returns is the tool's own. A value that `set` copies is followed. Any condition that reads the text
-    counts, whatever it asks.
+    counts, whatever it asks; `defined` does not read it.
 
     ## Why it is bad
     A model can be talked into any text, and a user can write any. Sent, stored or executed as it is, that text does

@@ -8,8 +8,9 @@ from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.shape import all_steps
+from stepward.vm.expressions.template import embedded
 from stepward.vm.language.inference import Use
-from stepward.vm.language.steps import Call, LlmCall, ToolCall
+from stepward.vm.language.steps import Call, LlmCall, SetStep, ToolCall
 from stepward.vm.language.typecheck import WORDS
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.reading.source import Path, Place
@@ -158,8 +159,16 @@ class QuotedReference(Rule):
     name = "quoted-reference"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every text literal that is a reference in quotes."""
+        """Yield every text literal that is a reference in quotes, and every one in a list or object of a `set`."""
         yield from expression_findings(self, context)
+        for number, step in enumerate(context.program.steps):
+            if isinstance(step, SetStep):
+                data = {name: value for name, value in step.set.items() if not isinstance(value, str)}
+                for found in embedded(data, ("steps", number, "set")):
+                    message = f"`{found.reference.text()}` stands in a list or object of `set`, where it is text"
+                    help = "assign it to a name of its own; only a text value of `set` is an expression"
+                    place = Place(found.path, within=(found.reference.start, found.reference.end))
+                    yield self.finding(message, help, place, step=step.id)
 
 
 class ImpossibleValue(Rule):

@@ -94,7 +94,7 @@ class Flow:
         for step in self.steps:
             if step.type == "condition":
                 names.update((step.then, step.otherwise), (case.then for case in step.cases or ()))
-            elif step.type not in ("set", "end"):
+            elif isinstance(step, ErrorRouted):
                 names.add(step.error_step)
         names.discard(None)
         return frozenset(name for name in names if name is not None)

@@ -50,8 +50,15 @@ class BranchSelector(Node):
         return f"branch `{self.branch}` of step `{self.step}`"
 
 
+def _keys(value: Any) -> set[str]:
+    """Return the fields by which the kind of a part is told; of what is neither data nor a part there are none."""
+    if isinstance(value, dict):
+        return set(value)
+    return set(type(value).model_fields) if isinstance(value, Node) else set()
+
+
 def _selector_tag(value: Any) -> str | None:
-    keys = set(value) if isinstance(value, dict) else set(type(value).model_fields)
+    keys = _keys(value)
     for key, tag in (("branch", "branch"), ("step", "step"), ("tool", "tool"), ("effect", "effect")):
         if key in keys:
             return tag
@@ -88,7 +95,7 @@ class AnyOf(Node):
 
 
 def _requirement_tag(value: Any) -> str | None:
-    keys = set(value) if isinstance(value, dict) else set(type(value).model_fields)
+    keys = _keys(value)
     return "all_of" if "all_of" in keys else "any_of" if "any_of" in keys else _selector_tag(value)
 
 
@@ -157,7 +164,7 @@ RULE_KEYS = ("protects", "never", "at_most_once", "followed_by", "exclusive")
 
 
 def _rule_tag(value: Any) -> str | None:
-    keys = set(value) if isinstance(value, dict) else set(type(value).model_fields)
+    keys = _keys(value)
     if "requires" in keys:
         return "protects"
     return next((key for key in RULE_KEYS if key in keys), None)

@@ -97,6 +97,7 @@ class Typing:
         self._cells: dict[Location, _Cell] = {}
         self._only_asked: set[Location] = set()
         self._read: set[Location] = set()
+        self._copying: set[Source] = set()
         self._views: dict[tuple[Meant, tuple[str, ...]], View] = {}
         self.conflicts: list[Conflict] = []
 
@@ -132,10 +133,15 @@ class Typing:
 
     def spec(self, location: Location) -> TypeSpec | None:
         """Return the declared type at a location; None where nobody declares it, _NEVER where there is nothing."""
+        spec = self._written(location)
+        return spec if spec is not None and _speaks(spec) else None
+
+    def _written(self, location: Location) -> TypeSpec | None:
+        """Return what is written at a location, also where it does not say which kind of value is meant."""
         source, way = location
         spec = self.root_spec(source)
         for name in way:
-            if spec is None or not _speaks(spec):
+            if spec is None:
                 return None
             if name == ITEMS:
                 spec = spec.items
@@ -145,7 +151,7 @@ class Typing:
                 return _NEVER
             else:
                 spec = spec.additional_properties if isinstance(spec.additional_properties, TypeSpec) else None
-        return spec if spec is not None and _speaks(spec) else None
+        return spec
 
     def view(self, meant: Meant, *inside: str) -> View:
         """Return what is known of a reference's values: what any of its sources may give."""
@@ -202,11 +208,25 @@ class Typing:
         return False
 
     def _set_view(self, source: Source, way: tuple[str, ...]) -> View:
-        """A `set` name has the type of its expression; of one that copies itself round a loop, what the uses say."""
+        """A `set` name has the type of its expression: that of what it copies, or what its uses and constants say."""
+        copied = self._copied(source)
+        if copied is not None and source not in self._copying:
+            self._copying.add(source)
+            view = self.fresh_view(copied, *way)
+            self._copying.discard(source)
+            if view.is_known and not view.never:
+                return view._replace(optional=view.optional and bool(way))
         cell = self._cells.get(self._find((source, way)))
         if cell is not None and cell.kinds != ANY:
             return View(cell.kinds | (frozenset({"null"}) if cell.admits_null else frozenset()))
         return View(is_known=False)
+
+    def _copied(self, source: Source) -> Meant | None:
+        """Return what a `set` name copies as it is, or None when its expression is no lone reference."""
+        for clause in self._meaning.clauses_of.get(source.step if source.step is not None else -1, ()):
+            if clause.path == source.path and isinstance(clause.tree, Reference):
+                return self._meaning.names.meaning(clause.tree.names)
+        return None
 
     # -- union-find ------------------------------------------------------------------------------------------------
 
@@ -278,10 +298,12 @@ class Typing:
         inner = sorted({here[1][len(way)] for here in self._read | self._only_asked if _is_below(here, location)})
         if spec is None:
             cell = self._cells.get(self._find(location))
+            written = self._written(location)
             if cell is None or (cell.kinds == ANY and not inner):
-                return None
+                return written if written is not None and written.model_fields_set else None
             kinds = cell.kinds | (frozenset({"null"}) if cell.admits_null else frozenset())
-            spec = TypeSpec.model_validate({"type": None if kinds == ANY else sorted(kinds)})
+            words = None if kinds == ANY else tuple(sorted(kinds))
+            spec = (written or TypeSpec()).model_copy(update={"type": words})
         update: dict[str, object] = {}
         properties = dict(spec.properties or {})
         for name in inner:

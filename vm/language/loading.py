@@ -13,7 +13,7 @@ from stepward.vm.language import guardrails
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Case
 from stepward.vm.language.types import TypeSpec
-from stepward.vm.reading.limits import MAX_STEPS
+from stepward.vm.reading.limits import MAX_STEPS, MAX_VALUES
 from stepward.vm.reading.source import Path, Place
 
 if TYPE_CHECKING:
@@ -46,13 +46,37 @@ def build_program(data: Any, document: Document | None) -> Program:
     from stepward.vm.language.program import Program
 
     name = document.name if document else "<dict>"
+    if document is None:
+        _refuse_half_characters(data)
     program = build(Program, data, name, document.problems if document else (), ProgramError)
-    total = len(program.steps)
+    total = sum(1 + (len(step.parallel_steps) if step.type == "parallel" else 0) for step in program.steps)
     if total > MAX_STEPS:
         message = f"the program has {total:,} steps; {MAX_STEPS:,} are the limit"
         raise ProgramError(name, (Problem("SW004", message, "split the program", Place(("steps",), key=True)),))
     program._document = document
     return program
+
+
+def _refuse_half_characters(data: Any) -> None:
+    """Raise ProgramError for half a surrogate pair in data built in code; the readers refuse it in text."""
+    pending, seen = [data], 0
+    while pending and seen < MAX_VALUES:
+        value = pending.pop()
+        seen += 1
+        if isinstance(value, dict):
+            pending.extend(value)
+            pending.extend(value.values())
+        elif isinstance(value, list | tuple):
+            pending.extend(value)
+        elif isinstance(value, str) and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                problem = Problem("SW001", "half a surrogate pair is no text", "write the whole character")
+                raise ProgramError("<dict>", (problem,)) from None
+    if pending:
+        message = f"the data holds more than {MAX_VALUES:,} values, or holds itself"
+        raise ProgramError("<dict>", (Problem("SW004", message, "split the program, or move data out of it"),))
 
 
 def build(
@@ -92,14 +116,23 @@ def without_nulls(data: dict[str, Any]) -> dict[str, Any]:
     for key in ("inputs", "tools"):
         if isinstance(fields.get(key), dict):
             fields[key] = {name: _declaration_without_nulls(entry) for name, entry in fields[key].items()}
-    for key in ("steps", "guardrails"):
-        if isinstance(fields.get(key), list):
-            fields[key] = [_fields_without_nulls(entry) for entry in fields[key]]
-    for step in fields.get("steps") or ():
+    if isinstance(fields.get("steps"), list):
+        fields["steps"] = [_fields_without_nulls(entry) for entry in fields["steps"]]
+    for key in ("guardrails", "allow", "waivers"):
+        if key in fields:
+            fields[key] = _all_without_nulls(fields[key])
+    for step in fields["steps"] if isinstance(fields.get("steps"), list) else ():
         for key in ("parallel_steps", "cases"):
             if isinstance(step, dict) and isinstance(step.get(key), list):
                 step[key] = [_fields_without_nulls(entry) for entry in step[key]]
     return fields
+
+
+def _all_without_nulls(entry: Any) -> Any:
+    """Clean a part in which every value at every depth is a field of the language."""
+    if isinstance(entry, dict):
+        return {key: _all_without_nulls(value) for key, value in entry.items() if value is not None}
+    return [_all_without_nulls(item) for item in entry] if isinstance(entry, list) else entry
 
 
 def _fields_without_nulls(entry: Any) -> Any:
@@ -125,13 +158,21 @@ def _declaration_without_nulls(entry: Any) -> Any:
 
 def _problems(error: ValidationError, model: type[BaseModel], data: Any) -> tuple[Problem, ...]:
     found: dict[tuple[Path, bool], Problem] = {}
-    for complaint in error.errors(include_url=False):
+    complaints = error.errors(include_url=False)
+    unknown = {_data_path(complaint["loc"]) for complaint in complaints if complaint["type"] == "extra_forbidden"}
+    for complaint in complaints:
         if complaint["type"] == "too_short" and complaint["input"]:
             continue  # the list has entries, but none of them is right: that is said of each
         problem = _problem(complaint, model, data)
-        if not problem.help.startswith("rename"):  # the misspelt field says so itself
+        if complaint["type"] != "missing" or not _is_misspelt(_data_path(complaint["loc"]), unknown):
             found.setdefault((problem.place.path, problem.place.key), problem)
     return tuple(found.values())
+
+
+def _is_misspelt(missing: Path, unknown: set[Path]) -> bool:
+    """Whether an unknown field beside a missing one is nearly its name: then the unknown one says so."""
+    beside = [str(path[-1]) for path in unknown if path[:-1] == missing[:-1]]
+    return bool(get_close_matches(str(missing[-1]), beside, n=1, cutoff=0.6))
 
 
 def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
@@ -143,16 +184,14 @@ def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
     field = f"`{path[-1]}`" if path and isinstance(path[-1], str) else _item_words(path)
     if kind == "missing":
         owner = _owner_words(path[:-1], data)
-        return Problem(
-            "SW002", f"{field} is missing in {owner}", _missing_help(path, data), Place(path[:-1]), step=step
-        )
+        return Problem("SW002", f"{field} is missing in {owner}", _missing_help(path), Place(path[:-1]), step=step)
     if kind == "extra_forbidden":
         message, help = _unknown_field(path, model, data)
         return Problem("SW002", message, help, Place(path, key=True), step=step)
     if kind.startswith("union_tag"):
         message, help = _untagged(path, data)
         return Problem("SW002", message, help, Place(path), step=step)
-    if kind == "value_refused":
+    if kind in ("value_refused", "number_refused"):
         reason = context["reason"]
         code = "SW004" if "deeper" in reason or "digits" in reason else "SW002"
         return Problem(code, f"{field}: {reason}", "write a value that JSON has", Place(path), step=step)
@@ -218,16 +257,11 @@ def _owner_words(path: Path, data: Any) -> str:
     return f"`{path[-1]}`" if isinstance(path[-1], str) else f"this entry of `{path[-2]}`"
 
 
-def _missing_help(path: Path, data: Any) -> str:
+def _missing_help(path: Path) -> str:
     if path == ("steps",):
         return "list the steps of the program under `steps`"
     if path[-1] == "type":
         return f"say which type: {_listed(STEP_MODELS)}"
-    owner = _at(data, path[:-1])
-    if isinstance(owner, dict):
-        near = get_close_matches(str(path[-1]), [key for key in owner if isinstance(key, str)], n=1, cutoff=0.7)
-        if near:
-            return f"rename `{near[0]}` to `{path[-1]}`"
     return f"add `{path[-1]}`"
 
 
@@ -289,9 +323,11 @@ def _untagged(path: Path, data: Any) -> tuple[str, str]:
         kinds = list(SUB_STEP_MODELS if len(path) == 4 else STEP_MODELS)
         if "type" not in owner:
             return "`type` is missing in this step", f"say which type: {_listed(kinds)}"
+        if not isinstance(owner["type"], str):
+            return f"`type` must be text, not {_shape(owner['type'])}", f"use one of {_listed(kinds)}"
         if len(path) == 4 and owner["type"] in STEP_MODELS:
             return f"a sub-step can't be of type `{owner['type']}`", "only llm and tool steps run in parallel"
-        near = get_close_matches(str(owner["type"]), kinds, n=1)
+        near = get_close_matches(owner["type"], kinds, n=1)
         help = f"did you mean `{near[0]}`?" if near else f"use one of {_listed(kinds)}"
         return f"`{owner['type']}` is not a step type", help
     if len(path) == 2:
@@ -327,9 +363,9 @@ def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any)
         near = get_close_matches(str(given), expected, n=1)
         help = f"did you mean `{near[0]}`?" if near else f"use {_listed(expected, 'or')}"
         return f"{field} can't be `{given}`", help
+    if kind == "variable_name":
+        return f"`{given}` is not a name", "a name has letters, digits and `_`, and starts with no digit"
     if kind == "string_pattern_mismatch":
-        if "[^\\W\\d]" in context["pattern"]:
-            return f"`{given}` is not a name", "a name has letters, digits and `_`, and starts with no digit"
         return f"`{given}` is not an id", "an id has no spaces, dots, quotes or `$`"
     if kind in ("greater_than", "greater_than_equal"):
         least = context.get("ge", context.get("gt"))

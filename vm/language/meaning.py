@@ -147,9 +147,11 @@ def _step_clauses(number: int, step: AnyStep) -> Iterator[Clause]:
 
 def _stricter(claim: ToolSpec, fact: ToolSpec) -> ToolSpec:
     """Return what is known of a tool from two sides: the worse where both speak, else what one of them says."""
-    given = {name: getattr(fact, name) for name in fact.model_fields_set}
+    given = {name: getattr(fact, name) for name in fact.model_fields_set if getattr(fact, name) is not None}
     for name in claim.model_fields_set:
         said = getattr(claim, name)
+        if said is None:
+            continue
         if name not in given or name in ("args", "returns"):
             given[name] = said
         elif name == "effect":

@@ -33,10 +33,14 @@ class Meant(NamedTuple):
 
 @dataclass(frozen=True)
 class Names:
-    """Every name of a program. Without an `inputs` section, what nobody assigns is an input."""
+    """Every name of a program. Without an `inputs` section, what nobody assigns is an input.
+
+    `silent` are the ids of the steps that have neither output nor error: conditions, `set` and `end`.
+    """
 
     variables: dict[str, list[Source]] = field(default_factory=dict)
     outputs: dict[str, Source] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
     declares_inputs: bool = True
     _meanings: dict[tuple[str, ...], Meant | None] = field(default_factory=dict)
 
@@ -47,10 +51,12 @@ class Names:
         for name in program.inputs or ():
             names._bind(name, Source("input", name, ("inputs", name)))
         for number, step in enumerate(program.steps):
+            if not isinstance(step, Failing):
+                names.silent.add(step.id)
             if isinstance(step, SetStep):
                 for name in step.set:
                     names._bind(name, Source("set", name, ("steps", number, "set", name), number))
-            elif step.type != "condition" and isinstance(step, Failing):
+            elif isinstance(step, Failing):
                 names._add_call(step, ("steps", number), number, None)
                 if isinstance(step, ParallelStep):
                     for sub, part in enumerate(step.parallel_steps):
@@ -79,6 +85,8 @@ class Names:
             if names[1] == "error":
                 source = source._replace(kind="error")
             return Meant((source,), names[2:])
+        if len(names) > 1 and first in self.silent and names[1] in ("output", "error"):
+            return None
         if first in self.variables:
             return Meant(tuple(self.variables[first]), names[1:])
         if not self.declares_inputs and first not in self.outputs:

@@ -19,7 +19,10 @@ from stepward.vm.reading.document import Document
 
 def _date(text: str) -> str:
     try:
-        datetime.date.fromisoformat(text)
+        # The format alone: Python also reads 20270630 and 2027-W26-3.
+        datetime.datetime.strptime(text, "%Y-%m-%d")
+        if len(text) != len("2027-06-30"):
+            raise ValueError
     except ValueError:
         raise PydanticCustomError("date", "a date is written `2027-06-30`") from None
     return text
@@ -107,13 +110,6 @@ class Policy(Node):
             for pattern in self.applies_to
         )
 
-    def waiver(self, rule: str, program_name: str, today: datetime.date) -> Waiver | None:
-        """Return the waiver of a rule for a program that has not run out, or None."""
-        return next(
-            (
-                waiver
-                for waiver in self.waivers
-                if waiver.rule == rule and waiver.program == program_name and not waiver.is_expired(today)
-            ),
-            None,
-        )
+    def waivers_of(self, program_name: str, *rules: str) -> tuple[Waiver, ...]:
+        """Return the waivers, expired ones too, of a rule for a program; `rules` are the names that it goes by."""
+        return tuple(waiver for waiver in self.waivers if waiver.program == program_name and waiver.rule in rules)

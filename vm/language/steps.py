@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from stepward.vm.expressions.lexer import NAME
 from stepward.vm.language.node import EMPTY, ExactNumber, Node, ObjectValue, Value
 from stepward.vm.language.types import TypeSpec
+from stepward.vm.values import FrozenMap
 
 Outcome = Literal["success", "failure"]
+
+
+def _name(text: str) -> str:
+    # One rule for models and expressions: pydantic's own patterns mean something else by `\w`.
+    if not re.fullmatch(NAME, text):
+        raise PydanticCustomError("variable_name", "`{text}` is not a name", {"text": text})
+    return text
+
+
+def _names(assigned: FrozenMap) -> FrozenMap:
+    for name in assigned:
+        _name(name)
+    return assigned
+
+
 OnError = Literal["fail", "skip", "retry"]
 Identifier = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\s$.'\"`]+$")]
-VariableName = Annotated[str, Field(pattern=r"^[^\W\d]\w*$", max_length=200)]
+VariableName = Annotated[
+    str, AfterValidator(_name), Field(max_length=200, json_schema_extra={"pattern": r"^[^\W\d]\w*$"})
+]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -94,7 +114,7 @@ class SetStep(Routed):
     """Assigns variables, all at once."""
 
     type: Literal["set"]
-    set: ObjectValue
+    set: Annotated[ObjectValue, AfterValidator(_names)]
 
 
 class Case(Node):

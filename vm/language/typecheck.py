@@ -116,6 +116,10 @@ class _Checker:
         return _Operand(result_kinds(tree))
 
     def constant(self, tree: Constant) -> _Operand:
+        for item in tree.value if isinstance(tree.value, tuple) else ():
+            if isinstance(item, str) and QUOTED_REFERENCE.fullmatch(item):
+                help = "a list holds literals only: compare with `==` and join with `or`"
+                self.report("SW204", f"`'{item}'` in this list is text, not the reference", help, tree)
         if isinstance(tree.value, str) and QUOTED_REFERENCE.fullmatch(tree.value):
             whole = rewritten(self.text)
             write = whole if whole is not None and whole != self.text else tree.value

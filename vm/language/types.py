@@ -75,8 +75,12 @@ class TypeSpec(Node):
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The kinds of value that the type admits."""
-        return KINDS if self.type is None else frozenset(self.type)
+        """The kinds of value that the type admits; without `type` those of the members of `enum`."""
+        if self.type is not None:
+            return frozenset(self.type)
+        if self.enum is not None:
+            return frozenset(word for word in KINDS if any(_is(member, word) for member in self.enum))
+        return KINDS
 
     def admits(self, word: str) -> bool:
         """Return whether a value of that kind can be of this type."""

@@ -76,16 +76,18 @@ def _unreadable(text: str, error: yaml.YAMLError) -> Problem:
         offset = len(text.encode()[: getattr(error, "position", 0)].decode(errors="ignore"))
     line, column = LineIndex(text).position(offset)
     span = Span(line, column, line, column + 1)
-    return Problem("SW001", f"not readable as YAML: {words}", _yaml_help(text, offset), span=span)
+    return Problem("SW001", f"not readable as YAML: {words}", _yaml_help(text, offset, words), span=span)
 
 
-def _yaml_help(text: str, offset: int) -> str:
+def _yaml_help(text: str, offset: int, words: str) -> str:
     start, end = text.rfind("\n", 0, offset) + 1, text.find("\n", offset)
     here = text[start : end if end >= 0 else len(text)]
     if "\t" in here[: len(here) - len(here.lstrip())]:
         return "indent with spaces; YAML does not allow tabs there"
     if "\x00" in text:
         return "remove the NUL byte; a program is a text file"
+    if "expected ',' or" in words:
+        return "close the bracket, or put a comma between two entries"
     if ": " in here.partition(": ")[2]:
         return "put a text that holds `: ` in quotes"
     return "mend the indentation, a bracket or a quote near this line"

@@ -1,0 +1,163 @@
+"""Random programs for tests that search: small, of every step type, mostly legal, with whatever control flow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+TOOLS: dict[str, Any] = {
+    "read": {"effect": "read", "returns": {"type": "string"}},
+    "write": {"effect": "write", "idempotent": False, "returns": {"type": "string"}},
+    "again": {"effect": "write", "idempotent": True, "returns": {"type": "string"}},
+}
+VARIABLES = ("a", "b", "c")
+BRANCHES = ("then", "otherwise")
+
+
+def _reference(draw: st.DrawFn) -> str:
+    return draw(st.sampled_from([*(f"${name}" for name in VARIABLES), "$x"]))
+
+
+def _failure(draw: st.DrawFn, targets: list[str], *, top: bool) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    choice = draw(st.sampled_from(["fail", "fail", "skip", "retry", "route", "route"]))
+    if choice in ("skip", "retry"):
+        fields["on_error"] = choice
+    elif choice == "route" and top:
+        fields["error_step"] = draw(st.sampled_from(targets))
+    if draw(st.integers(0, 5)) == 0:
+        fields |= {"timeout_seconds": 1, "on_timeout": "fallback", "fallback": "f"}
+    return fields
+
+
+def _call(draw: st.DrawFn, name: str, targets: list[str], *, top: bool) -> dict[str, Any]:
+    step: dict[str, Any] = {"id": name, **_failure(draw, targets, top=top)}
+    if draw(st.booleans()):
+        step |= {"type": "tool", "tool": draw(st.sampled_from(list(TOOLS)))}
+        if draw(st.integers(0, 2)) == 0:
+            step["args"] = {"text": _reference(draw)}
+    else:
+        step |= {"type": "llm", "prompt": f"say {_reference(draw)}" if draw(st.integers(0, 2)) == 0 else "say"}
+    if draw(st.booleans()):
+        step["output_key"] = draw(st.sampled_from(VARIABLES))
+    return step
+
+
+def _condition(draw: st.DrawFn, name: str, targets: list[str]) -> dict[str, Any]:
+    reference = _reference(draw)
+    test = draw(
+        st.sampled_from(
+            [f"{reference} == 'k'", f"defined({reference}) and {reference} == 'k'", f"defined({reference})", "1 == 1"]
+        )
+    )
+    step: dict[str, Any] = {"id": name, "type": "condition"}
+    if draw(st.integers(0, 3)):
+        step |= {"condition": test, "then": draw(st.sampled_from(targets))}
+    else:
+        cases = [{"when": test, "then": draw(st.sampled_from(targets))}]
+        cases.append({"when": f"{_reference(draw)} == 'm'", "then": draw(st.sampled_from(targets)), "name": "second"})
+        step["cases"] = cases
+    if draw(st.integers(0, 5)):
+        step["otherwise"] = draw(st.sampled_from(targets))
+    return step
+
+
+def _step(draw: st.DrawFn, name: str, targets: list[str]) -> dict[str, Any]:
+    kind = draw(st.sampled_from(["call", "call", "call", "condition", "condition", "set", "parallel", "end"]))
+    if kind == "end":
+        return {"id": name, "type": "end", "outcome": draw(st.sampled_from(["success", "failure"]))}
+    if kind == "condition":
+        step = _condition(draw, name, targets)
+    elif kind == "set":
+        value = draw(st.sampled_from(["'k'", "'m'", *(f"${variable}" for variable in VARIABLES)]))
+        step = {"id": name, "type": "set", "set": {draw(st.sampled_from(VARIABLES)): value}}
+    elif kind == "parallel":
+        parts = [_call(draw, f"{name}_{number}", targets, top=False) for number in range(draw(st.integers(1, 2)))]
+        step = {"id": name, "type": "parallel", "parallel_steps": parts, **_failure(draw, targets, top=True)}
+        for field in ("timeout_seconds", "on_timeout", "fallback"):
+            step.pop(field, None)
+    else:
+        step = _call(draw, name, targets, top=True)
+    if kind != "condition":
+        route = draw(st.sampled_from(["fall", "fall", "next", "terminal"]))
+        if route == "next":
+            step["next_step"] = draw(st.sampled_from(targets))
+        elif route == "terminal":
+            step["is_terminal"] = True
+    if draw(st.integers(0, 2)) == 0:
+        step["max_visits"] = draw(st.integers(1, 2))
+    return step
+
+
+def _selector(draw: st.DrawFn, ids: list[str]) -> dict[str, str]:
+    return draw(
+        st.sampled_from([{"tool": "write"}, {"tool": "again"}, {"tool": "read"}, {"effect": "write"}])
+        | st.builds(lambda name: {"step": name}, st.sampled_from(ids))
+    )
+
+
+def _guard(draw: st.DrawFn, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    conditions = [step for step in steps if step["type"] == "condition"]
+    if conditions and draw(st.booleans()):
+        step = draw(st.sampled_from(conditions))
+        branches: list[Any] = [1, "second"] if "cases" in step else ["then"]
+        if "otherwise" in step:
+            branches.append("otherwise")
+        return {"step": step["id"], "branch": draw(st.sampled_from(branches))}
+    return {"step": draw(st.sampled_from([step["id"] for step in steps]))}
+
+
+def _rule(draw: st.DrawFn, name: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    ids = [step["id"] for step in steps]
+    kind = draw(st.sampled_from(["requires", "requires", "both", "at_most_once", "followed_by", "exclusive", "never"]))
+    rule: dict[str, Any] = {"name": name}
+    if kind == "requires":
+        rule |= {"protects": _selector(draw, ids), "requires": _guard(draw, steps)}
+        if draw(st.integers(0, 3)) == 0:
+            rule["fresh"] = False
+    elif kind == "both":
+        guards = [_guard(draw, steps), _guard(draw, steps)]
+        rule |= {"protects": _selector(draw, ids), "requires": {draw(st.sampled_from(["all_of", "any_of"])): guards}}
+    elif kind == "at_most_once":
+        rule["at_most_once"] = _selector(draw, ids)
+    elif kind == "followed_by":
+        rule["followed_by"] = {"first": _selector(draw, ids), "then": _selector(draw, ids)}
+        if draw(st.booleans()):
+            rule["ends"] = draw(st.sampled_from(["any", "success"]))
+    elif kind == "exclusive":
+        rule["exclusive"] = [_selector(draw, ids), _selector(draw, ids)]
+    else:
+        rule["never"] = _selector(draw, ids)
+    return rule
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> dict[str, Any]:
+    """A program of two to seven steps with one guardrail; arms are made unambiguous."""
+    ids = [f"s{number}" for number in range(draw(st.integers(2, 7)))]
+    steps = [_step(draw, name, ids) for name in ids]
+    _settle_arms(steps)
+    return {
+        "name": "random",
+        "language": 1,
+        "inputs": {"x": {"type": "string"}},
+        "tools": TOOLS,
+        "guardrails": [_rule(draw, "rule", steps)],
+        "steps": steps,
+    }
+
+
+def _settle_arms(steps: list[dict[str, Any]]) -> None:
+    """Say of every step that could be an ambiguous arm that it ends the run."""
+    for step in steps:
+        if step["type"] not in ("condition", "end") and "next_step" not in step:
+            step["is_terminal"] = step.get("is_terminal", False) or _is_named(step["id"], steps)
+
+
+def _is_named(name: str, steps: list[dict[str, Any]]) -> bool:
+    return any(
+        name in (step.get("then"), step.get("otherwise"), step.get("error_step"))
+        or any(case["then"] == name for case in step.get("cases", ()))
+        for step in steps
+    )

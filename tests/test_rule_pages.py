@@ -1,0 +1,240 @@
+"""The documentation of the rules: every page has its parts, every example does what its page says.
+
+To write specs/rules.md anew: `python -m stepward.validator.rules.pages > specs/rules.md`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from stepward.validator.findings import Finding, Severity
+from stepward.validator.rules.base import HEADINGS, Rule
+from stepward.validator.rules.pages import rules_page
+from stepward.validator.rules.registry import RULE_BY_CODE, RULES
+from stepward.validator.validator import unreadable, validate_document
+from stepward.vm import DocumentError, Policy
+from stepward.vm.reading.files import read_text
+
+ROOT = Path(__file__).parents[1]
+TABLE = """
+SW001 unreadable
+SW002 schema
+SW003 duplicate-key
+SW004 too-large
+SW005 duplicate-id
+SW006 name-collision
+SW101 missing-target
+SW102 unreachable-step
+SW103 infeasible-step warning
+SW104 cycle-without-exit
+SW105 unbounded-cycle
+SW106 ambiguous-arm
+SW107 no-failure-ending warning
+SW108 same-branches warning
+SW201 undefined-variable
+SW202 maybe-undefined
+SW203 type-mismatch
+SW204 quoted-reference
+SW205 impossible-value
+SW206 undeclared-tool
+SW207 tool-arguments
+SW208 sensitive-to-model
+SW209 unguarded-text-to-effect warning
+SW210 undeclared-input warning
+SW301 condition-syntax
+SW302 uncovered-condition
+SW303 constant-condition warning
+SW304 shadowed-case warning
+SW305 overlapping-cases
+SW401 guardrail-bypassed
+SW402 guardrail-stale
+SW403 forbidden-state
+SW404 repeated-effect
+SW405 missing-follow-up
+SW406 exclusive-broken
+SW407 vacuous-guardrail
+SW408 unproved
+SW409 policy-contradiction
+SW501 parallel-race
+SW502 sibling-read
+SW503 retried-effect
+SW504 effect-in-loop warning
+SW505 fallback-for-effect
+SW601 budget-too-small
+SW701 unused-suppression warning
+SW901 unconfirmed-witness
+"""
+"""The codes, as the design states them: they never change meaning."""
+
+FOUND_BY_THE_COMMAND = {"SW701"}
+"""What no validator finds: whether a comment silences something is known when every finding is there."""
+
+BESIDE = {"SW502": {"SW202"}, "SW901": {"SW401"}}
+"""Other findings that an example can't be without, by code."""
+
+LONGEST_EXAMPLE = 20
+SENTENCES = range(2, 6)
+
+
+class Part(NamedTuple):
+    """What stands under one heading."""
+
+    text: str
+    programs: tuple[str, ...]
+    policies: tuple[str, ...]
+
+
+def parts_of(rule: type[Rule]) -> dict[str, Part]:
+    pieces = re.split(r"^## (.*)$", rule.documentation(), flags=re.MULTILINE)
+    return {heading: part(text) for heading, text in zip(pieces[1::2], pieces[2::2], strict=True)}
+
+
+def part(text: str) -> Part:
+    blocks = re.findall(r"^```([a-z ]+)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    assert {kind for kind, _ in blocks} <= {"yaml", "text", "yaml policy"}
+    return Part(
+        text.strip(),
+        tuple(block for kind, block in blocks if kind in ("yaml", "text")),
+        tuple(block for kind, block in blocks if kind == "yaml policy"),
+    )
+
+
+def policies_of(rule: type[Rule]) -> list[Policy]:
+    """Return the policies of a page; they apply to all its programs."""
+    texts = [text for part in parts_of(rule).values() for text in part.policies]
+    return [Policy.from_dict(read_text("policy.yaml", text, is_json=False)[0].data) for text in texts]
+
+
+def findings(program: str, policies: list[Policy]) -> tuple[Finding, ...]:
+    try:
+        (document,) = read_text("example.yaml", program, is_json=False)
+    except DocumentError as error:
+        return unreadable(error).findings
+    return validate_document(document, policies).findings
+
+
+def codes(program: str, policies: list[Policy]) -> set[str]:
+    return {finding.code for finding in findings(program, policies)}
+
+
+def each(rules: Iterable[type[Rule]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("rule", tuple(rules), ids=lambda rule: rule.code)
+
+
+every_rule = each(RULES)
+
+
+def test_codes_names_and_severities_are_those_of_the_design() -> None:
+    rows = [f"{rule.code} {rule.name}{' warning' * (rule.severity is Severity.WARNING)}" for rule in RULES]
+    assert rows == TABLE.split("\n")[1:-1]
+
+
+def test_codes_are_unique_and_in_order() -> None:
+    assert list(RULE_BY_CODE) == sorted({rule.code for rule in RULES})
+    assert len(RULE_BY_CODE) == len(RULES) == len({rule.name for rule in RULES})
+    assert all(RULE_BY_CODE[rule.code] is rule for rule in RULES)
+
+
+@every_rule
+def test_a_name_is_kebab_case(rule: type[Rule]) -> None:
+    assert re.fullmatch(r"SW\d{3}", rule.code)
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.name)
+
+
+@every_rule
+def test_a_page_has_its_parts_in_order(rule: type[Rule]) -> None:
+    first, blank, heading = rule.documentation().split("\n")[:3]
+    assert first.endswith(".")
+    assert not blank
+    assert heading == f"## {HEADINGS[0]}"
+    parts = parts_of(rule)
+    assert tuple(parts) == HEADINGS
+    assert all(part.text for part in parts.values())
+    assert not any(parts[heading].programs for heading in HEADINGS[:2])
+
+
+@every_rule
+def test_a_page_is_short(rule: type[Rule]) -> None:
+    parts = parts_of(rule)
+    for heading in HEADINGS[:2]:
+        sentences = re.findall(r"[.!?](?:\s|$)", re.sub(r"`[^`]*`", "``", parts[heading].text))
+        assert len(sentences) in SENTENCES, heading
+    for heading in HEADINGS[2:]:
+        (program,) = parts[heading].programs
+        assert program.count("\n") < LONGEST_EXAMPLE
+
+
+@each(rule for rule in RULES if rule.code not in FOUND_BY_THE_COMMAND)
+def test_an_example_has_its_finding(rule: type[Rule]) -> None:
+    example = parts_of(rule)["Example"]
+    (program,) = example.programs
+    expected = {rule.code}
+    if "Reported as SW408 in this version." in example.text:
+        expected = {"SW408"}
+    elif "Not reported in this version." in example.text:
+        expected = set()
+    assert codes(program, policies_of(rule)) == expected | BESIDE.get(rule.code, set())
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("stepward.validator.suppressions") is None, reason="comments silence nothing yet"
+)
+@each(rule for rule in RULES if rule.code in FOUND_BY_THE_COMMAND)
+def test_an_example_has_its_finding_by_the_command(rule: type[Rule], tmp_path: Path) -> None:
+    parts = parts_of(rule)
+    assert command_codes(tmp_path, *parts["Example"].programs) == {rule.code}
+    assert command_codes(tmp_path, *parts["Use instead"].programs) == set()
+
+
+def command_codes(folder: Path, program: str) -> set[str]:
+    (folder / "example.yaml").write_text(program, encoding="utf-8")
+    code = "from stepward.validator.cli import main; main()"
+    command = [sys.executable, "-c", code, "check", "--isolated", "--output-format=json", "example.yaml"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return {finding["code"] for finding in json.loads(done.stdout)["findings"]}
+
+
+@every_rule
+def test_what_to_use_instead_is_clean(rule: type[Rule]) -> None:
+    (program,) = parts_of(rule)["Use instead"].programs
+    assert not findings(program, policies_of(rule))
+
+
+def test_what_this_version_can_not_prove_says_so() -> None:
+    """When the engine decides one of these, take the line out of its page and the code out of here."""
+    waiting = {rule.code for rule in RULES if "in this version." in parts_of(rule)["Example"].text}
+    assert waiting == {"SW103", "SW302", "SW305", "SW402", "SW901"}
+
+
+def test_the_page_of_all_rules_is_up_to_date() -> None:
+    text = (ROOT / "specs/rules.md").read_text(encoding="utf-8")
+    assert text == rules_page(), "python -m stepward.validator.rules.pages > specs/rules.md"
+
+
+def test_the_page_of_all_rules_has_every_rule_once() -> None:
+    headings = re.findall(r"^### (.*)$", rules_page(), flags=re.MULTILINE)
+    assert headings == [f"{rule.code} {rule.name}" for rule in RULES]
+    links = re.findall(r"\]\(#(.*?)\)", rules_page())
+    assert links == [heading.lower().replace(" ", "-") for heading in headings]
+    assert not re.findall(r"^## (?!All of them$|One by one$)", rules_page(), flags=re.MULTILINE)
+
+
+@each(rule for rule in RULES if rule.code != "SW901")
+def test_a_rule_has_bad_programs(rule: type[Rule]) -> None:
+    """Of SW901 there is none: it speaks of a bug of ours."""
+    folder = ROOT / "specs/programs/bad" / rule.code
+    programs = [
+        path
+        for path in folder.iterdir()
+        if path.suffix in {".yaml", ".json", ".py"} and not path.name.endswith(".policy.yaml")
+    ]
+    assert len(programs) >= 2
