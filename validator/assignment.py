@@ -264,14 +264,18 @@ class Assignment:
     def _call_effect(self, number: int, step: Failing, way: Transition) -> Effect:
         gone = _own_names(step)
         given: set[Names] = set()
-        if way.kind in ("success", "fallback"):
-            given |= _output_names(step) | self._read_for_certain(number)
-        else:
-            given.add((step.id, "error"))
+        # Outputs bind in the order of the list: a later sibling that was skipped takes away what an earlier one gave.
         for part in step.parallel_steps if isinstance(step, ParallelStep) else ():
             gone |= _own_names(part)
             if way.kind == "success" and part.on_error != "skip":
                 given |= _output_names(part)
+            else:
+                given -= _output_names(part)
+        if way.kind in ("success", "fallback"):
+            given |= _output_names(step) | self._read_for_certain(number)
+        else:
+            given -= _output_names(step)
+            given.add((step.id, "error"))
         return Effect(frozenset(given), frozenset(gone))
 
     def _read_for_certain(self, number: int) -> frozenset[Names]:

@@ -223,8 +223,8 @@ class AtMostOnceMonitor(_Watcher):
         """Whether retries perform P anew: attempts of an idempotent tool share one key, and are one performance."""
         if isinstance(hit.part, ToolCall) and self.context.meaning.tool(hit.part.tool).idempotent:
             return False
-        if not isinstance(hit.part, Failing) or (hit.sub is not None and hit.part.on_error == "skip"):
-            return False
+        if not isinstance(hit.part, Call) or (hit.sub is not None and hit.part.on_error == "skip"):
+            return False  # a parallel step is started once: what its retries run again are its sub-steps
         whole = self.context.program.steps[hit.step]
         retried = [part for part in (hit.part, whole) if isinstance(part, Failing)]
         return any(part.on_error == "retry" and part.max_retries > 1 for part in retried)

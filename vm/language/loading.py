@@ -13,7 +13,7 @@ from stepward.vm.language import guardrails
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Case
 from stepward.vm.language.types import TypeSpec
-from stepward.vm.reading.limits import MAX_STEPS, MAX_VALUES
+from stepward.vm.reading.limits import MAX_DEPTH, MAX_STEPS, MAX_VALUES
 from stepward.vm.reading.source import Path, Place
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def build_program(data: Any, document: Document | None) -> Program:
 
     name = document.name if document else "<dict>"
     if document is None:
-        _refuse_half_characters(data)
+        _refuse_odd_data(data)
     program = build(Program, data, name, document.problems if document else (), ProgramError)
     total = sum(1 + (len(step.parallel_steps) if step.type == "parallel" else 0) for step in program.steps)
     if total > MAX_STEPS:
@@ -57,26 +57,29 @@ def build_program(data: Any, document: Document | None) -> Program:
     return program
 
 
-def _refuse_half_characters(data: Any) -> None:
-    """Raise ProgramError for half a surrogate pair in data built in code; the readers refuse it in text."""
-    pending, seen = [data], 0
-    while pending and seen < MAX_VALUES:
-        value = pending.pop()
+def _refuse_odd_data(data: Any) -> None:
+    """Raise ProgramError for what the readers refuse in text: data that is too deep or endless, half a character."""
+    pending, seen = [(data, 0)], 0
+    while pending:
+        value, depth = pending.pop()
         seen += 1
+        if depth > MAX_DEPTH:
+            raise _refused("SW004", f"nested deeper than {MAX_DEPTH} levels", "flatten the data")
+        if seen > MAX_VALUES:
+            raise _refused("SW004", f"the data holds more than {MAX_VALUES:,} values", "split the program")
         if isinstance(value, dict):
-            pending.extend(value)
-            pending.extend(value.values())
+            pending.extend((part, depth + 1) for entry in value.items() for part in entry)
         elif isinstance(value, list | tuple):
-            pending.extend(value)
+            pending.extend((item, depth + 1) for item in value)
         elif isinstance(value, str) and not value.isascii():
             try:
                 value.encode()
             except UnicodeEncodeError:
-                problem = Problem("SW001", "half a surrogate pair is no text", "write the whole character")
-                raise ProgramError("<dict>", (problem,)) from None
-    if pending:
-        message = f"the data holds more than {MAX_VALUES:,} values, or holds itself"
-        raise ProgramError("<dict>", (Problem("SW004", message, "split the program, or move data out of it"),))
+                raise _refused("SW001", "half a surrogate pair is no text", "write the whole character") from None
+
+
+def _refused(code: str, message: str, help: str) -> ProgramError:
+    return ProgramError("<dict>", (Problem(code, message, help),))
 
 
 def build(

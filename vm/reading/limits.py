@@ -17,7 +17,7 @@ MAX_NUMBER: Final = 4_000
 """Characters that write one number. A value has at most 1,000 digits; leading and trailing zeros may be more."""
 
 MAX_VALUES: Final = 10_000_000
-"""Values in the data of a program that is built in code; data that holds itself has more than any number."""
+"""Values in the data of a program that is built in code; what holds itself has no end."""
 
 MAX_STEPS: Final = 250_000
 """Steps of one program, sub-steps included."""
