@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from legacy.rewrites import rewrites, settle
 
+from legacy.rewrites import rewrites, settle
 from stepward.validator import ProgramValidator
 from stepward.validator.findings import Finding
 from stepward.vm import Program

@@ -298,7 +298,8 @@ class _Judge:
             return way.kind == "branch" and way.branch == self.context.decided_branch(step)
         if isinstance(part, SetStep) and way.kind == "failed":
             return False
-        return way.kind != "success" or step not in self.doubtful
+        # What reads something undefined fails before it starts: it neither succeeds nor times out.
+        return way.kind not in ("success", "fallback") or step not in self.doubtful
 
     def _computes(self, step: int) -> bool:
         """Whether an expression of the step calculates, and so may run out of digits."""

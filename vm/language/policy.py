@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
 from typing import Annotated, Any, ClassVar
@@ -10,11 +11,13 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 from pydantic_core import PydanticCustomError
 
-from stepward.vm.errors import PolicyError, Problem, ProgramError
-from stepward.vm.language.guardrails import Guardrail
+from stepward.vm.errors import ExpressionError, PolicyError, Problem, ProgramError
+from stepward.vm.expressions.parser import parse
+from stepward.vm.language.guardrails import Guardrail, Never
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.node import Node
 from stepward.vm.reading.document import Document
+from stepward.vm.reading.source import Place
 
 
 def _date(text: str) -> str:
@@ -97,8 +100,25 @@ class Policy(Node):
 
         name = document.name if document else "<dict>"
         policy = build(cls, data, name, document.problems if document else (), PolicyError)
+        problems = tuple(policy._unreadable_conditions())
+        if problems:
+            raise PolicyError(name, problems)
         policy._document = document
         return policy
+
+    def _unreadable_conditions(self) -> Iterator[Problem]:
+        """Yield what is wrong with the conditions: a policy is refused whole, before a program relies on it."""
+        clauses = [(("allow", number, "when"), entry.when) for number, entry in enumerate(self.allow or ())]
+        clauses += [
+            (("guardrails", number, "when"), rule.when)
+            for number, rule in enumerate(self.guardrails)
+            if isinstance(rule, Never)
+        ]
+        for path, text in clauses:
+            try:
+                parse(text or "true")
+            except ExpressionError as error:
+                yield Problem("SW301", error.message, error.help, Place(path, within=(error.start, error.end)))
 
     def applies(self, program_name: str, path: str) -> bool:
         """Return whether the policy speaks of a program: by its name, or by the path of its file (glob patterns)."""

@@ -1,0 +1,217 @@
+"""Fast: what single rules say, beyond their fixtures; and what the validator promises of a report."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from stepward.validator import ProgramValidator, Report, Severity, Verdict, assert_valid
+from stepward.vm import Policy, PolicyError, Program, ProgramError
+
+TOOLS = {
+    "look": {"effect": "read", "args": {"id": {"type": "integer"}}, "returns": {"type": "string"}},
+    "pay": {"effect": "write", "idempotent": False, "returns": {"type": "string"}},
+}
+BASE: dict[str, Any] = {"name": "p", "language": 1, "inputs": {"id": {"type": "integer"}}, "tools": TOOLS}
+TODAY = datetime.date(2026, 11, 21)
+
+
+def check(steps: list[dict[str, Any]], *policies: dict[str, Any], **fields: Any) -> Report:
+    program = Program.from_dict({**BASE, **fields, "steps": steps})
+    return ProgramValidator(program, [Policy.from_dict(policy) for policy in policies], today=TODAY).validate()
+
+
+def codes(report: Report) -> list[str]:
+    return [finding.code for finding in report.findings]
+
+
+def look(name: str, **fields: Any) -> dict[str, Any]:
+    return {"id": name, "type": "tool", "tool": "look", "args": {"id": "$id"}, **fields}
+
+
+def test_a_clean_program_has_no_finding_and_says_so() -> None:
+    report = check([look("a"), {"id": "b", "type": "end"}])
+    assert report.ok
+    assert report.findings == ()
+
+
+def test_findings_of_a_program_built_in_code_say_the_place_without_a_span() -> None:
+    (finding,) = check([look("a", next_step="nowhere")]).findings
+    assert finding.span is None
+    assert finding.place.text() == "steps[0].next_step"
+    assert finding.file == "<p>"
+
+
+def test_findings_come_in_the_order_of_the_text() -> None:
+    text = """
+name: p
+inputs: {}
+steps:
+  - {id: a, type: llm, prompt: "$x $y", next_step: gone}
+  - {id: a, type: llm, prompt: hello}
+"""
+    report = ProgramValidator(Program.from_yaml(text)).validate()
+    spans = [finding.span for finding in report.findings]
+    assert spans == sorted(spans, key=lambda span: (span.line, span.column) if span else (0, 0))
+    assert set(codes(report)) >= {"SW201", "SW101", "SW005"}
+
+
+def test_the_graph_is_networkx_and_knows_kinds_and_branches() -> None:
+    program = Program.from_dict(
+        {
+            **BASE,
+            "steps": [
+                look("a", error_step="c"),
+                {"id": "b", "type": "condition", "condition": "$id > 1", "then": "c", "otherwise": "d"},
+                look("c", is_terminal=True),
+                {"id": "d", "type": "end", "outcome": "failure"},
+            ],
+        }
+    )
+    graph = ProgramValidator(program).graph.digraph
+    assert list(graph.nodes) == ["a", "b", "c", "d"]
+    assert graph.nodes["b"]["type"] == "condition"
+    assert graph["a"]["c"]["kinds"] == ["failed"]
+    assert graph["b"]["c"]["branches"] == ["then"]
+    assert not graph.has_edge("c", "d")
+
+
+def test_the_machine_room_decides_names_in_one_order() -> None:
+    """After a step's id, `.output` is the step's, also where a variable of that name has such a field."""
+    steps = [
+        {"id": "a", "type": "llm", "prompt": "hi", "output_key": "a", "returns": {"type": "object"}},
+        {"id": "c", "type": "condition", "condition": "$a.output.x == 1 or $a.x == 1", "then": "e", "otherwise": "f"},
+        {"id": "e", "type": "end"},
+        {"id": "f", "type": "end", "outcome": "failure"},
+    ]
+    assert set(codes(check(steps))) == {"SW202"}  # fields that no type requires
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"on_error": "skip", "error_step": "e"}, "SW002"),
+        ({"next_step": "e", "is_terminal": True}, "SW002"),
+        ({"outcome": "failure"}, "SW002"),
+        ({"on_timeout": "fallback", "timeout_seconds": 1}, "SW002"),
+        ({"on_timeout": "fallback", "fallback": "x"}, "SW002"),
+        ({"fallback": "x"}, "SW002"),
+        ({"timeout_seconds": 1, "on_timeout": "fallback", "fallback": 3}, "SW203"),
+    ],
+)
+def test_contradicting_fields_are_said(fields: dict[str, Any], code: str) -> None:
+    report = check([look("a", **fields), {"id": "e", "type": "end", "outcome": "failure"}])
+    assert code in codes(report)
+
+
+def test_a_condition_that_constants_decide_leaves_the_other_branch_out_of_proofs() -> None:
+    rule = {"name": "r", "protects": {"tool": "pay"}, "requires": {"step": "a"}}
+    steps = [
+        {"id": "c", "type": "condition", "condition": "1 > 2", "then": "p", "otherwise": "a"},
+        look("a", next_step="p"),
+        {"id": "p", "type": "tool", "tool": "pay", "is_terminal": True},
+    ]
+    report = check(steps, guardrails=[rule])
+    assert codes(report) == ["SW303"]
+    assert {prop.verdict for prop in report.properties} == {Verdict.PROVED}
+
+
+def test_a_path_over_budget_is_no_violation() -> None:
+    rule = {"name": "r", "never": {"tool": "pay"}}
+    steps = [look("a"), look("b"), {"id": "p", "type": "tool", "tool": "pay"}]
+    assert codes(check(steps, guardrails=[rule])) == ["SW403"]
+    assert codes(check(steps, guardrails=[rule], max_steps=2)) == ["SW408", "SW601"]
+
+
+POLICY: dict[str, Any] = {
+    "policy": "house",
+    "guardrails": [{"name": "look-first", "protects": {"tool": "pay"}, "requires": {"tool": "look"}}],
+}
+UNCHECKED = [{"id": "p", "type": "tool", "tool": "pay"}]
+
+
+def test_a_rule_of_a_policy_holds_in_every_program() -> None:
+    (finding,) = check(UNCHECKED, POLICY).findings
+    assert finding.code == "SW401"
+    assert finding.policy == "house/look-first"
+    assert "policy `house`" in finding.message
+
+
+def test_a_waiver_lifts_a_rule_until_its_day_and_no_longer() -> None:
+    waiver = {"program": "p", "rule": "look-first", "reason": "moving house"}
+    assert codes(check(UNCHECKED, {**POLICY, "waivers": [{**waiver, "expiry": "2026-11-21"}]})) == []
+    (late,) = check(UNCHECKED, {**POLICY, "waivers": [{**waiver, "expiry": "2026-11-20"}]}).findings
+    assert "expired on 2026-11-20" in late.message
+    assert codes(check(UNCHECKED, {**POLICY, "waivers": [{**waiver, "program": "q", "expiry": "2027-01-01"}]})) == [
+        "SW401"
+    ]
+
+
+def test_a_policy_speaks_only_of_the_programs_that_it_names() -> None:
+    assert codes(check(UNCHECKED, {**POLICY, "applies_to": ["other*"]})) == []
+    assert codes(check(UNCHECKED, {**POLICY, "applies_to": ["p*"]})) == ["SW401"]
+
+
+def test_a_tool_off_the_allow_list_is_forbidden() -> None:
+    report = check(UNCHECKED, {"policy": "house", "allow": ["look"]})
+    assert codes(report) == ["SW403"]
+    assert codes(check(UNCHECKED, {"policy": "house", "allow": ["look", "pay"]})) == []
+    assert codes(check(UNCHECKED, {"policy": "house", "allow": ["look", {"tool": "pay", "when": "$args.x > 1"}]})) == [
+        "SW408"
+    ]
+
+
+def test_a_policy_wins_where_the_manifest_claims_less() -> None:
+    facts = {"policy": "house", "tools": {"look": {"effect": "write", "idempotent": False}}}
+    report = check([look("a", on_error="retry")], facts)
+    assert codes(report) == ["SW409", "SW503"]
+
+
+def test_facts_of_a_policy_fill_a_missing_manifest() -> None:
+    facts = {"policy": "house", "tools": {"look": {"effect": "read", "args": {"id": {"type": "string"}}}}}
+    program = Program.from_dict({"name": "p", "inputs": BASE["inputs"], "steps": [look("a")]})
+    report = ProgramValidator(program, [Policy.from_dict(facts)], today=TODAY).validate()
+    assert codes(report) == ["SW207"]
+
+
+def test_a_policy_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(PolicyError, match="unknown field `guardrail`"):
+        Policy.from_dict({"policy": "house", "guardrail": []})
+    with pytest.raises(PolicyError, match="SW301"):
+        Policy.from_dict({"policy": "house", "allow": [{"tool": "pay", "when": "$args.x >"}]})
+
+
+def test_assert_valid_passes_a_good_program_and_tells_all_about_a_bad_one() -> None:
+    assert_valid({**BASE, "steps": [look("a")]})
+    with pytest.raises(AssertionError, match=r"SW101 steps\[0\].next_step"):
+        assert_valid({**BASE, "steps": [look("a", next_step="b")]})
+    with pytest.raises(AssertionError, match="not a program"):
+        assert_valid({"steps": []})
+    warned = {"steps": [{"id": "a", "type": "llm", "prompt": "$q"}]}
+    assert_valid(warned)
+    with pytest.raises(AssertionError, match="SW210"):
+        assert_valid(warned, allow_warnings=False)
+
+
+def test_every_severity_is_error_or_warning() -> None:
+    report = check([{"id": "a", "type": "llm", "prompt": "$q"}], inputs=None)
+    assert [finding.severity for finding in report.findings] == [Severity.WARNING]
+    assert report.ok
+
+
+def test_a_program_is_frozen() -> None:
+    program = Program.from_dict({**BASE, "steps": [look("a")]})
+    with pytest.raises(ValueError, match="frozen"):
+        program.name = "q"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        program.steps[0].args["id"] = 1  # type: ignore[union-attr]
+
+
+def test_a_file_of_two_programs_is_two_programs(tmp_path: Any) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text("steps: [{id: a, type: end}]\n---\nsteps: [{id: b, type: end}]\n")
+    assert [program.steps[0].id for program in Program.load_all(path)] == ["a", "b"]
+    with pytest.raises(ProgramError, match="2 programs here"):
+        Program.load(path)
