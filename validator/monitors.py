@@ -103,6 +103,19 @@ def succeeds(hit: Hit, way: Transition) -> tuple[bool, ...]:
     return (True,) if certain else (True, False)
 
 
+def some_succeed(hits: list[Hit], way: Transition, whole: BaseStep) -> tuple[bool, ...]:
+    """Return whether some of the matched parts of one step succeeded when it was left this way: both may be possible."""
+    outcomes = [succeeds(hit, way) for hit in hits]
+    if any(outcome == (True,) for outcome in outcomes):
+        return (True,)
+    may = [hit for hit, outcome in zip(hits, outcomes, strict=True) if True in outcome]
+    if way.kind == "failed" and isinstance(whole, ParallelStep):
+        # It failed because a part did that is not skipped. If that can only be the one that is matched, it is that one.
+        failing = [sub for sub, part in enumerate(whole.parallel_steps) if part.on_error != "skip"]
+        may = [hit for hit in may if failing != [hit.sub]]
+    return (True, False) if may else (False,)
+
+
 class _Watcher:
     """What all monitors start with: a run may start, and end, in peace."""
 
@@ -179,10 +192,8 @@ class RequiresMonitor(_Watcher):
             condition = hits[0].part
             assert isinstance(condition, ConditionStep)
             return (FRESH,) if way.branch == branch_names(condition)[guard.branch] else (kept,)
-        outcomes = {True for hit in hits if succeeds(hit, way) == (True,)} or {
-            outcome for hit in hits for outcome in succeeds(hit, way)
-        }
-        return tuple(FRESH if outcome else kept for outcome in sorted(outcomes, reverse=True))
+        outcomes = some_succeed(hits, way, self.context.program.steps[step])
+        return tuple(FRESH if outcome else kept for outcome in outcomes)
 
 
 def _guards(requirement: AnyRequirement) -> Iterator[AnyGuard]:
@@ -268,7 +279,9 @@ class FollowedByMonitor(_Watcher):
     def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
         owed = 0 if step in self.then and way.kind != "visits" else state
         hits = self.first.get(step, [])
-        outcomes = [any(combination) for combination in product(*(succeeds(hit, way) for hit in hits))]
+        if not hits:
+            return (owed,)
+        outcomes = some_succeed(hits, way, self.context.program.steps[step])
         return tuple(dict.fromkeys(1 if succeeded else owed for succeeded in outcomes))
 
     def end(self, step: int, state: State, way: Transition) -> str | None:  # noqa: ARG002
