@@ -52,6 +52,13 @@ class Reading(NamedTuple):
     known: Facts = Facts()
 
 
+class Doubt(NamedTuple):
+    """A reading of something that may be undefined: `key` is the variable, or the field of it that may be absent."""
+
+    reading: Reading
+    key: Names
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """What a transition does to names: `gone` are undefined after it, `given` certainly defined."""
@@ -132,32 +139,27 @@ class Assignment:
         return any(source.kind == "input" for source in meant.sources)
 
     @cached_property
-    def doubtful(self) -> tuple[Reading, ...]:
+    def doubtful(self) -> tuple[Doubt, ...]:
         """The readings of names that may be undefined: on some path of edges nothing has defined them."""
-        open_readings = [
-            (reading, [key for key in self.keys(reading) if not reading.known.knows_defined(key)])
-            for reading in self.readings
-            if reading.meant is not None and self.flow.reachable[reading.step] and not self._never_exists(reading)
-        ]
-        hard: dict[Names, None] = {}
-        for reading, keys in open_readings:
-            for key in keys:
-                if not self._settled(key, reading):
-                    hard.setdefault(key)
-        if not hard:
-            return ()
-        missing = self._undefined_at(list(hard))
-        return tuple(
-            reading
-            for reading, keys in open_readings
-            if any(key in hard and reading.step in missing[key] and not self._settled(key, reading) for key in keys)
-        )
+        asked: dict[Names, list[int]] = {}
+        open_readings: list[Reading] = []
+        for reading in self.readings:
+            if reading.meant is None or not self.flow.reachable[reading.step] or self._never_exists(reading):
+                continue
+            for key in self.keys(reading):
+                if not reading.known.knows_defined(key) and not self._settled(key, reading):
+                    asked.setdefault(key, []).append(len(open_readings))
+            open_readings.append(reading)
+        found: dict[int, Names] = {}
+        for number, key in self._undefined_readings(asked, open_readings):
+            found[number] = min(key, found.get(number, key), key=len)
+        return tuple(Doubt(open_readings[number], found[number]) for number in sorted(found))
 
     @cached_property
     def doubtful_steps(self) -> frozenset[int]:
         """The steps that may fail before they start, because something that they read may be undefined."""
         never = {reading.step for reading in self.readings if reading.meant is None or self._never_exists(reading)}
-        return frozenset(never | {reading.step for reading in self.doubtful})
+        return frozenset(never | {doubt.reading.step for doubt in self.doubtful})
 
     def _never_exists(self, reading: Reading) -> bool:
         assert reading.meant is not None
@@ -196,17 +198,19 @@ class Assignment:
 
     # -- the data flow ---------------------------------------------------------------------------------------------
 
-    def _undefined_at(self, keys: list[Names]) -> dict[Names, set[int]]:
-        """Return, for each key, the steps before which it may be undefined."""
-        result: dict[Names, set[int]] = {key: set() for key in keys}
+    def _undefined_readings(
+        self, asked: dict[Names, list[int]], readings: list[Reading]
+    ) -> Iterator[tuple[int, Names]]:
+        """Yield the numbers of the readings before which a name that they ask for may be undefined, and the name."""
+        keys = list(asked)
         for start in range(0, len(keys), NAMES_AT_ONCE):
             batch = keys[start : start + NAMES_AT_ONCE]
-            for number, defined in enumerate(self._pass(batch)):
-                if defined is not None and defined != (1 << len(batch)) - 1:
-                    for bit, key in enumerate(batch):
-                        if not defined >> bit & 1:
-                            result[key].add(number)
-        return result
+            states = self._pass(batch)
+            for bit, key in enumerate(batch):
+                for number in asked[key]:
+                    defined = states[readings[number].step]
+                    if defined is not None and not defined >> bit & 1:
+                        yield number, key
 
     def _pass(self, keys: list[Names]) -> list[int | None]:
         """Return, for each step, the set of keys defined on every path to it; None where no path leads."""

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from stepward.validator.constants import constant_value
 from stepward.validator.findings import Finding, Property
 from stepward.validator.graph import StepGraph
-from stepward.vm.language.meaning import Clause, Meaning
+from stepward.vm.expressions.template import embedded
+from stepward.vm.language.meaning import CallSite, Clause, Meaning
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import BaseStep, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
 from stepward.vm.language.typecheck import TypeProblem, check_expression
-from stepward.vm.language.types import TypeSpec
+from stepward.vm.language.types import TypeSpec, implies, refusal
 
 if TYPE_CHECKING:
     from stepward.validator.assignment import Assignment, Reading
@@ -92,6 +93,36 @@ class Context:
         """Return the fields that are declared beside the last one that a reference names."""
         specs = [self.meaning.typing.spec((source, meant.fields[:-1])) for source in meant.sources]
         return [name for spec in specs if spec is not None for name in spec.properties or ()]
+
+    def starts_for_certain(self, number: int) -> bool:
+        """Return whether a step that control gets to is started: nothing it reads can be undefined or ill-typed."""
+        if number in self.assignment.doubtful_steps:
+            return False
+        return all(
+            self._fits(value, spec)
+            for site in self._calls_of.get(number, ())
+            if isinstance(site.call, ToolCall)
+            for name, spec in (self.meaning.tool(site.call.tool).args or {}).items()
+            if (value := site.call.args.get(name)) is not None
+        )
+
+    def _fits(self, value: object, spec: TypeSpec) -> bool:
+        """Whether an argument is certainly of its declared type."""
+        found = list(embedded(value))
+        if not found:
+            return refusal(value, spec) is None
+        if not found[0].whole or found[0].path:
+            return not found[0].path and implies(TypeSpec(type=("string",)), spec)
+        meant = self.meaning.names.meaning(found[0].reference.names)
+        given = [self.meaning.typing.spec((source, meant.fields)) for source in meant.sources] if meant else [None]
+        return all(type_ is not None and implies(type_, spec) for type_ in given)
+
+    @cached_property
+    def _calls_of(self) -> dict[int, list[CallSite]]:
+        result: dict[int, list[CallSite]] = {}
+        for site in self.meaning.calls:
+            result.setdefault(site.step, []).append(site)
+        return result
 
     @cached_property
     def outcomes(self) -> tuple[Outcome, ...]:

@@ -115,14 +115,14 @@ class _Judge:
     def _judged(self, rule: AnyRule, origin: _Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
         if isinstance(rule, Never) and rule.when is not None:
             return self._never_when(rule, rule.when, origin)
-        return self._decide(self._monitor(rule), rule, origin)
+        return self._decide(self._monitor(rule, certain=False), rule, origin, self._monitor(rule, certain=True))
 
     def _note(self, kind: str, rule: str, verdict: Verdict, evidence: Evidence, seconds: float) -> None:
         self.context.properties.append(
             Property(kind, rule, verdict, evidence, seconds, self.context.program.source_name)
         )
 
-    def _monitor(self, rule: AnyRule) -> Monitor:
+    def _monitor(self, rule: AnyRule, *, certain: bool) -> Monitor:
         context = self.context
         if isinstance(rule, Requires):
             return RequiresMonitor(context, self._steps(rule.protects), rule.requires, fresh=rule.fresh)
@@ -133,7 +133,7 @@ class _Judge:
         if isinstance(rule, Exclusive):
             return ExclusiveMonitor(context, *(self._steps(side) for side in rule.exclusive))
         first = matches(rule.followed_by.first, context)
-        return FollowedByMonitor(context, rule, first, self._steps(rule.followed_by.then))
+        return FollowedByMonitor(context, rule, first, self._steps(rule.followed_by.then), certain=certain)
 
     def _steps(self, selector: AnySelector) -> list[int]:
         return [hit.step for hit in matches(selector, self.context)]
@@ -171,11 +171,14 @@ class _Judge:
 
     # -- verdicts --------------------------------------------------------------------------------------------------
 
-    def _decide(self, monitor: Monitor, rule: AnyRule, origin: _Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
+    def _decide(
+        self, monitor: Monitor, rule: AnyRule, origin: _Origin, strict: Monitor | None = None
+    ) -> tuple[Verdict, Evidence, list[Outcome]]:
+        """Search with a monitor over all that is possible, then, with the strict one, over what is certain."""
         possible = explore_counted(self.flow, monitor, self._is_possible)
         if not possible.bad and possible.is_complete:
             return Verdict.PROVED, self._cut(possible), []
-        certain = explore_counted(self.flow, monitor, self._is_certain)
+        certain = explore_counted(self.flow, strict or monitor, self._is_certain)
         outcomes = []
         for step in sorted({bad.step for bad in possible.bad.values()} or {0}):
             sure = [bad for bad in certain.bad.values() if bad.step == step and self._is_real(bad)]
@@ -298,8 +301,8 @@ class _Judge:
             return way.kind == "branch" and way.branch == self.context.decided_branch(step)
         if isinstance(part, SetStep) and way.kind == "failed":
             return False
-        # What reads something undefined fails before it starts: it neither succeeds nor times out.
-        return way.kind not in ("success", "fallback") or step not in self.doubtful
+        # What may read something undefined may fail before it starts: what becomes of it is no certainty.
+        return step not in self.doubtful
 
     def _computes(self, step: int) -> bool:
         """Whether an expression of the step calculates, and so may run out of digits."""

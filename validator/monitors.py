@@ -104,7 +104,7 @@ def succeeds(hit: Hit, way: Transition) -> tuple[bool, ...]:
 
 
 def some_succeed(hits: list[Hit], way: Transition, whole: BaseStep) -> tuple[bool, ...]:
-    """Return whether some of the matched parts of one step succeeded when it was left this way: both may be possible."""
+    """Return whether some matched part of a step succeeded when it was left this way: both may be possible."""
     outcomes = [succeeds(hit, way) for hit in hits]
     if any(outcome == (True,) for outcome in outcomes):
         return (True,)
@@ -263,10 +263,16 @@ class ExclusiveMonitor(_Watcher):
 
 
 class FollowedByMonitor(_Watcher):
-    """`followed_by: {first: P, then: Q}`: remembers whether Q is owed."""
+    """`followed_by: {first: P, then: Q}`: remembers whether Q is owed.
 
-    def __init__(self, context: Context, rule: FollowedBy, first: list[Hit], then: Iterable[int]) -> None:
+    `certain` says that a path counts only when it can't be doubted, as in a search for violations.
+    """
+
+    def __init__(
+        self, context: Context, rule: FollowedBy, first: list[Hit], then: Iterable[int], *, certain: bool
+    ) -> None:
         super().__init__(context)
+        self.certain = certain
         self.ends = rule.ends
         self.then = frozenset(then)
         both = {(hit.step, hit.sub) for hit in matches(rule.followed_by.then, context)}
@@ -280,7 +286,9 @@ class FollowedByMonitor(_Watcher):
         owed = 0 if step in self.then and way.kind != "visits" else state
         hits = self.first.get(step, [])
         if not hits:
-            return (owed,)
+            # A Q that fails may have failed before it started; whether it can is no certainty.
+            doubt = way.kind in ("failed", "skipped") and not self.certain and owed != state
+            return (0, state) if doubt and not self.context.starts_for_certain(step) else (owed,)
         outcomes = some_succeed(hits, way, self.context.program.steps[step])
         return tuple(dict.fromkeys(1 if succeeded else owed for succeeded in outcomes))
 

@@ -89,7 +89,7 @@ def explore(flow: Flow, monitor: Monitor, passable: Passable, *, limit: int = MA
     return Exploration(search.bad, len(search.order), is_complete=True)
 
 
-MAX_COUNTED_PAIRS: Final = 200_000
+MAX_COUNTED_PAIRS: Final = 20_000
 """Pairs that a search with visits counted may visit before it goes on without counting."""
 
 

@@ -14,8 +14,8 @@ from stepward.vm.expressions.syntax import Defined, walk
 from stepward.vm.language.loading import near_words
 from stepward.vm.reading.source import Place
 
-PATHS_SHOWN = 50
-"""Findings of SW202 in one program that get a path of their own; each costs a search."""
+SEARCHED_STEPS = 200_000
+"""Steps that the searches for paths of SW202 may visit in one program; findings beyond that have none."""
 
 
 class UndefinedVariable(Rule):
@@ -128,16 +128,16 @@ class MaybeUndefined(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every reading that some path of edges reaches without a definition."""
-        for number, reading in enumerate(context.assignment.doubtful):
+        for number, (reading, key) in enumerate(context.assignment.doubtful):
             assert reading.meant is not None
             text = reading.reference.text()
             step = context.program.steps[reading.step].id
-            path = _path(context, reading) if number < PATHS_SHOWN else None
-            if reading.meant.fields and path is None:
+            if len(key) > len(reading.reference.names) - len(reading.meant.fields):
                 message = f"`{text}` may be absent: its type does not require the field"
                 help = f"list the field under `required`, or test `defined({text})` first"
                 yield self.finding(message, help, reading.place, step=step)
                 continue
+            path = _path(context, key, reading.step) if number * len(context.program.steps) < SEARCHED_STEPS else None
             related = [Label(source_place, "it is defined here") for source_place in _definitions(reading)]
             message = f"`{text}` may be undefined here"
             help = f"define it on every path to `{step}`, or test `defined({text})` on the way"
@@ -152,15 +152,10 @@ def _definitions(reading: Reading) -> list[Place]:
     ]
 
 
-def _path(context: Context, reading: Reading) -> Evidence | None:
-    """Return a path on which nothing defines the variable of a reading, or None when the variable always is."""
-    assert reading.meant is not None
-    names = reading.reference.names
-    key = names[: len(names) - len(reading.meant.fields)]
-    if any(source.kind == "input" for source in reading.meant.sources):
-        return None
-    found = explore(context.flow, UndefinedMonitor(context, key, [reading.step]), lambda _step, _way: True)
-    bad = found.bad.get(("undefined", reading.step))
+def _path(context: Context, key: tuple[str, ...], step: int) -> Evidence | None:
+    """Return a path to the step on which nothing defines the variable."""
+    found = explore(context.flow, UndefinedMonitor(context, key, [step]), lambda _step, _way: True)
+    bad = found.bad.get(("undefined", step))
     return Evidence("data flow", path=bad.path) if bad else None
 
 

@@ -153,6 +153,33 @@ def _is(value: Any, word: str) -> bool:
     return isinstance(value, _PYTHON[word])
 
 
+def implies(narrow: TypeSpec, wide: TypeSpec) -> bool:
+    """Return whether every value of `narrow` is certainly one of `wide`; false where it is not plain to see."""
+    if narrow == wide:
+        return True
+    if wide.items is not None and (narrow.items is None or not implies(narrow.items, wide.items)):
+        return False
+    if wide.additional_properties is not None or not set(wide.required) <= set(narrow.required):
+        return False
+    known = narrow.properties or {}
+    if not all(name in known and implies(known[name], inner) for name, inner in (wide.properties or {}).items()):
+        return False
+    if wide.pattern is not None and wide.pattern != narrow.pattern:
+        return False
+    if wide.max_length is not None and (narrow.max_length is None or narrow.max_length > wide.max_length):
+        return False
+    if narrow.enum is not None:
+        return all(refusal(member, wide) is None for member in narrow.enum)
+    if wide.enum is not None or not _within(narrow, wide):
+        return False
+    return all(word in wide.kinds or (word == "integer" and "number" in wide.kinds) for word in narrow.kinds)
+
+
+def _within(narrow: TypeSpec, wide: TypeSpec) -> bool:
+    low = wide.minimum is None or (narrow.minimum is not None and narrow.minimum >= wide.minimum)
+    return low and (wide.maximum is None or (narrow.maximum is not None and narrow.maximum <= wide.maximum))
+
+
 def same(left: Any, right: Any) -> bool:
     """Return whether two values are one value of the language: `1` and `1.0` are, `1` and `true` are not."""
     if isinstance(left, bool) or isinstance(right, bool):
