@@ -351,7 +351,9 @@ class _Judge:
         number = bad.step if bad else 0
         step = self.flow.steps[number].id
         message = f"guardrail `{rule.name}`{origin.of_policy} is neither proved nor refuted at step `{step}`: {NOT_YET}"
-        help = "follow the path: if it can happen, mend it; if not, make the graph show it, or wait for the engine"
+        help = "if this path can happen, mend it; if not, say why: `# stepward: ignore[SW408] reason`"
+        if origin.policy is not None:
+            help = "if this path can happen, mend it; if not, ask for a waiver in the policy"
         return Outcome("SW408", message, help, self._place(rule, number), step, origin.labels, evidence, origin.tag)
 
     def _place(self, rule: AnyRule, number: int) -> Place:

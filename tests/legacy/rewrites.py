@@ -128,7 +128,7 @@ def did_you_mean(edit: Edit, text: str) -> None:
 
 
 def remove(edit: Edit) -> None:
-    if edit.last == "id":  # it stands for the whole step
+    if edit.last == "id" and not edit.finding.place.key:  # it stands for the whole step
         edit.steps.remove(edit.step)
     else:
         del edit.owner[edit.last]

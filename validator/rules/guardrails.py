@@ -396,12 +396,12 @@ class Unproved(_Verdicts):
             missing = "`then`" if step.condition is not None and step.then is None else "`otherwise`"
             message = f"it is neither proved nor refuted that `{step.id}` always takes a branch: {NOT_YET}"
             evidence = Evidence("graph", reason=NOT_YET)
-            help = f"add {missing}, or wait for the engine"
+            help = f"add {missing}"
             yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, evidence=evidence)
         for number, step in overlap_open(context):
             evidence = Evidence("graph", reason=NOT_YET)
             message = f"it is neither proved nor refuted that no two cases of `{step.id}` hold at once: {NOT_YET}"
-            help = "remove `exclusive: true`: the first case that holds wins anyway; or wait for the engine"
+            help = "remove `exclusive: true`: the first case that holds wins anyway"
             place = Place(("steps", number, "exclusive"))
             yield self.finding(message, help, place, step=step.id, evidence=evidence)
             context.properties.append(

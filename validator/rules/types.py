@@ -9,7 +9,7 @@ from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.shape import all_steps
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.inference import Use
+from stepward.vm.language.name_types import Use
 from stepward.vm.language.steps import Call, LlmCall, SetStep, ToolCall
 from stepward.vm.language.typecheck import WORDS
 from stepward.vm.language.types import TypeSpec, refusal

@@ -80,13 +80,12 @@ def improve(error: ExpressionError) -> ExpressionError:
         help = f"write `{rewrite}`" + (f": {reason}" if reason else "")
     elif reason:
         help = reason
-    message = error.message
-    last_dot = max(text.rfind(".", 0, error.start), 0)
-    if _METHOD.match(text, error.start) or _METHOD.fullmatch(text, last_dot, error.end):
-        message = "a condition can't call a method"
-    return ExpressionError(
-        text, message, error.start, error.end, help or "see the grammar in specs/language.md", rewrite or ""
-    )
+    message, start, end = error.message, error.start, error.end
+    dot = start if _METHOD.match(text, start) else max(text.rfind(".", 0, start), 0)
+    if _METHOD.match(text, start) or _METHOD.fullmatch(text, dot, end):
+        message, start = "a condition can't call a method", dot
+        end = text.find(")", dot) + 1 or end
+    return ExpressionError(text, message, start, end, help or "see the grammar in specs/language.md", rewrite or "")
 
 
 def _reason(text: str, error: ExpressionError) -> str:

@@ -12,8 +12,9 @@ from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import AnyRule, Never
-from stepward.vm.language.inference import Typing, infer
+from stepward.vm.language.inference import infer
 from stepward.vm.language.manifest import UNKNOWN_TOOL, ToolSpec
+from stepward.vm.language.name_types import Typing
 from stepward.vm.language.names import Names
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program

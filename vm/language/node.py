@@ -13,7 +13,8 @@ from stepward.vm.values import FrozenMap, Number, ValueRefused, exact, freeze
 class Node(BaseModel):
     """A part of a program or policy."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+    # Only the whole document is validated; building a validator for each part at import would double the start.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, defer_build=True)
 
     def to_data(self) -> dict[str, Any]:
         """Return the fields that were given, as plain data that loads to an equal object."""

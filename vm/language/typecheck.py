@@ -25,18 +25,9 @@ from stepward.vm.expressions.syntax import (
     Negation,
     Reference,
 )
-from stepward.vm.language.inference import (
-    ANY,
-    ARRAY,
-    BOOLEAN,
-    ITEMS,
-    NUMBER,
-    SIZED,
-    STRING,
-    kind_of,
-    result_kinds,
-)
+from stepward.vm.language.inference import kind_of, result_kinds
 from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.name_types import ANY, ARRAY, BOOLEAN, ITEMS, NUMBER, SIZED, STRING
 from stepward.vm.language.types import same
 
 WORDS: Final = {

@@ -1,0 +1,332 @@
+"""The types of a program's names: as declared, or as `inference.py` finds them in every use.
+
+A *location* is a source of values and a way into it: `("amount",)` of an input, `[]` for the items of an array. What
+several undeclared locations share is one cell (union-find); each use narrows it, and what can't be had at once is a
+conflict (SW203).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from stepward.vm.expressions.syntax import (
+    Reference,
+)
+from stepward.vm.language.names import Meant, Source
+from stepward.vm.language.steps import LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.reading.source import Path
+
+if TYPE_CHECKING:
+    from stepward.vm.language.meaning import Meaning
+
+ITEMS: Final = "[]"
+ANY: Final = frozenset({"boolean", "number", "string", "array", "object", "null"})
+"""The kinds of values; an integer is a number."""
+
+NUMBER, STRING, BOOLEAN, ARRAY, OBJECT = (
+    frozenset({word}) for word in ("number", "string", "boolean", "array", "object")
+)
+SIZED: Final = frozenset({"string", "array"})
+
+Location = tuple[Source, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a use of a name needs of its values, and where it stands."""
+
+    kinds: frozenset[str]
+    path: Path
+    start: int
+    end: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two uses of one undeclared name that no value can serve."""
+
+    name: str
+    first: Use
+    second: Use
+
+
+@dataclass(slots=True)
+class _Cell:
+    uses: list[Use] = field(default_factory=list)
+    kinds: frozenset[str] = ANY
+    admits_null: bool = False
+
+
+class View(NamedTuple):
+    """What is known of the values that a reference can have.
+
+    `optional`: the field may be absent; `never`: nothing ever defines it; `is_known` is false where every value is
+    possible because nobody declared anything and no use needs anything.
+    """
+
+    kinds: frozenset[str] = ANY
+    enum: tuple[object, ...] | None = None
+    optional: bool = False
+    never: bool = False
+    is_known: bool = True
+
+
+class Typing:
+    """The types of all names of a program."""
+
+    def __init__(self, meaning: Meaning) -> None:
+        self._meaning = meaning
+        self._parents: dict[Location, Location] = {}
+        self._cells: dict[Location, _Cell] = {}
+        self._only_asked: set[Location] = set()
+        self._read: set[Location] = set()
+        self._copying: set[Source] = set()
+        self._views: dict[tuple[Meant, tuple[str, ...]], View] = {}
+        self.conflicts: list[Conflict] = []
+
+    # -- what is declared ------------------------------------------------------------------------------------------
+
+    def root_spec(self, source: Source) -> TypeSpec | None:
+        """Return the declared type of what a source gives; None where nobody declares it."""
+        program = self._meaning.program
+        if source.kind == "error":
+            return _TEXT
+        if source.kind == "input":
+            return (program.inputs or {}).get(source.name)
+        if source.kind == "set" or source.step is None:
+            return None
+        step = program.steps[source.step]
+        call = step if source.sub is None else step.parallel_steps[source.sub]  # type: ignore[union-attr]
+        if isinstance(call, LlmCall):
+            return _reply(call)
+        if isinstance(call, ToolCall):
+            return self._meaning.tool(call.tool).returns
+        assert isinstance(call, ParallelStep)
+        return self._joined(call)
+
+    def _joined(self, step: ParallelStep) -> TypeSpec:
+        """The output of a parallel step: an object by sub-step id, without those that were skipped."""
+        parts = {
+            part.id: (_reply(part) if isinstance(part, LlmCall) else self._meaning.tool(part.tool).returns)
+            or TypeSpec()
+            for part in step.parallel_steps
+        }
+        always = tuple(part.id for part in step.parallel_steps if part.on_error != "skip")
+        return TypeSpec(type=("object",), properties=parts, required=always, additionalProperties=False)
+
+    def spec(self, location: Location) -> TypeSpec | None:
+        """Return the declared type at a location; None where nobody declares it, _NEVER where there is nothing."""
+        spec = self._written(location)
+        return spec if spec is not None and _speaks(spec) else None
+
+    def _written(self, location: Location) -> TypeSpec | None:
+        """Return what is written at a location, also where it does not say which kind of value is meant."""
+        source, way = location
+        spec = self.root_spec(source)
+        for name in way:
+            if spec is None:
+                return None
+            if name == ITEMS:
+                spec = spec.items
+            elif spec.properties is not None and name in spec.properties:
+                spec = spec.properties[name]
+            elif spec.additional_properties is False or "object" not in spec.kinds:
+                return _NEVER
+            else:
+                spec = spec.additional_properties if isinstance(spec.additional_properties, TypeSpec) else None
+        return spec
+
+    def view(self, meant: Meant, *inside: str) -> View:
+        """Return what is known of a reference's values: what any of its sources may give."""
+        key = (meant, inside)
+        if key not in self._views:
+            self._views[key] = self.fresh_view(meant, *inside)
+        return self._views[key]
+
+    def fresh_view(self, meant: Meant, *inside: str) -> View:
+        """Return what is known of a reference's values by now."""
+        if len(meant.sources) == 1:
+            return self._view_at((meant.sources[0], (*meant.fields, *inside)))
+        views = [self._view_at((source, (*meant.fields, *inside))) for source in meant.sources]
+        enums = [view.enum for view in views]
+        present = [view for view in views if not view.never] or views
+        return View(
+            kinds=frozenset().union(*(view.kinds for view in present)),
+            enum=None
+            if any(enum is None for enum in enums)
+            else tuple(member for enum in enums for member in enum or ()),
+            optional=any(view.optional or view.never for view in views),
+            never=all(view.never for view in views),
+            is_known=all(view.is_known for view in views),
+        )
+
+    def _view_at(self, location: Location) -> View:
+        source, way = location
+        optional = self._is_optional(location)
+        if source.kind == "set":
+            return self._set_view(source, way)
+        spec = self.spec(location)
+        if spec is _NEVER:
+            return View(never=True)
+        if spec is not None:
+            enum = spec.enum
+            return View(frozenset("number" if word == "integer" else word for word in spec.kinds), enum, optional)
+        cell = self._cells.get(self._find(location))
+        if cell is None or (cell.kinds == ANY and not cell.uses):
+            return View(optional=optional, is_known=False)
+        return View(cell.kinds | (frozenset({"null"}) if cell.admits_null else frozenset()), None, optional)
+
+    def _is_optional(self, location: Location) -> bool:
+        """Return whether some field on the way may be absent."""
+        source, way = location
+        for depth, name in enumerate(way):
+            if name == ITEMS:
+                continue
+            owner, here = self.spec((source, way[:depth])), (source, way[: depth + 1])
+            if owner is None:
+                if here in self._only_asked:
+                    return True
+            elif owner is not _NEVER and name not in owner.required:
+                return True
+        return False
+
+    def _set_view(self, source: Source, way: tuple[str, ...]) -> View:
+        """A `set` name has the type of its expression: that of what it copies, or what its uses and constants say."""
+        copied = self._copied(source)
+        if copied is not None and source not in self._copying:
+            self._copying.add(source)
+            view = self.fresh_view(copied, *way)
+            self._copying.discard(source)
+            if view.is_known and not view.never:
+                return view._replace(optional=view.optional and bool(way))
+        cell = self._cells.get(self._find((source, way)))
+        if cell is not None and cell.kinds != ANY:
+            return View(cell.kinds | (frozenset({"null"}) if cell.admits_null else frozenset()))
+        return View(is_known=False)
+
+    def _copied(self, source: Source) -> Meant | None:
+        """Return what a `set` name copies as it is, or None when its expression is no lone reference."""
+        for clause in self._meaning.clauses_of.get(source.step if source.step is not None else -1, ()):
+            if clause.path == source.path and isinstance(clause.tree, Reference):
+                return self._meaning.names.meaning(clause.tree.names)
+        return None
+
+    # -- union-find ------------------------------------------------------------------------------------------------
+
+    def _find(self, location: Location) -> Location:
+        root = location
+        while root in self._parents:
+            root = self._parents[root]
+        while location != root:
+            self._parents[location], location = root, self._parents[location]
+        return root
+
+    def _cell(self, location: Location) -> _Cell:
+        return self._cells.setdefault(self._find(location), _Cell())
+
+    def unite(self, left: Location, right: Location) -> None:
+        """Note that two locations hold values of one type."""
+        a, b = self._find(left), self._find(right)
+        if a == b:
+            return
+        kept, merged = self._cell(a), self._cells.pop(b, _Cell())
+        self._parents[b] = a
+        for use in merged.uses:
+            self._add(a, kept, use)
+        kept.admits_null |= merged.admits_null
+
+    # -- uses ------------------------------------------------------------------------------------------------------
+
+    def need(self, location: Location, use: Use) -> None:
+        """Note what a use needs of an undeclared location; a declared one is checked, not inferred."""
+        if self.spec(location) is None:
+            self._add(location, self._cell(location), use)
+
+    def _add(self, location: Location, cell: _Cell, use: Use) -> None:
+        narrowed = cell.kinds & use.kinds
+        if narrowed:
+            cell.kinds = narrowed
+            cell.uses.append(use)
+        else:
+            first = next(earlier for earlier in cell.uses if not earlier.kinds & use.kinds or earlier.kinds != ANY)
+            self.conflicts.append(Conflict(_location_text(location), first, use))
+
+    def admit_null(self, location: Location) -> None:
+        """Note that the program compares an undeclared location with null."""
+        if self.spec(location) is None:
+            self._cell(location).admits_null = True
+
+    def note_read(self, location: Location, *, asked_only: bool) -> None:
+        """Note that a location is read, or only asked for by `defined`: the latter makes a field optional."""
+        source, way = location
+        for depth in range(1, len(way) + 1):
+            here = (source, way[:depth])
+            if asked_only and depth == len(way):
+                self._only_asked.add(here)
+            else:
+                self._read.add(here)
+            owner = (source, way[: depth - 1])
+            if way[depth - 1] != ITEMS and self.spec(owner) is None:
+                self._cell(owner).kinds &= OBJECT if self._cell(owner).kinds & OBJECT else self._cell(owner).kinds
+                self._cell(owner).uses.append(Use(OBJECT, (), 0, 0, "an object"))
+
+    # -- what the boundary enforces --------------------------------------------------------------------------------
+
+    def effective(self, source: Source) -> TypeSpec | None:
+        """Return the type that the machine enforces on what a source gives: declared, and inferred where it is not."""
+        return self._effective((source, ()))
+
+    def _effective(self, location: Location) -> TypeSpec | None:
+        source, way = location
+        spec = self.spec(location)
+        inner = sorted({here[1][len(way)] for here in self._read | self._only_asked if _is_below(here, location)})
+        if spec is None:
+            cell = self._cells.get(self._find(location))
+            written = self._written(location)
+            if cell is None or (cell.kinds == ANY and not inner):
+                return written if written is not None and written.model_fields_set else None
+            kinds = cell.kinds | (frozenset({"null"}) if cell.admits_null else frozenset())
+            words = None if kinds == ANY else tuple(sorted(kinds))
+            spec = (written or TypeSpec()).model_copy(update={"type": words})
+        update: dict[str, object] = {}
+        properties = dict(spec.properties or {})
+        for name in inner:
+            below = self._effective((source, (*way, name)))
+            if name == ITEMS:
+                update["items"] = below or spec.items
+            elif below is not None and spec is not _NEVER:
+                properties[name] = below
+        fields = [name for name in inner if name != ITEMS]
+        if fields and self.spec(location) is None:
+            update["required"] = tuple(name for name in fields if (source, (*way, name)) not in self._only_asked)
+        if properties:
+            update["properties"] = properties
+        return spec.model_copy(update=update) if update else spec
+
+
+_TEXT: Final = TypeSpec(type=("string",))
+_NEVER: Final = TypeSpec(type=("null",), enum=(None,))
+
+
+def _speaks(spec: TypeSpec) -> bool:
+    """A type that says nothing about the kind of value is not declared, but inferred."""
+    return spec.type is not None or spec.enum is not None
+
+
+def _reply(call: LlmCall) -> TypeSpec:
+    if call.returns is not None:
+        return call.returns
+    return _TEXT if call.allowed_outputs is None else TypeSpec(type=("string",), enum=call.allowed_outputs)
+
+
+def _is_below(here: Location, location: Location) -> bool:
+    return here[0] == location[0] and len(here[1]) > len(location[1]) and here[1][: len(location[1])] == location[1]
+
+
+def _location_text(location: Location) -> str:
+    source, way = location
+    name = f"{source.name}.output" if source.kind == "output" else source.name
+    return "$" + ".".join((name, *way)).replace("." + ITEMS, ITEMS)
