@@ -11,12 +11,12 @@ TOOLS: dict[str, Any] = {
     "write": {"effect": "write", "idempotent": False, "returns": {"type": "string"}},
     "again": {"effect": "write", "idempotent": True, "returns": {"type": "string"}},
 }
-VARIABLES = ("a", "b", "c")
+VARIABLES = ("a", "b")
 BRANCHES = ("then", "otherwise")
 
 
 def _reference(draw: st.DrawFn) -> str:
-    return draw(st.sampled_from([*(f"${name}" for name in VARIABLES), "$x"]))
+    return draw(st.sampled_from(["$a", "$a", "$b", "$x"]))
 
 
 def _failure(draw: st.DrawFn, targets: list[str], *, top: bool) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _selector(draw: st.DrawFn, ids: list[str]) -> dict[str, str]:
 
 def _guard(draw: st.DrawFn, steps: list[dict[str, Any]]) -> dict[str, Any]:
     conditions = [step for step in steps if step["type"] == "condition"]
-    if conditions and draw(st.booleans()):
+    if conditions and draw(st.integers(0, 3)):
         step = draw(st.sampled_from(conditions))
         branches: list[Any] = [1, "second"] if "cases" in step else ["then"]
         if "otherwise" in step:
@@ -132,18 +132,64 @@ def _rule(draw: st.DrawFn, name: str, steps: list[dict[str, Any]]) -> dict[str, 
     return rule
 
 
+def _stale_guard() -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A guard whose variable is assigned again before the protected step."""
+    steps = [
+        {"id": "s0", "type": "llm", "prompt": "say", "output_key": "a"},
+        {"id": "s1", "type": "condition", "condition": "$a == 'k'", "then": "s2", "otherwise": "s4"},
+        {"id": "s2", "type": "llm", "prompt": "say", "output_key": "a", "next_step": "s3"},
+        {"id": "s3", "type": "tool", "tool": "write", "is_terminal": True},
+        {"id": "s4", "type": "end", "outcome": "failure"},
+    ]
+    return steps, {"name": "rule", "protects": {"tool": "write"}, "requires": {"step": "s1", "branch": "then"}}
+
+
+def _lost_output() -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A variable that a later step takes away when it fails and is skipped."""
+    steps = [
+        {"id": "s0", "type": "llm", "prompt": "say", "output_key": "a"},
+        {"id": "s1", "type": "llm", "prompt": "say", "output_key": "a", "on_error": "skip"},
+        {"id": "s2", "type": "tool", "tool": "write", "args": {"text": "$a"}},
+        {"id": "s3", "type": "end", "outcome": "success"},
+    ]
+    return steps, {"name": "rule", "at_most_once": {"tool": "write"}}
+
+
+def _used_up_visits() -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A loop that leaves nothing but its own bound to end the run without the follow-up."""
+    steps = [
+        {"id": "s0", "type": "tool", "tool": "write", "next_step": "s1"},
+        {"id": "s1", "type": "tool", "tool": "read", "max_visits": 1, "error_step": "s2", "next_step": "s3"},
+        {"id": "s2", "type": "llm", "prompt": "say", "on_error": "skip", "next_step": "s1"},
+        {"id": "s3", "type": "tool", "tool": "again", "is_terminal": True},
+    ]
+    return steps, {"name": "rule", "followed_by": {"first": {"tool": "write"}, "then": {"tool": "again"}}}
+
+
 @st.composite
 def programs(draw: st.DrawFn) -> dict[str, Any]:
-    """A program of two to seven steps with one guardrail; arms are made unambiguous."""
-    ids = [f"s{number}" for number in range(draw(st.integers(2, 7)))]
-    steps = [_step(draw, name, ids) for name in ids]
+    """A program of two to seven steps with one guardrail; arms are made unambiguous.
+
+    Three in eleven are a known trap with at most one step changed: chance alone seldom builds those.
+    """
+    trap = draw(st.sampled_from([None] * 8 + [_stale_guard, _lost_output, _used_up_visits]))
+    if trap is None:
+        ids = [f"s{number}" for number in range(draw(st.integers(2, 7)))]
+        steps = [_step(draw, name, ids) for name in ids]
+        rule = _rule(draw, "rule", steps)
+    else:
+        steps, rule = trap()
+        ids = [step["id"] for step in steps]
+        changed = draw(st.integers(0, len(steps)))
+        if changed < len(steps) and steps[changed]["type"] != "condition":
+            steps[changed] = _step(draw, ids[changed], ids)
     _settle_arms(steps)
     return {
         "name": "random",
         "language": 1,
         "inputs": {"x": {"type": "string"}},
         "tools": TOOLS,
-        "guardrails": [_rule(draw, "rule", steps)],
+        "guardrails": [rule],
         "steps": steps,
     }
 

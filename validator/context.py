@@ -22,7 +22,7 @@ from stepward.vm.language.types import TypeSpec, implies, refusal
 
 if TYPE_CHECKING:
     from stepward.validator.assignment import Assignment, Reading
-    from stepward.validator.guardrails import Outcome
+    from stepward.validator.outcomes import Outcome
 
 
 class Context:

@@ -7,35 +7,31 @@ over what is certainly possible, which refutes. What lies between is for conditi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from time import perf_counter
 
 from stepward.validator.constants import constant_text, constant_value
 from stepward.validator.context import Context
-from stepward.validator.findings import Evidence, Label, Property, Verdict
+from stepward.validator.findings import Evidence, Property, Verdict
 from stepward.validator.monitors import (
     AtMostOnceMonitor,
     ExclusiveMonitor,
     FollowedByMonitor,
-    Hit,
     NeverMonitor,
     RequiresMonitor,
     UndefinedMonitor,
     by_step,
     matches,
 )
+from stepward.validator.outcomes import ALLOW_LIST, LAYER, NOT_YET, Origin, Outcome, words
 from stepward.validator.product import USED_UP, Bad, Exploration, Monitor, explore_counted
+from stepward.validator.vacuity import vacuous
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.facts import certain_reads
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Arithmetic, Expression, Minus, Reference, walk
 from stepward.vm.language.flow import Transition
 from stepward.vm.language.guardrails import (
-    AllOf,
-    AnyGuard,
-    AnyOf,
-    AnyRequirement,
     AnyRule,
     AnySelector,
     AtMostOnce,
@@ -43,13 +39,12 @@ from stepward.vm.language.guardrails import (
     FollowedBy,
     Never,
     Requires,
+    protected,
 )
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.steps import ConditionStep, EndStep, SetStep, ToolCall
 from stepward.vm.reading.source import Place
 
-LAYER = "graph"
-_ALLOW_LIST = Place(("allow",), key=True)
 _KINDS: dict[type[AnyRule], str] = {
     Requires: "requires",
     Never: "never",
@@ -57,21 +52,6 @@ _KINDS: dict[type[AnyRule], str] = {
     FollowedBy: "followed_by",
     Exclusive: "exclusive",
 }
-NOT_YET = "the graph alone does not decide it, and this version does not reason about conditions yet"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What is known of one rule at one place; `code` is that of the finding it makes."""
-
-    code: str
-    message: str
-    help: str
-    place: Place
-    step: str | None
-    related: tuple[Label, ...]
-    evidence: Evidence | None
-    policy: str | None
 
 
 def judge(context: Context) -> Iterator[Outcome]:
@@ -97,8 +77,8 @@ class _Judge:
 
     def rule(self, rule: AnyRule, policy: Policy | None, number: int) -> Iterator[Outcome]:
         started = perf_counter()
-        origin = _Origin(rule.name, policy, Place(("guardrails", number, "name")))
-        outcomes = list(self._vacuous(rule, origin))
+        origin = Origin(rule.name, policy, Place(("guardrails", number, "name")))
+        outcomes = list(vacuous(self.context, rule, origin))
         if self._speaks(rule):
             verdict, evidence, found = self._judged(rule, origin)
             outcomes.extend(found)
@@ -112,7 +92,7 @@ class _Judge:
         self._note(_KINDS[type(rule)], rule.name, verdict, evidence, perf_counter() - started)
         yield from outcomes
 
-    def _judged(self, rule: AnyRule, origin: _Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
+    def _judged(self, rule: AnyRule, origin: Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
         if isinstance(rule, Never) and rule.when is not None:
             return self._never_when(rule, rule.when, origin)
         return self._decide(self._monitor(rule, certain=False), rule, origin, self._monitor(rule, certain=True))
@@ -138,41 +118,16 @@ class _Judge:
     def _steps(self, selector: AnySelector) -> list[int]:
         return [hit.step for hit in matches(selector, self.context)]
 
-    # -- vacuity ---------------------------------------------------------------------------------------------------
-
-    def _vacuous(self, rule: AnyRule, origin: _Origin) -> Iterator[Outcome]:
-        """Yield SW407 for a rule of the program that selects nothing, or protects what can't be reached."""
-        for selector in _protected(rule):
-            hits = matches(selector, self.context)
-            if hits and origin.policy is not None:
-                self.context.matched_policy_rules.add((origin.policy.policy, rule.name))
-            if origin.policy is None and not (isinstance(rule, Never) and rule.when is None):
-                yield from self._vacuous_selector(selector.text(), hits, origin)
-        for guard in _guards_of(rule):
-            if origin.policy is None and not matches(guard, self.context):
-                yield self._vacuous_outcome(f"{guard.text()} is nowhere in the program", origin)
-
-    def _vacuous_selector(self, words: str, hits: Sequence[Hit], origin: _Origin) -> Iterator[Outcome]:
-        if not hits:
-            yield self._vacuous_outcome(f"{words} is nowhere in the program", origin)
-        elif not any(self.flow.reachable[hit.step] for hit in hits):
-            yield self._vacuous_outcome(f"{words} can't be reached", origin)
-
-    def _vacuous_outcome(self, why: str, origin: _Origin) -> Outcome:
-        message = f"guardrail `{origin.name}` says nothing: {why}"
-        help = "correct the name in the guardrail, or remove the guardrail"
-        return Outcome("SW407", message, help, origin.place, None, (), None, origin.tag)
+    # -- verdicts ------------------------------------------------------------------------------------------------
 
     def _speaks(self, rule: AnyRule) -> bool:
         """Whether the program can start what the rule protects, forbids or counts; a policy's rule need not."""
-        selectors = _protected(rule)
+        selectors = protected(rule)
         needed = selectors if isinstance(rule, Exclusive) else selectors[:1]
         return all(any(self.flow.reachable[hit.step] for hit in matches(selector, self.context)) for selector in needed)
 
-    # -- verdicts --------------------------------------------------------------------------------------------------
-
     def _decide(
-        self, monitor: Monitor, rule: AnyRule, origin: _Origin, strict: Monitor | None = None
+        self, monitor: Monitor, rule: AnyRule, origin: Origin, strict: Monitor | None = None
     ) -> tuple[Verdict, Evidence, list[Outcome]]:
         """Search with a monitor over all that is possible, then, with the strict one, over what is certain."""
         possible = explore_counted(self.flow, monitor, self._is_possible)
@@ -198,7 +153,7 @@ class _Judge:
     def _cut(self, exploration: Exploration) -> Evidence:
         return Evidence(LAYER, cut=(f"none of {exploration.pairs} reachable pairs of step and monitor state is bad",))
 
-    def _never_when(self, rule: Never, when: str, origin: _Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
+    def _never_when(self, rule: Never, when: str, origin: Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
         try:
             tree = parse(when)
         except ExpressionError as error:
@@ -234,7 +189,7 @@ class _Judge:
         assert outcomes[0].evidence is not None
         return Verdict.UNKNOWN, outcomes[0].evidence, outcomes
 
-    def _unreadable_when(self, rule: Never, tree: Expression, origin: _Origin) -> list[Outcome]:
+    def _unreadable_when(self, rule: Never, tree: Expression, origin: Origin) -> list[Outcome]:
         """Return where P certainly starts while `when` reads something undefined: the language calls that broken."""
         found: dict[int, Outcome] = {}
         for names in sorted(certain_reads(tree)):
@@ -334,10 +289,10 @@ class _Judge:
 
     # -- words -----------------------------------------------------------------------------------------------------
 
-    def _violated(self, rule: AnyRule, origin: _Origin, bad: Bad) -> Outcome:
+    def _violated(self, rule: AnyRule, origin: Origin, bad: Bad) -> Outcome:
         step = self.flow.steps[bad.step].id
-        code, message, help = _words(rule, bad, step)
-        if origin.place == _ALLOW_LIST:
+        code, message, help = words(rule, bad, step)
+        if origin.place == ALLOW_LIST:
             message, help = (
                 f"`{step}` calls a tool that is not allowed",
                 "use an allowed tool, or have it put on the list",
@@ -346,19 +301,26 @@ class _Judge:
         message = f"{message} (guardrail `{rule.name}`{origin.of_policy})"
         return Outcome(code, message, help, self._place(rule, bad.step), step, origin.labels, evidence, origin.tag)
 
-    def _unproved(self, rule: AnyRule, origin: _Origin, bad: Bad | None) -> Outcome:
+    def _unproved(self, rule: AnyRule, origin: Origin, bad: Bad | None) -> Outcome:
         evidence = Evidence(LAYER, path=bad.path if bad else (), reason=NOT_YET)
         number = bad.step if bad else 0
         step = self.flow.steps[number].id
-        message = f"guardrail `{rule.name}`{origin.of_policy} is neither proved nor refuted at step `{step}`: {NOT_YET}"
+        claim = self._claim(rule, origin, bad, step)
+        message = f"it may be that {claim}: {NOT_YET} (guardrail `{rule.name}`{origin.of_policy})"
         help = "if this path can happen, mend it; if not, say why: `# stepward: ignore[SW408] reason`"
         if origin.policy is not None:
             help = "if this path can happen, mend it; if not, ask for a waiver in the policy"
         return Outcome("SW408", message, help, self._place(rule, number), step, origin.labels, evidence, origin.tag)
 
+    def _claim(self, rule: AnyRule, origin: Origin, bad: Bad | None, step: str) -> str:
+        """Say what has not been ruled out."""
+        if isinstance(rule, Never) and (rule.when is not None or origin.place == ALLOW_LIST):
+            return f"`{step}` starts in a state in which it must not"
+        return words(rule, bad, step)[1] if bad is not None else f"`{rule.name}` is broken"
+
     def _place(self, rule: AnyRule, number: int) -> Place:
         """Return the id of the step, or of the sub-step that the rule speaks of."""
-        for selector in _protected(rule):
+        for selector in protected(rule):
             for hit in matches(selector, self.context):
                 if hit.step == number and hit.sub is not None:
                     return Place(("steps", number, "parallel_steps", hit.sub, "id"))
@@ -371,7 +333,7 @@ class _Judge:
         if policy.allow is None:
             return
         allowed = {entry.tool: entry for entry in policy.allow}
-        origin = _Origin("allow", policy, _ALLOW_LIST)
+        origin = Origin("allow", policy, ALLOW_LIST)
         for site in self.context.meaning.calls:
             call = site.call
             if not isinstance(call, ToolCall) or not self.flow.reachable[site.step]:
@@ -392,98 +354,7 @@ class _Judge:
             yield from outcomes
 
 
-@dataclass(frozen=True, slots=True)
-class _Origin:
-    """Where a rule is from."""
-
-    name: str
-    policy: Policy | None
-    place: Place
-
-    @property
-    def tag(self) -> str | None:
-        """What a finding says of its policy: policy and rule, so that waivers can name either."""
-        return f"{self.policy.policy}/{self.name}" if self.policy else None
-
-    @property
-    def of_policy(self) -> str:
-        return f" of policy `{self.policy.policy}`" if self.policy else ""
-
-    @property
-    def labels(self) -> tuple[Label, ...]:
-        if self.policy is not None and self.policy.document is None:
-            return ()
-        return (Label(self.place, "the rule stands here", self.policy.document if self.policy else None),)
-
-
 def _step_selector(step: str) -> AnySelector:
     from stepward.vm.language.guardrails import StepSelector
 
     return StepSelector(step=step)
-
-
-def _protected(rule: AnyRule) -> tuple[AnySelector, ...]:
-    """Return the selectors of a rule that name what it protects, forbids or counts."""
-    if isinstance(rule, Requires):
-        return (rule.protects,)
-    if isinstance(rule, Never):
-        return (rule.never,)
-    if isinstance(rule, AtMostOnce):
-        return (rule.at_most_once,)
-    if isinstance(rule, FollowedBy):
-        return (rule.followed_by.first, rule.followed_by.then)
-    return rule.exclusive
-
-
-def _guards_of(rule: AnyRule) -> Iterator[AnyGuard]:
-    if isinstance(rule, Requires):
-        pending: list[AnyRequirement] = [rule.requires]
-        while pending:
-            requirement = pending.pop(0)
-            if isinstance(requirement, AllOf):
-                pending.extend(requirement.all_of)
-            elif isinstance(requirement, AnyOf):
-                pending.extend(requirement.any_of)
-            else:
-                yield requirement
-
-
-def _requirement_text(requirement: AnyRequirement) -> str:
-    if isinstance(requirement, AllOf):
-        return " and ".join(_requirement_text(part) for part in requirement.all_of)
-    if isinstance(requirement, AnyOf):
-        return " or ".join(_requirement_text(part) for part in requirement.any_of)
-    return requirement.text()
-
-
-def _words(rule: AnyRule, bad: Bad, step: str) -> tuple[str, str, str]:
-    """Return the code, the message and the help of a violation."""
-    if isinstance(rule, Requires):
-        wanted = _requirement_text(rule.requires)
-        if bad.kind == "bypassed":
-            return (
-                "SW401",
-                f"`{step}` can start without {wanted}",
-                f"route every path to `{step}` through {wanted}",
-            )
-        return (
-            "SW402",
-            f"`{step}` can start when {wanted} no longer stands: a variable that it reads was assigned since",
-            f"check again after the assignment, or write `fresh: false` in `{rule.name}` if the old answer may stand",
-        )
-    if isinstance(rule, Never):
-        return "SW403", f"`{step}` can start, and never may", "remove the step, or route control past it"
-    if isinstance(rule, AtMostOnce):
-        if bad.kind == "retried":
-            help = "drop `on_error: retry`, or make the tool idempotent and say so in its manifest"
-            return "SW404", f"`{step}` is performed again when it is retried", help
-        return "SW404", f"`{step}` can be performed a second time in one run", "leave only one way through it"
-    if isinstance(rule, FollowedBy):
-        first, then = rule.followed_by.first.text(), rule.followed_by.then.text()
-        return (
-            "SW405",
-            f"the run can end at `{step}` after {first} succeeded and {then} never started",
-            f"route this ending through {then} (failures too: give the step an `error_step`), or write `ends: success`",
-        )
-    left, right = (side.text() for side in rule.exclusive)
-    return "SW406", f"a run that gets to `{step}` performs both {left} and {right}", "keep the two on separate branches"

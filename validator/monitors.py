@@ -26,6 +26,7 @@ from stepward.vm.language.guardrails import (
     FollowedBy,
     StepSelector,
     ToolSelector,
+    guards,
 )
 from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, ParallelStep, ToolCall
 
@@ -142,7 +143,7 @@ class RequiresMonitor(_Watcher):
         super().__init__(context)
         self.protected = frozenset(protected)
         self.requirement = requirement
-        self.guards = tuple(dict.fromkeys(_guards(requirement)))
+        self.guards = tuple(dict.fromkeys(guards(requirement)))
         self.position = {guard: number for number, guard in enumerate(self.guards)}
         self.hits = [by_step(matches(guard, context)) for guard in self.guards]
         self.reads = [self._reads(guard) if fresh else frozenset() for guard in self.guards]
@@ -194,14 +195,6 @@ class RequiresMonitor(_Watcher):
             return (FRESH,) if way.branch == branch_names(condition)[guard.branch] else (kept,)
         outcomes = some_succeed(hits, way, self.context.program.steps[step])
         return tuple(FRESH if outcome else kept for outcome in outcomes)
-
-
-def _guards(requirement: AnyRequirement) -> Iterator[AnyGuard]:
-    if isinstance(requirement, AllOf | AnyOf):
-        for part in requirement.all_of if isinstance(requirement, AllOf) else requirement.any_of:
-            yield from _guards(part)
-    else:
-        yield requirement
 
 
 class NeverMonitor(_Watcher):

@@ -348,7 +348,9 @@ class AmbiguousArm(Rule):
             following = steps[number + 1].id
             above = f"step `{steps[number - 1].id}` above falls into it" if number else "it is the entry of the program"
             message = f"`{step.id}` is named as an arm, and {above}: it is not clear whether the run ends after it"
-            help = f"add `next_step: {following}` to go on, or `is_terminal: true` to end"
+            help = f"add `next_step: {following}` to `{step.id}` to go on, or `is_terminal: true` to end"
+            if number:
+                help += f"; or give `{steps[number - 1].id}` a `next_step` past it"
             related = [Label(place, "it is named here") for place in _namings(context, step.id)]
             yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related)
 
@@ -412,7 +414,12 @@ class NoFailureEnding(Rule):
             if why is not None:
                 message = f"{why}, but no ending is declared a failure"
                 help = "mark the ending that is one with `outcome: failure`"
-                yield self.finding(message, help, Place(("steps", number, "id")), step=step.id)
+                related = [
+                    Label(Place(("steps", ending, "id")), "this ending is declared a success")
+                    for ending in range(len(context.program.steps))
+                    if flow.reachable[ending] and context.graph.ends_the_run(ending)
+                ]
+                yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related[:4])
                 return
 
     def _decides(self, context: Context, number: int) -> str | None:

@@ -231,7 +231,7 @@ class EffectInLoop(Rule):
         for site in context.meaning.calls:
             if site.step in context.graph.in_loop and _writes_once(context, site):
                 message = f"`{_tool(site)}` writes, is not idempotent, and stands in a loop"
-                help = "move it out of the loop, make the tool idempotent, or add an `at_most_once` guardrail"
+                help = "move it out of the loop, or make the tool idempotent and say so in its manifest"
                 yield self.finding(message, help, Place((*site.path, "tool")), step=site.call.id)
 
 
@@ -280,6 +280,8 @@ class FallbackForEffect(Rule):
                     message = (
                         f"`{_tool(site)}` writes and is not idempotent: going on as if nothing happened may be wrong"
                     )
-                    help = "let it fail, and route the failure with `error_step`"
+                    whole = context.program.steps[site.step].id
+                    route = "`error_step`" if site.sub is None else f"`error_step` on the parallel step `{whole}`"
+                    help = f"remove it: let the step fail, and route the failure with {route}"
                     related = [Label(Place((*site.path, "tool")), "the tool is called here")]
                     yield self.finding(message, help, Place((*site.path, field)), step=call.id, related=related)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Evidence, Finding, Label, Property, Verdict
-from stepward.validator.guardrails import NOT_YET
+from stepward.validator.outcomes import NOT_YET
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.conditions import overlap_open, uncovered
 from stepward.vm.language.manifest import ToolSpec

@@ -62,6 +62,8 @@ class SensitiveToModel(Rule):
                 message = f"`{text}` is sensitive and reaches the prompt of `{call.id}`"
                 help = "leave it out of the prompt, or let a tool hand the model only what it needs"
                 related = [Label(origin, "it is marked here")]
+                copies = [source.path for source in reading.meant.sources if source.kind == "set"]
+                related += [Label(Place(path, key=True), "it is copied here") for path in copies[:3]]
                 yield self.finding(message, help, reading.place, step=call.id, related=related)
 
 

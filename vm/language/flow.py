@@ -5,7 +5,6 @@ The machine, the checker, the diagrams and the sabotage oracle read it from here
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
@@ -15,7 +14,6 @@ from stepward.vm.language.steps import (
     ConditionStep,
     EndStep,
     ErrorRouted,
-    Failing,
     LlmStep,
     ParallelStep,
     SetStep,
@@ -84,6 +82,7 @@ class Flow:
         self.program = program
         self.steps = program.steps
         self.position: dict[str, int] = {}
+        self._names_missing = False
         for number, step in enumerate(program.steps):
             self.position.setdefault(step.id, number)
 
@@ -102,25 +101,13 @@ class Flow:
     @cached_property
     def transitions(self) -> list[tuple[Transition, ...]]:
         """Every way out of every step, by its position."""
-        return [
-            self._plain(number, step) if step.type in ("tool", "llm") else tuple(self._ways_out(number, step))
-            for number, step in enumerate(self.steps)
-        ]
+        return [tuple(self._ways_out(number, step)) for number, step in enumerate(self.steps)]
 
     @cached_property
     def has_missing_target(self) -> bool:
         """Whether the program names a step that it does not have."""
-        return any(way.to == MISSING for ways in self.transitions for way in ways)
-
-    def _plain(self, number: int, step: AnyStep) -> tuple[Transition, ...]:
-        """Take the short way for what most programs are full of: a step that goes on, or fails and ends the run."""
-        if number + 1 < len(self.steps) and not self._ROUTING & step.model_fields_set and step.id not in self.arms:
-            return (Transition("success", number + 1), _FAILS)
-        return tuple(self._ways_out(number, step))
-
-    _ROUTING: Final = frozenset(
-        {"next_step", "is_terminal", "error_step", "on_error", "on_timeout", "max_visits", "outcome"}
-    )
+        assert self.transitions is not None, "they note it when they are made"
+        return self._names_missing
 
     @cached_property
     def successors(self) -> list[tuple[int, ...]]:
@@ -170,25 +157,26 @@ class Flow:
             return False
         return step.next_step is None and not step.is_terminal and step.id not in self.arms
 
-    def _ways_out(self, number: int, step: AnyStep) -> Iterator[Transition]:
-        if isinstance(step, EndStep):
-            yield _END_STEP if step.outcome == "success" else _END_STEP_FAILURE
-            return
-        if isinstance(step, ConditionStep):
-            yield from self._branches(step)
-        else:
-            successor = self._successor(number, step)
-            yield successor
-            if number in self.ambiguous_arms:
-                yield Transition("success", number + 1)
-            if isinstance(step, Failing):
-                yield from self._failures(step, successor)
-            else:
-                yield _FAILS
+    def _ways_out(self, number: int, step: AnyStep) -> list[Transition]:
+        if step.type == "end":
+            return [_END_STEP if step.outcome == "success" else _END_STEP_FAILURE]
+        ways = self._branches(step) if step.type == "condition" else self._ways_through(number, step)
         if step.max_visits is not None:
             if isinstance(step, ErrorRouted) and step.error_step is not None:  # once; the second time the run stalls
-                yield Transition("visits", self._to(step.error_step), field=("error_step",))
-            yield _STALLS
+                ways.append(Transition("visits", self._to(step.error_step), field=("error_step",)))
+            ways.append(_STALLS)
+        return ways
+
+    def _ways_through(self, number: int, step: LlmStep | ToolStep | ParallelStep | SetStep) -> list[Transition]:
+        successor = self._successor(number, step)
+        ways = [successor]
+        if number in self.ambiguous_arms:
+            ways.append(Transition("success", number + 1))
+        if step.type == "set":
+            ways.append(_FAILS)
+        else:
+            self._add_failures(ways, step, successor)
+        return ways
 
     def _successor(self, number: int, step: LlmStep | ToolStep | ParallelStep | SetStep) -> Transition:
         if step.next_step is not None:
@@ -197,28 +185,36 @@ class Flow:
             return _ENDS_IN_FAILURE if step.outcome == "failure" else _ENDS_WELL
         return Transition("success", number + 1)
 
-    def _failures(self, step: LlmStep | ToolStep | ParallelStep, successor: Transition) -> Iterator[Transition]:
-        if not isinstance(step, ParallelStep) and step.on_timeout == "fallback":
-            yield successor._replace(kind="fallback")
-        if isinstance(step, ParallelStep) and all(part.on_error == "skip" for part in step.parallel_steps):
-            return
+    def _add_failures(
+        self, ways: list[Transition], step: LlmStep | ToolStep | ParallelStep, successor: Transition
+    ) -> None:
+        if step.type == "parallel":
+            if all(part.on_error == "skip" for part in step.parallel_steps):
+                return
+        elif step.on_timeout == "fallback":
+            ways.append(successor._replace(kind="fallback"))
         if step.on_error == "skip":
-            yield successor._replace(kind="skipped")
+            ways.append(successor._replace(kind="skipped"))
         if step.error_step is not None:  # beside `skip` it is SW002: both ways are given, and the program is refused
-            yield Transition("failed", self._to(step.error_step), field=("error_step",))
+            ways.append(Transition("failed", self._to(step.error_step), field=("error_step",)))
         elif step.on_error != "skip":
-            yield _FAILS
+            ways.append(_FAILS)
 
-    def _branches(self, step: ConditionStep) -> Iterator[Transition]:
+    def _branches(self, step: ConditionStep) -> list[Transition]:
+        ways = []
         if step.condition is not None and step.then is not None:
-            yield Transition("branch", self._to(step.then), branch="then", field=("then",))
+            ways.append(Transition("branch", self._to(step.then), branch="then", field=("then",)))
         for number, case in enumerate(step.cases or ()):
-            yield Transition("branch", self._to(case.then), branch=number + 1, field=("cases", number, "then"))
+            ways.append(Transition("branch", self._to(case.then), branch=number + 1, field=("cases", number, "then")))
         if step.otherwise is not None:
-            yield Transition("branch", self._to(step.otherwise), branch="otherwise", field=("otherwise",))
+            ways.append(Transition("branch", self._to(step.otherwise), branch="otherwise", field=("otherwise",)))
         if step.otherwise is None or (step.condition is not None and step.then is None):
-            yield _UNCOVERED
-        yield _FAILS
+            ways.append(_UNCOVERED)
+        ways.append(_FAILS)
+        return ways
 
     def _to(self, target: str) -> int:
-        return self.position.get(target, MISSING)
+        position = self.position.get(target, MISSING)
+        if position == MISSING:
+            self._names_missing = True
+        return position

@@ -183,3 +183,33 @@ AnyRule = Requires | Never | AtMostOnce | FollowedBy | Exclusive
 AnySelector = ToolSelector | StepSelector | EffectSelector
 AnyGuard = ToolSelector | StepSelector | BranchSelector
 AnyRequirement = AllOf | AnyOf | ToolSelector | StepSelector | BranchSelector
+
+
+def protected(rule: AnyRule) -> tuple[AnySelector, ...]:
+    """Return the selectors of a rule that name what it protects, forbids or counts."""
+    if isinstance(rule, Requires):
+        return (rule.protects,)
+    if isinstance(rule, Never):
+        return (rule.never,)
+    if isinstance(rule, AtMostOnce):
+        return (rule.at_most_once,)
+    if isinstance(rule, FollowedBy):
+        return (rule.followed_by.first, rule.followed_by.then)
+    return rule.exclusive
+
+
+def guards(requirement: AnyRequirement) -> tuple[AnyGuard, ...]:
+    """Return every single guard that a requirement is made of, in the order in which they are written."""
+    if isinstance(requirement, AllOf | AnyOf):
+        parts = requirement.all_of if isinstance(requirement, AllOf) else requirement.any_of
+        return tuple(guard for part in parts for guard in guards(part))
+    return (requirement,)
+
+
+def requirement_text(requirement: AnyRequirement) -> str:
+    """Return what is required, in words."""
+    if isinstance(requirement, AllOf):
+        return " and ".join(requirement_text(part) for part in requirement.all_of)
+    if isinstance(requirement, AnyOf):
+        return " or ".join(requirement_text(part) for part in requirement.any_of)
+    return requirement.text()

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 from stepward.vm.errors import DocumentError, Problem, ProgramError
 from stepward.vm.language import guardrails
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Case
-from stepward.vm.language.types import TypeSpec
+from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, BaseStep, Case
+from stepward.vm.language.types import TypeSpec, same
 from stepward.vm.reading.limits import MAX_DEPTH, MAX_STEPS, MAX_VALUES
 from stepward.vm.reading.source import Path, Place
 
@@ -103,7 +103,7 @@ def build(
 
 
 def _validate(model: type[Model], data: dict[str, Any]) -> Model:
-    """A field that is null counts as absent; few documents have one, so it is looked for only when one is refused."""
+    """Read again without what counts as absent; few documents have such fields, so only one that is refused is."""
     try:
         return model.model_validate(data)
     except ValidationError:
@@ -120,15 +120,39 @@ def without_nulls(data: dict[str, Any]) -> dict[str, Any]:
         if isinstance(fields.get(key), dict):
             fields[key] = {name: _declaration_without_nulls(entry) for name, entry in fields[key].items()}
     if isinstance(fields.get("steps"), list):
-        fields["steps"] = [_fields_without_nulls(entry) for entry in fields["steps"]]
+        fields["steps"] = [_step_without_nulls(entry, STEP_MODELS) for entry in fields["steps"]]
     for key in ("guardrails", "allow", "waivers"):
         if key in fields:
             fields[key] = _all_without_nulls(fields[key])
     for step in fields["steps"] if isinstance(fields.get("steps"), list) else ():
-        for key in ("parallel_steps", "cases"):
-            if isinstance(step, dict) and isinstance(step.get(key), list):
-                step[key] = [_fields_without_nulls(entry) for entry in step[key]]
+        if isinstance(step, dict) and isinstance(step.get("parallel_steps"), list):
+            step["parallel_steps"] = [_step_without_nulls(part, SUB_STEP_MODELS) for part in step["parallel_steps"]]
+        if isinstance(step, dict) and isinstance(step.get("cases"), list):
+            step["cases"] = [_fields_without_nulls(case) for case in step["cases"]]
     return fields
+
+
+_WRITTEN_DEFAULTS: Final[dict[str, Any]] = {
+    "args": {},
+    "parallel_steps": [],
+    "on_error": "fail",
+    "on_timeout": "fail",
+    "max_retries": 3,
+    "is_terminal": False,
+}
+"""What a serializer writes on every step, whatever its type: a field that is not the type's own then says nothing."""
+
+
+def _step_without_nulls(entry: Any, models: dict[str, type[BaseStep]]) -> Any:
+    fields = _fields_without_nulls(entry)
+    if not isinstance(fields, dict) or not isinstance(fields.get("type"), str) or fields["type"] not in models:
+        return fields
+    own = models[fields["type"]].model_fields
+    return {
+        key: value
+        for key, value in fields.items()
+        if key in own or key not in _WRITTEN_DEFAULTS or not same(value, _WRITTEN_DEFAULTS[key])
+    }
 
 
 def _all_without_nulls(entry: Any) -> Any:
@@ -399,7 +423,15 @@ def _shape(value: Any) -> str:
     return "a list" if isinstance(value, list | tuple) else f"the number {value}"
 
 
+def _words(name: str) -> list[str]:
+    return sorted(name.replace("-", "_").lower().split("_"))
+
+
 def near_words(name: str, candidates: Iterator[str] | list[str] | frozenset[str] | set[str]) -> str:
     """Return a sentence that offers the candidate nearest to a name, or an empty text."""
-    near = get_close_matches(name, list(candidates), n=1, cutoff=0.6)
+    known = sorted(candidates)
+    # Words in another order are a nearer miss than other letters: `count_orders` is `orders_count`.
+    near = [one for one in known if one != name and _words(one) == _words(name)] or get_close_matches(
+        name, known, n=1, cutoff=0.6
+    )
     return f"did you mean `{near[0]}`?" if near else ""

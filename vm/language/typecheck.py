@@ -149,7 +149,24 @@ class _Checker:
             return f"compare it: `{shown} == …`" if whose == "a condition" else f"compare `{shown}` with a value"
         if isinstance(tree, Constant) and isinstance(tree.value, str) and kinds == NUMBER and _is_number(tree.value):
             return f"write {tree.value} without quotes"
-        return f"declare `{shown}` as {_either(kinds)} where it comes from, or compare it with another value"
+        declared = self.declaration(tree, kinds) or f"`{shown}` as {_either(kinds)} where it comes from"
+        return f"declare {declared}, or compare it with another value"
+
+    def declaration(self, tree: Expression, kinds: frozenset[str]) -> str:
+        """Say how the one source of a reference declares a type, where there is one."""
+        meant = self.meaning.names.meaning(tree.names) if isinstance(tree, Reference) else None
+        if meant is None or len(meant.sources) != 1 or meant.fields or len(kinds) != 1:
+            return ""
+        source, word = meant.sources[0], next(iter(kinds))
+        if source.kind == "input":
+            return f"the input as `{source.name}: {{type: {word}}}`"
+        if source.kind != "output" or source.step is None:
+            return ""
+        step = self.meaning.program.steps[source.step]
+        call = step.parallel_steps[source.sub] if step.type == "parallel" and source.sub is not None else step
+        if call.type == "tool":
+            return f"`returns: {{type: {word}}}` for the tool `{call.tool}`"
+        return f"`returns: {{type: {word}}}` on step `{call.id}`" if call.type == "llm" else ""
 
     def compare(self, tree: Compare, known: Facts) -> None:
         left, right = self.check(tree.left, known), self.check(tree.right, known)

@@ -1,0 +1,90 @@
+"""What is said of a guardrail: the outcome at one place, and the words for each way in which a rule can be broken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from stepward.validator.findings import Evidence, Label
+from stepward.validator.product import Bad
+from stepward.vm.language.guardrails import AnyRule, AtMostOnce, FollowedBy, Never, Requires, requirement_text
+from stepward.vm.language.policy import Policy
+from stepward.vm.reading.source import Place
+
+LAYER: Final = "graph"
+NOT_YET: Final = "conditions decide it, and this version does not reason about them yet"
+ALLOW_LIST: Final = Place(("allow",), key=True)
+"""Where a policy's allow-list stands; it is judged like a `never` for every tool that is not on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is known of one rule at one place; `code` is that of the finding it makes."""
+
+    code: str
+    message: str
+    help: str
+    place: Place
+    step: str | None
+    related: tuple[Label, ...]
+    evidence: Evidence | None
+    policy: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a rule is from."""
+
+    name: str
+    policy: Policy | None
+    place: Place
+
+    @property
+    def tag(self) -> str | None:
+        """What a finding says of its policy: policy and rule, so that waivers can name either."""
+        return f"{self.policy.policy}/{self.name}" if self.policy else None
+
+    @property
+    def of_policy(self) -> str:
+        """The words that name the policy, where the rule is from one."""
+        return f" of policy `{self.policy.policy}`" if self.policy else ""
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """Where the rule stands, for a finding to show."""
+        if self.policy is not None and self.policy.document is None:
+            return ()
+        return (Label(self.place, "the rule stands here", self.policy.document if self.policy else None),)
+
+
+def words(rule: AnyRule, bad: Bad, step: str) -> tuple[str, str, str]:
+    """Return the code, the message and the help of a violation."""
+    if isinstance(rule, Requires):
+        wanted = requirement_text(rule.requires)
+        if bad.kind == "bypassed":
+            return (
+                "SW401",
+                f"`{step}` can start without {wanted}",
+                f"route every path to `{step}` through {wanted}, or past `{step}`",
+            )
+        return (
+            "SW402",
+            f"`{step}` can start when {wanted} no longer stands: a variable that it reads was assigned since",
+            f"check again after the assignment, or write `fresh: false` in `{rule.name}` if the old answer may stand",
+        )
+    if isinstance(rule, Never):
+        return "SW403", f"`{step}` can start, and never may", "remove the step, or route control past it"
+    if isinstance(rule, AtMostOnce):
+        if bad.kind == "retried":
+            help = "drop `on_error: retry`, or make the tool idempotent and say so in its manifest"
+            return "SW404", f"`{step}` is performed again when it is retried", help
+        return "SW404", f"`{step}` can be performed a second time in one run", "leave only one way through it"
+    if isinstance(rule, FollowedBy):
+        first, then = rule.followed_by.first.text(), rule.followed_by.then.text()
+        return (
+            "SW405",
+            f"the run can end at `{step}` after {first} succeeded and {then} never started",
+            f"route this ending through {then} (failures too: give the step an `error_step`), or write `ends: success`",
+        )
+    left, right = (side.text() for side in rule.exclusive)
+    return "SW406", f"a run that gets to `{step}` performs both {left} and {right}", "keep the two on separate branches"

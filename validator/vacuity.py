@@ -1,0 +1,64 @@
+"""Guardrails that say nothing (SW407): they select nothing, or protect what can't be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepward.validator.context import Context
+from stepward.validator.monitors import branch_names, matches
+from stepward.validator.outcomes import Origin, Outcome
+from stepward.vm.language.guardrails import (
+    AnyGuard,
+    AnyRule,
+    AnySelector,
+    BranchSelector,
+    Never,
+    Requires,
+    StepSelector,
+    ToolSelector,
+    guards,
+    protected,
+)
+from stepward.vm.language.loading import near_words
+from stepward.vm.language.steps import ConditionStep, ToolCall
+
+
+def vacuous(context: Context, rule: AnyRule, origin: Origin) -> Iterator[Outcome]:
+    """Yield an outcome for each selector of a program's own rule that is vacuous.
+
+    Of a policy's rule it is only noted whether it matches: it is vacuous when it matches in no program of the run.
+    """
+    for selector in protected(rule):
+        hits = matches(selector, context)
+        if origin.policy is not None:
+            if hits:
+                context.matched_policy_rules.add((origin.policy.policy, rule.name))
+        elif not (isinstance(rule, Never) and rule.when is None):
+            if not hits:
+                yield _outcome(f"{selector.text()} is nowhere in the program", origin, _near(context, selector))
+            elif not any(context.flow.reachable[hit.step] for hit in hits):
+                yield _outcome(f"{selector.text()} can't be reached", origin)
+    if isinstance(rule, Requires) and origin.policy is None:
+        for guard in guards(rule.requires):
+            if not matches(guard, context):
+                yield _outcome(f"{guard.text()} is nowhere in the program", origin, _near(context, guard))
+
+
+def _near(context: Context, selector: AnySelector | AnyGuard) -> str:
+    """Offer the name that was probably meant by a selector that matches nothing."""
+    if isinstance(selector, ToolSelector):
+        called = [site.call.tool for site in context.meaning.calls if isinstance(site.call, ToolCall)]
+        return near_words(selector.tool, called)
+    if isinstance(selector, BranchSelector) and selector.step in context.flow.position:
+        step = context.flow.steps[context.flow.position[selector.step]]
+        names = branch_names(step) if isinstance(step, ConditionStep) else {}
+        return near_words(str(selector.branch), [name for name in names if isinstance(name, str)])
+    if isinstance(selector, StepSelector | BranchSelector):
+        return near_words(selector.step, list(context.flow.position))
+    return ""
+
+
+def _outcome(why: str, origin: Origin, near: str = "") -> Outcome:
+    help = near or "correct the name in the guardrail, or remove the guardrail"
+    message = f"guardrail `{origin.name}` says nothing: {why}"
+    return Outcome("SW407", message, help, origin.place, None, (), None, origin.tag)
