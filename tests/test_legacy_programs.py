@@ -44,24 +44,7 @@ ABOUT = {
 }
 """What each program is there for: findings that it must have, whatever others come beside them."""
 
-SERIALISED = "the defaults that the older runtime writes on every step are refused as fields of other types"
-LOOP_GUARDRAIL = "SW504 offers an `at_most_once` guardrail, which does not silence it"
-SUB_STEP = "SW505 offers `error_step` for a sub-step, which can't have one"
-DOES_NOT_PARSE = {"serialised.json": SERIALISED}
-OFFERS_IN_VAIN = DOES_NOT_PARSE | {
-    "arms_in_a_row.yaml": LOOP_GUARDRAIL,
-    "leftovers.yaml": LOOP_GUARDRAIL,
-    "polling.yaml": LOOP_GUARDRAIL,
-    "parts_of_a_parallel_step.yaml": SUB_STEP,
-}
-"""What fails today, and why; a mended one fails here until it is struck off."""
-
 Data = dict[str, Any]
-
-
-def programs(known: dict[str, str]) -> list[Any]:
-    marks = {name: [pytest.mark.xfail(strict=True, reason=reason)] for name, reason in known.items()}
-    return [pytest.param(name, marks=marks.get(name, [])) for name in ABOUT]
 
 
 def read(name: str) -> Data:
@@ -84,14 +67,14 @@ def test_every_program_says_what_it_is_about() -> None:
     assert set(ABOUT) == {path.name for path in LEGACY.iterdir() if path.suffix in (".yaml", ".json")}
 
 
-@pytest.mark.parametrize("name", programs(DOES_NOT_PARSE))
+@pytest.mark.parametrize("name", ABOUT)
 def test_a_legacy_program_parses_and_the_unsafe_gets_a_finding(name: str) -> None:
     program = Program.load(LEGACY / name)
     assert program == Program.from_dict(read(name))
     assert ABOUT[name] <= {finding.code for finding in findings(read(name))}
 
 
-@pytest.mark.parametrize("name", programs(OFFERS_IN_VAIN))
+@pytest.mark.parametrize("name", ABOUT)
 def test_each_rewrite_of_a_help_removes_its_finding(name: str) -> None:
     data = read(name)
     for finding in findings(data):
@@ -99,7 +82,7 @@ def test_each_rewrite_of_a_help_removes_its_finding(name: str) -> None:
             assert not is_still_there(finding, rewritten), f"{finding.code} {finding.message} | {finding.help}"
 
 
-@pytest.mark.parametrize("name", programs(DOES_NOT_PARSE))
+@pytest.mark.parametrize("name", ABOUT)
 def test_doing_what_the_helps_say_one_after_the_other_ends_without_a_finding(name: str) -> None:
     data = read(name)
     for rewritten in settle(data, findings):

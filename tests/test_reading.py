@@ -14,7 +14,6 @@ import pytest
 import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies import json_values, texts
 
 from stepward.vm.errors import Problem, ProgramError
 from stepward.vm.reading.document import Document
@@ -25,6 +24,7 @@ from stepward.vm.reading.source import Place, Span
 from stepward.vm.reading.yaml_format import read_yaml
 from stepward.vm.reading.yaml_writer import to_yaml
 from stepward.vm.values import freeze, to_json
+from strategies import json_values, texts
 
 
 def yaml_document(text: str) -> Document:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import json_values, texts
 
 from stepward.vm.errors import UndefinedReferenceError
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import embedded, fill, parts
 from stepward.vm.values import FrozenMap, as_text, freeze
+from strategies import json_values, texts
 
 
 def filled(value: Any, /, **state: Any) -> Any:

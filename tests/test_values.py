@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import exact_numbers, json_values, texts
 
 from stepward.vm.values import MAX_DEPTH, MAX_DIGITS, FrozenMap, ValueRefused, as_text, exact, freeze, to_json
+from strategies import exact_numbers, json_values, texts
 
 # -- numbers --------------------------------------------------------------------------------------------------------
 

@@ -244,15 +244,10 @@ def let_it_fail(edit: Edit) -> None:
     edit.owner.pop("fallback", None)
 
 
-def fail_elsewhere(edit: Edit) -> None:
-    step = edit.step
+def fail_elsewhere(edit: Edit, whole: str | None) -> None:
+    step = next(step for step in edit.steps if step["id"] == whole) if whole else edit.step
     let_it_fail(edit)
     step["error_step"] = edit.new_end(outcome="failure")
-
-
-def at_most_once(edit: Edit) -> None:
-    rule = {"name": "once", "at_most_once": {"tool": edit.step["tool"]}}
-    edit.data["guardrails"] = [*(edit.data.get("guardrails") or []), rule]
 
 
 def check_first(edit: Edit, test: str) -> None:
@@ -293,7 +288,7 @@ TABLE: list[tuple[str, Callable[..., None]]] = [
     (r"^did you mean `([^`]+)`\?", did_you_mean),
     (r"^put it in quotes: `([^`]+)`", set_value),
     (r"^write a larger number", lambda edit: set_value(edit, "1")),
-    (r"(?:^|, or )remove it\b", remove),
+    (r"(?:^|, or )remove it(?!:)\b", remove),
     (r"^keep one of the two", remove),
     (r"\bdeclare (?:it|them|the inputs|the tools): `((?:inputs|tools): [^`]+)`", declare),
     (r"\bdeclare it under `tools`: `([^`]+)`", lambda edit, text: declare(edit, f"tools: {{{text}}}")),
@@ -316,9 +311,8 @@ TABLE: list[tuple[str, Callable[..., None]]] = [
     (r"^drop the retry", drop_the_retry),
     (r"make the tool idempotent", idempotent),
     (r"\bdeclare it under `tools`(?!:)", declare_tool),
-    (r"^let it fail", let_it_fail),
-    (r"route the failure with `error_step`", fail_elsewhere),
-    (r"add an `at_most_once` guardrail", at_most_once),
+    (r"^remove it: let the step fail", let_it_fail),
+    (r"route the failure with `error_step`(?: on the parallel step `([^`]+)`)?", fail_elsewhere),
     (r"^declare it under `inputs`", declare_input),
     (r"^list the field under `required`", require_field),
     (r"or limit it by `enum` or `allowed_outputs`", limit),

@@ -1,0 +1,395 @@
+"""Fast: `stepward check` as its users run it: targets, options, output, exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stepward.validator.cli import main
+
+GOOD = "name: good\ninputs: {}\nsteps:\n  - {id: a, type: end}\n"
+BAD = "name: bad\ninputs: {}\nsteps:\n  - {id: a, type: llm, prompt: x, next_step: gone}\n"
+WARNS = """\
+name: warns
+inputs: {amount: {type: number}}
+steps:
+  - {id: c, type: condition, condition: $amount > 5, then: e, otherwise: e}
+  - {id: e, type: end}
+"""
+STEPWARD = Path(sys.executable).parent / "stepward"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def put(name: str, text: str) -> None:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def check(*arguments: str, stdin: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(main, ["check", *arguments], input=stdin)
+
+
+def codes(result: Result) -> list[str]:
+    """Return the codes of a concise report."""
+    return [line.split()[2] for line in result.stdout.splitlines() if "] " in line]
+
+
+# -- targets and exit status -------------------------------------------------------------------------------------------
+
+
+def test_a_clean_program_exits_with_0() -> None:
+    put("good.yaml", GOOD)
+    result = check("good.yaml")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "1 program: no findings\n", "")
+
+
+def test_an_error_exits_with_1_and_shows_the_place() -> None:
+    put("bad.yaml", BAD)
+    result = check("bad.yaml")
+    assert result.exit_code == 1
+    assert " --> bad.yaml:4:46\n" in result.stdout
+    assert "\n  |" + " " * 46 + "^^^^\n" in result.stdout
+    assert result.stdout.endswith("\n1 error in 1 of 1 program\n")
+
+
+def test_without_paths_the_current_folder_is_checked() -> None:
+    put("a/good.yaml", GOOD)
+    put("a/bad.yaml", BAD)
+    put("compose.yaml", "services: {}\n")
+    result = check("--output-format=concise")
+    assert result.stdout.splitlines()[0].startswith("a/bad.yaml:4:46: error SW101 [missing-target] ")
+    assert result.stdout.endswith("1 error in 1 of 2 programs (1 file skipped)\n")
+
+
+def test_findings_come_sorted_by_file_whatever_the_order_of_the_targets() -> None:
+    for name in ("b.yaml", "a.yaml", "c/d.yaml"):
+        put(name, BAD)
+    orders = [("b.yaml", "c", "a.yaml"), ("c", "a.yaml", "b.yaml"), (".",)]
+    outputs = {check("--output-format=concise", *order).stdout for order in orders}
+    assert len(outputs) == 1
+    assert [line.split(":")[0] for line in outputs.pop().splitlines()[:3]] == ["a.yaml", "b.yaml", "c/d.yaml"]
+
+
+def test_warnings_shut_the_gate_only_when_asked() -> None:
+    put("warns.yaml", WARNS)
+    assert check("warns.yaml").exit_code == 0
+    assert check("warns.yaml", "--fail-on=error").exit_code == 0
+    assert check("warns.yaml", "--fail-on=warning").exit_code == 1
+    put("stepward.toml", 'fail-on = "warning"')
+    assert check("warns.yaml").exit_code == 1
+    assert check("warns.yaml", "--fail-on=error").exit_code == 0
+
+
+def test_exit_zero_exits_with_0_but_not_when_nothing_could_be_checked() -> None:
+    put("bad.yaml", BAD)
+    assert check("bad.yaml", "--exit-zero").exit_code == 0
+    assert "SW101" in check("bad.yaml", "--exit-zero").stdout
+    assert check("none.yaml", "--exit-zero").exit_code == 2
+
+
+def test_nothing_to_check_exits_with_3() -> None:
+    put("compose.yaml", "services: {}\n")
+    result = check()
+    assert (result.exit_code, result.stdout) == (3, "no programs (1 file skipped)\n")
+    assert "nothing to check" in result.stderr
+    assert check("--skip-non-programs").exit_code == 0
+
+
+def test_a_named_file_that_is_no_program_is_an_error_unless_skipped() -> None:
+    put("compose.yaml", "services: {}\n")
+    result = check("compose.yaml", "--output-format=concise")
+    assert (result.exit_code, codes(result)) == (1, ["SW001"])
+    result = check("compose.yaml", "--skip-non-programs")
+    assert (result.exit_code, result.stdout) == (0, "no programs (1 file skipped)\n")
+    put("broken.yaml", "steps: [\n")
+    assert check("broken.yaml", "compose.yaml", "--skip-non-programs").exit_code == 1
+    assert check(".", "compose.yaml", "--output-format=concise").stdout.count("SW001") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere.yaml"], "`nowhere.yaml` can't be checked: no such file"),
+        ([""], "an empty text is not a path"),
+        (["--policy=none.yaml"], "the policy `none.yaml` can't be read: no such file"),
+        (["--config=none.toml"], "`none.toml` can't be read: no such file"),
+        (["--config=good.yaml", "--isolated"], "give one of the two"),
+        (["--baseline=none.json"], "the baseline `"),
+        (["--write-baseline=none/b.json"], "can't be written"),
+        (["--output-file=none/out.txt"], "can't be written: no such file"),
+        (["--select=SW4x"], "--select: `SW4x` is not a code"),
+        (["--ignore=unproved"], "did you mean `SW408`?"),
+        (["--select="], "--select names no code"),
+        (["--statistics", "--output-format=json"], "--statistics is text"),
+        (["--stdin-filename=x.yaml"], "--stdin-filename needs `-`"),
+        (["--output-format=xml"], "'xml' is not one of"),
+        (["--fail-on=info"], "'info' is not one of"),
+        (["--nonsense"], "No such option"),
+        (["--object=nonsense"], "`nonsense` does not name an object"),
+    ],
+)
+def test_what_can_not_be_used_exits_with_2_and_says_so(arguments: list[str], says: str) -> None:
+    put("good.yaml", GOOD)
+    result = check(*arguments)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_broken_configuration_exits_with_2() -> None:
+    put("good.yaml", GOOD)
+    put("stepward.toml", "selct = []")
+    result = check()
+    assert result.exit_code == 2
+    assert result.stderr == "error: `stepward.toml`: unknown key `selct`\n  = help: did you mean `select`?\n"
+    assert check("--isolated").exit_code == 0
+
+
+def test_of_a_hostile_file_nothing_but_findings_comes() -> None:
+    put("deep.json", '{"steps": ' + "[" * 100_000)
+    put("deep.yaml", "steps: " + "[" * 5_000)
+    put("deep.py", "Program.from_dict({'steps': " + "-" * 50_000 + "1})")
+    put("control.yaml", 'steps: []\n"\\e[2J": 1\n')
+    Path("nul.yaml").write_bytes(b"steps: \x00\n")
+    result = check("--output-format=concise")
+    assert result.exit_code == 1
+    assert {line.split(":")[0] for line in result.stdout.splitlines()[:-1]} == set(os.listdir())
+    assert "\x1b" not in result.stdout
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def test_select_and_ignore_choose_by_code_and_by_its_beginning() -> None:
+    put("bad.yaml", BAD)
+    put("warns.yaml", WARNS)
+    every = codes(check("--output-format=concise"))
+    assert set(every) >= {"SW101", "SW108"}
+    assert codes(check("--output-format=concise", "--select=SW108")) == ["SW108"]
+    assert set(codes(check("--output-format=concise", "--select=SW108,SW101"))) == {"SW108", "SW101"}
+    assert codes(check("--output-format=concise", "--select=SW1", "--ignore=SW108", "--ignore=SW107")) == ["SW101"]
+    assert check("--ignore=SW").stdout == "2 programs: no findings\n"
+
+
+def test_the_command_line_wins_over_the_configuration() -> None:
+    put("bad.yaml", BAD)
+    put("stepward.toml", 'ignore = ["SW101"]')
+    assert check("bad.yaml").exit_code == 0
+    assert check("bad.yaml", "--ignore=SW102").exit_code == 1
+    assert check("bad.yaml", "--isolated").exit_code == 1
+    put("other.toml", 'select = ["SW9"]')
+    assert check("bad.yaml", "--config=other.toml").exit_code == 0
+
+
+def test_the_report_goes_to_a_file() -> None:
+    put("bad.yaml", BAD)
+    result = check("bad.yaml", "--output-file=out.json", "--output-format=json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    data = json.loads(Path("out.json").read_text())
+    assert [finding["code"] for finding in data["findings"]] == ["SW101"]
+    assert data["findings"][0]["file"] == "bad.yaml"
+
+
+def test_statistics_come_in_place_of_the_findings() -> None:
+    put("bad.yaml", BAD)
+    put("also.yaml", BAD)
+    assert check("--statistics").stdout == "     2  SW101  error    missing-target\n\n2 errors in 2 of 2 programs\n"
+
+
+def test_json_lists_the_verdicts_too() -> None:
+    rule = "guardrails: [{name: g, protects: {step: b}, requires: {step: a}}]\n"
+    put("p.yaml", f"name: p\ninputs: {{}}\n{rule}steps: [{{id: a, type: llm, prompt: x}}, {{id: b, type: end}}]\n")
+    data = json.loads(check("p.yaml", "--output-format=json").stdout)
+    (entry,) = data["properties"]
+    assert (entry["file"], entry["name"], entry["rule"], entry["verdict"]) == ("p.yaml", "requires", "g", "proved")
+    assert data["summary"]["verdicts"]["proved"] == 1
+
+
+def test_standard_input_is_a_program_of_its_own() -> None:
+    result = check("-", "--output-format=concise", stdin=BAD)
+    assert (result.exit_code, result.stdout.split(": ")[0]) == (1, "<stdin>:4:46")
+    assert check("-", stdin='{"steps": [{"id": "a", "type": "end"}]}').exit_code == 0
+    assert check("-", "--output-format=concise", stdin="").stdout.startswith("<stdin>: error SW001 ")
+    assert check("-", "--skip-non-programs", stdin="a: 1").exit_code == 0
+    assert check("-", stdin=b"steps: \xff").exit_code == 1
+
+
+def test_standard_input_stands_for_the_file_that_is_named() -> None:
+    put("sub/stepward.toml", 'ignore = ["SW101"]')
+    assert check("-", stdin=BAD).exit_code == 1
+    assert check("-", "--stdin-filename=sub/x.yaml", stdin=BAD).exit_code == 0
+    python = 'p = Program.from_dict({"name": "p", "steps": 3})'
+    result = check("-", "--stdin-filename=sub/x.py", "--output-format=concise", stdin=python)
+    assert result.stdout.startswith("sub/x.py:1:46: error SW002")
+
+
+def test_a_file_above_the_current_folder_is_named_from_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    put("bad.yaml", BAD)
+    put("sub/x.txt", "")
+    path = Path("bad.yaml").resolve()
+    monkeypatch.chdir("sub")
+    assert check("../bad.yaml", "--output-format=concise").stdout.startswith(f"{path.as_posix()}:4:46: ")
+
+
+# -- objects -----------------------------------------------------------------------------------------------------------
+
+MODULE = """
+from stepward.vm import Program
+print("imported")
+DATA = {"name": "data", "inputs": {}, "steps": [{"id": "a", "type": "llm", "prompt": "x", "next_step": "gone"}]}
+PROGRAM = Program.from_dict(DATA)
+NUMBER = 3
+class Box:
+    inner = {"steps": 3}
+def make():
+    return DATA
+def fails():
+    raise SystemExit("no")
+"""
+
+
+@pytest.fixture
+def _module(monkeypatch: pytest.MonkeyPatch) -> None:
+    put("flows_of_mine.py", MODULE)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    sys.modules.pop("flows_of_mine", None)
+
+
+@pytest.mark.usefixtures("_module")
+@pytest.mark.parametrize("name", ["DATA", "PROGRAM", "make"])
+def test_an_object_is_imported_and_checked(name: str) -> None:
+    result = check(f"--object=flows_of_mine:{name}", "--output-format=concise")
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"flows_of_mine:{name}:steps[0].next_step: error SW101 ")
+    assert "imported" not in result.stdout
+
+
+@pytest.mark.usefixtures("_module")
+def test_an_object_that_is_no_program_has_findings_with_its_places() -> None:
+    result = check("--object=flows_of_mine:Box.inner", "--output-format=concise")
+    assert result.stdout.startswith("flows_of_mine:Box.inner:steps: error SW002 ")
+
+
+@pytest.mark.usefixtures("_module")
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("flows_of_mine:PROGAM", "did you mean `PROGRAM`?"),
+        ("flows_of_mine:NUMBER", "`flows_of_mine:NUMBER` is not a program"),
+        ("flows_of_mine:fails", "SystemExit: no"),
+        ("nothing_like_it:x", "ModuleNotFoundError"),
+        ("flows_of_mine", "does not name an object"),
+        (":x", "does not name an object"),
+    ],
+)
+def test_an_object_that_can_not_be_had_exits_with_2(name: str, says: str) -> None:
+    result = check(f"--object={name}")
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+@pytest.mark.usefixtures("_module")
+def test_objects_and_paths_are_checked_in_one_run() -> None:
+    put("good.yaml", GOOD)
+    result = check("--object=flows_of_mine:DATA", "good.yaml")
+    assert result.stdout.endswith("1 error in 1 of 2 programs\n")
+
+
+def test_a_program_loaded_from_a_file_keeps_its_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    put("bad.yaml", BAD)
+    put("loads_it.py", "from stepward.vm import Program\nP = Program.load('bad.yaml')\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert " --> bad.yaml:4:46\n" in check("--object=loads_it:P").stdout
+
+
+# -- the process -------------------------------------------------------------------------------------------------------
+
+
+def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([STEPWARD, *arguments], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def test_the_installed_command_checks() -> None:
+    put("bad.yaml", BAD)
+    done = run("check", "bad.yaml")
+    assert done.returncode == 1
+    assert done.stdout.startswith("error[SW101] missing-target: ")
+    assert done.stderr == ""
+
+
+def test_a_reader_that_stops_reading_is_no_error() -> None:
+    put("many.yaml", "steps:\n" + "  - {id: a, type: end, nope: 1}\n" * 3_000)
+    done = subprocess.run(
+        f"{STEPWARD} check many.yaml | head -1", shell=True, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("error[SW00")
+    assert done.stderr == ""
+
+
+def test_an_interrupt_is_quiet() -> None:
+    os.mkfifo("pipe.yaml")
+    child = subprocess.Popen([STEPWARD, "check", "pipe.yaml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with open("pipe.yaml", "wb", buffering=0):  # opens when the child does, and keeps it waiting
+        time.sleep(0.2)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=30)
+    assert (child.returncode, out, err) == (130, b"", b"")
+
+
+def test_output_that_can_not_be_encoded_is_escaped() -> None:
+    put("bad.yaml", BAD.replace("gone", "日本"))
+    done = run("check", "bad.yaml", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+    assert done.returncode == 1
+    assert "`next_step` names `\\u65e5\\u672c`" in done.stdout
+
+
+def test_a_bug_of_ours_is_told_in_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    put("good.yaml", GOOD)
+
+    def burst(*_: object, **__: object) -> None:
+        raise ValueError("oh no")
+
+    monkeypatch.setattr("stepward.validator.checking.validate_document", burst)
+    result = check("good.yaml")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: internal error (while checking `good.yaml`): ValueError: oh no\n")
+    assert "please report it" in result.stderr
+    monkeypatch.setenv("STEPWARD_DEBUG", "1")
+    assert isinstance(check("good.yaml").exception, ValueError)
+
+
+def test_colors_are_for_terminals_that_want_them() -> None:
+    put("bad.yaml", BAD)
+    script = (
+        "import os, pty, sys\n"
+        "def read(fd):\n    data = os.read(fd, 4096)\n    return data\n"
+        f"sys.exit(os.waitstatus_to_exitcode(pty.spawn([{str(STEPWARD)!r}, 'check', 'bad.yaml'], read)))\n"
+    )
+
+    def seen(**variables: str) -> str:
+        environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
+        environment |= {"TERM": "xterm", **variables}
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL,
+            check=False,
+        )  # fmt: skip
+        assert "SW101" in done.stdout
+        return done.stdout
+
+    assert "\x1b[1m" in seen()
+    assert "\x1b[" not in seen(NO_COLOR="1")
+    assert "\x1b[" not in seen(TERM="dumb")
+    assert "\x1b[" not in run("check", "bad.yaml").stdout

@@ -1,0 +1,369 @@
+"""The run over many files: every program checked under its own settings, then what can only be said of the whole."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+from stepward.validator.baseline import Baseline, write_baseline
+from stepward.validator.discovery import Contents, find_candidates, read_candidate, read_content
+from stepward.validator.findings import Finding, Property, Report, Severity
+from stepward.validator.paths import absolute, shown_name, why_not
+from stepward.validator.settings import ConfigurationError, Configurations, FileIgnore, Settings
+from stepward.validator.suppressions import UNUSED, complaint, read_comments, silence
+from stepward.validator.validator import ProgramValidator, unreadable, validate_document
+from stepward.vm.errors import DocumentError, PolicyError, ProgramError
+from stepward.vm.language.guardrails import Never
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+from stepward.vm.reading.document import Document, Format
+from stepward.vm.reading.source import Place, Span
+
+STDIN: Final = "<stdin>"
+
+BLOCKING: Final = frozenset({"SW001", "SW002", "SW003", "SW004", "SW101", "SW106"})
+"""Findings that keep guardrails from being judged. With a policy in force they can't be silenced: whoever writes a
+program would else get rid of all that the policy finds by breaking the program and excusing the break."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run found.
+
+    `findings` are those that are not silenced, hidden or deselected; `sources` holds the text of each file with such
+    a finding. `is_failed` says whether the gate stays shut, each file judged by its own `fail-on`. `skipped` counts the
+    files that are no programs, `not_literal` programs in Python that can't be read without running it, `hidden` what
+    a baseline hides; `stale` are the baseline entries that match nothing any more.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    properties: tuple[Property, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    programs: int = 0
+    programs_with_findings: int = 0
+    skipped: int = 0
+    not_literal: int = 0
+    hidden: int = 0
+    stale: tuple[Mapping[str, Any], ...] = ()
+    is_failed: bool = False
+
+    def count(self, severity: Severity) -> int:
+        """Return how many findings have a severity."""
+        return sum(finding.severity is severity for finding in self.findings)
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A finding on its way to the report: the settings that decide on it, and the number of its program, if any."""
+
+    finding: Finding
+    settings: Settings
+    program: int | None = None
+
+
+@dataclass(slots=True)
+class _Use:
+    """What became of one entry of `per-file-ignores` in this run."""
+
+    entry: FileIgnore
+    settings: Settings
+    matched_file: bool = False
+    silenced: bool = False
+    fixed: Finding | None = None
+
+
+class Run:
+    """Collects what there is to say of paths, texts and objects; `result` then says it.
+
+    `today` is the day by which waivers are judged; `on_file` hears the name of each file before it is read.
+    """
+
+    def __init__(
+        self,
+        configurations: Configurations,
+        *,
+        skip_non_programs: bool = False,
+        today: datetime.date | None = None,
+        on_file: Callable[[str], None] | None = None,
+    ) -> None:
+        self._configurations = configurations
+        self._skip_non_programs = skip_non_programs
+        self._today = today
+        self._on_file = on_file
+        self._policies = _Policies()
+        self._entries: list[_Entry] = []
+        self._properties: list[Property] = []
+        self._sources: dict[str, str] = {}
+        self._uses: dict[tuple[FilePath | None, int], _Use] = {}
+        self._read: set[str] = set()
+        self._matched: set[tuple[str, str]] = set()
+        self._settings: dict[int, Settings] = {}
+        self._programs = self._skipped = self._not_literal = 0
+        self._covers_folder = False
+
+    # -- targets ---------------------------------------------------------------------------------------------------
+
+    def check_paths(self, targets: Sequence[str | FilePath]) -> None:
+        """Check the programs in files and folders.
+
+        Raises TargetError and ConfigurationError for what can't be read, PolicyError for a policy that is none.
+        """
+        self._covers_folder |= any(map(os.path.isdir, targets))
+        for candidate in find_candidates(targets, self._configurations):
+            shown = shown_name(candidate.path)
+            if self._on_file is not None:
+                self._on_file(shown)
+            contents = read_candidate(candidate, skip_non_programs=self._skip_non_programs)
+            self._read.add(str(candidate.path))
+            self._add_contents(contents, candidate.path, shown)
+
+    def check_text(self, content: bytes, filename: str | None) -> None:
+        """Check the programs in what came through a pipe; `filename` is the file that it stands for, if any."""
+        path = absolute(filename or STDIN)
+        shown = shown_name(path) if filename else STDIN
+        name = str(path) if filename else STDIN
+        contents = read_content(content, name, shown, must_be_program=not self._skip_non_programs)
+        self._add_contents(contents, path, shown)
+
+    def check_object(self, value: Program | dict[str, Any], name: str) -> None:
+        """Check a program that was built in code; `name` is what reports call it."""
+        settings = self._configurations.above(FilePath.cwd())
+        policies = self._policies.of(settings)
+        document = None
+        try:
+            program = value if isinstance(value, Program) else Program.from_dict(value)
+            document = program.document
+            report = ProgramValidator(program, policies, today=self._today).validate()
+        except DocumentError as error:
+            report = unreadable(error)
+        if document is not None and os.path.isfile(document.name):
+            name = shown_name(absolute(document.name))
+        text, format = (document.text, document.format) if document else ("", "json")
+        self._add_reports([report], text, format, absolute(name), name, settings)
+
+    # -- one file --------------------------------------------------------------------------------------------------
+
+    def _add_contents(self, contents: Contents, path: FilePath, shown: str) -> None:
+        self._not_literal += contents.not_literal
+        if contents.error is None and not contents.documents:
+            self._skipped += 1
+            return
+        settings = self._configurations.above(path.parent)
+        try:
+            reports = list(self._reports(contents, self._policies.of(settings)))
+        except Exception as error:
+            error.add_note(f"while checking `{shown}`")
+            raise
+        format: Format = {".py": "python", ".json": "json"}.get(path.suffix, "yaml")  # type: ignore[assignment]
+        self._add_reports(reports, contents.text, format, path, shown, settings)
+
+    def _reports(self, contents: Contents, policies: Sequence[Policy]) -> Iterator[Report]:
+        if contents.error is not None:
+            yield unreadable(contents.error)
+        for document in contents.documents:
+            yield validate_document(document, policies, today=self._today)
+
+    def _add_reports(
+        self, reports: list[Report], text: str, format: Format, path: FilePath, shown: str, settings: Settings
+    ) -> None:
+        self._settings[id(settings)] = settings
+        owners: dict[int, int] = {}
+        findings = []
+        for number, report in enumerate(reports, start=self._programs):
+            self._matched |= report.matched_policy_rules
+            self._properties.extend(replace(entry, file=shown) for entry in report.properties)
+            for found in report.findings:
+                finding = replace(found, file=shown)
+                owners[id(finding)] = number
+                findings.append(finding)
+        outcome = silence(
+            findings, read_comments(text, format), shown, lambda finding: self._is_fixed(finding, settings)
+        )
+        for finding in (*outcome.kept, *outcome.complaints):
+            if not self._is_file_ignored(finding, path, settings):
+                self._entries.append(_Entry(finding, settings, owners.get(id(finding), self._programs)))
+        self._note_matched_files(path, settings)
+        if findings or outcome.complaints:
+            self._sources[shown] = text
+        self._programs += len(reports)
+
+    def _is_fixed(self, finding: Finding, settings: Settings) -> bool:
+        """Return whether nothing but a policy can lift the finding."""
+        return finding.policy is not None or (finding.code in BLOCKING and bool(settings.policies))
+
+    def _is_file_ignored(self, finding: Finding, path: FilePath, settings: Settings) -> bool:
+        for entry in settings.per_file_ignores:
+            if finding.code == UNUSED or not finding.code.startswith(entry.codes) or not entry.files.verdict(path):
+                continue
+            use = self._use_of(entry, settings)
+            if self._is_fixed(finding, settings):
+                use.fixed = finding
+            else:
+                use.silenced = True
+                return True
+        return False
+
+    def _note_matched_files(self, path: FilePath, settings: Settings) -> None:
+        for entry in settings.per_file_ignores:
+            if entry.files.verdict(path):
+                self._use_of(entry, settings).matched_file = True
+
+    def _use_of(self, entry: FileIgnore, settings: Settings) -> _Use:
+        return self._uses.setdefault((settings.source, entry.number), _Use(entry, settings))
+
+    # -- the whole run ---------------------------------------------------------------------------------------------
+
+    def result(self, new_baseline: FilePath | None = None) -> RunResult:
+        """Return what the run found; with `new_baseline`, write what can be hidden there and hide it.
+
+        Raises ConfigurationError for a baseline that can't be read or written.
+        """
+        if self._covers_folder:
+            self._entries.extend(self._idle_file_ignores())
+            self._entries.extend(self._vacuous_policy_rules())
+        entries = sorted(self._entries, key=lambda entry: entry.finding.sort_key())
+        visible, hidden, stale = self._hide(entries, new_baseline)
+        visible = [entry for entry in visible if self._is_wanted(entry)]
+        findings = tuple(entry.finding for entry in visible)
+        files = {finding.file for finding in findings}
+        return RunResult(
+            findings=findings,
+            properties=tuple(sorted(self._properties, key=lambda entry: entry.file)),
+            sources={file: text for file, text in self._sources.items() if file in files},
+            programs=self._programs,
+            programs_with_findings=len({entry.program for entry in visible} - {None}),
+            skipped=self._skipped,
+            not_literal=self._not_literal,
+            hidden=hidden,
+            stale=tuple(stale),
+            is_failed=any(_fails(entry) for entry in visible),
+        )
+
+    def _is_wanted(self, entry: _Entry) -> bool:
+        return self._is_fixed(entry.finding, entry.settings) or entry.settings.selects(entry.finding.code)
+
+    def _can_hide(self, entry: _Entry) -> bool:
+        return entry.finding.code != UNUSED and not self._is_fixed(entry.finding, entry.settings)
+
+    def _hide(
+        self, entries: list[_Entry], new_baseline: FilePath | None
+    ) -> tuple[list[_Entry], int, list[Mapping[str, Any]]]:
+        """Take away what a baseline hides; return the rest, how much that was, and the stale entries."""
+        if new_baseline is not None:
+            hidden = [entry for entry in entries if self._can_hide(entry) and self._is_wanted(entry)]
+            write_baseline(absolute(new_baseline), (entry.finding for entry in hidden))
+            left = [entry for entry in entries if not (self._can_hide(entry) and self._is_wanted(entry))]
+            return left, len(hidden), []
+        paths = sorted({path for settings in self._settings.values() if (path := settings.baseline) is not None})
+        baselines = {path: Baseline.load(absolute(path)) for path in paths}
+        left = [entry for entry in entries if not (self._can_hide(entry) and _is_hidden(entry, baselines))]
+        stale: list[Mapping[str, Any]] = [
+            {"baseline": shown_name(baseline.path), **entry}
+            for baseline in baselines.values()
+            for entry in baseline.stale(self._knows)
+        ]
+        return left, len(entries) - len(left), stale
+
+    def _knows(self, file: FilePath) -> bool:
+        path = os.path.normpath(file)
+        return path in self._read or (self._covers_folder and not os.path.exists(path))
+
+    def _idle_file_ignores(self) -> Iterator[_Entry]:
+        for use in self._uses.values():
+            source = use.settings.source
+            if source is None or use.silenced or not use.matched_file:
+                continue
+            shown = shown_name(source)
+            self._sources[shown] = source.read_text(encoding="utf-8", errors="replace")
+            names = ", ".join(f"`{line}`" for line in use.entry.files.lines)
+            message, help = f"the entry of `per-file-ignores` for {names} silences nothing", "remove it"
+            if use.fixed is not None:
+                origin = (
+                    f"comes from the policy `{use.fixed.policy}`"
+                    if use.fixed.policy
+                    else "keeps policies from being judged"
+                )
+                message = f"`{use.fixed.code}` in `{use.fixed.file}` {origin} and can't be silenced"
+                help = "mend the finding, and remove this entry of `per-file-ignores`"
+            heading = self._sources[shown].split("\n")[use.entry.line - 1].rstrip()
+            span = Span(use.entry.line, 1, use.entry.line, len(heading) + 1)
+            yield _Entry(complaint(message, help, shown, span), use.settings)
+
+    def _vacuous_policy_rules(self) -> Iterator[_Entry]:
+        """Yield SW407 for the rules of policies that protect nothing in any program of the run.
+
+        Nothing is said while some program can't be judged: what it holds is not known.
+        """
+        if not self._programs or any(entry.finding.code in BLOCKING for entry in self._entries):
+            return
+        for policy, settings in self._policies.used():
+            for number, rule in enumerate(policy.guardrails):
+                is_ban = isinstance(rule, Never) and rule.when is None
+                if not is_ban and (policy.policy, rule.name) not in self._matched:
+                    yield self._vacuous(policy, rule.name, number, settings)
+
+    def _vacuous(self, policy: Policy, rule: str, number: int, settings: Settings) -> _Entry:
+        from stepward.validator.rules.registry import RULE_BY_CODE
+
+        place = Place(("guardrails", number, "name"))
+        message = f"guardrail `{rule}` says nothing: what it protects is in no program of this run"
+        help = "correct the name in the guardrail, or `applies_to`; or remove the guardrail"
+        finding = RULE_BY_CODE["SW407"]().finding(message, help, place, policy=f"{policy.policy}/{rule}")
+        document = policy.document
+        assert document is not None, "the policies of a run are read from files"
+        self._sources[document.name] = document.text
+        return _Entry(replace(finding, file=document.name, span=document.locate([place])[place]), settings)
+
+
+def _fails(entry: _Entry) -> bool:
+    return entry.finding.severity is Severity.ERROR or entry.settings.fail_on is Severity.WARNING
+
+
+def _is_hidden(entry: _Entry, baselines: Mapping[FilePath, Baseline]) -> bool:
+    path = entry.settings.baseline
+    return path is not None and baselines[path].hides(entry.finding)
+
+
+class _Policies:
+    """Reads every policy file once."""
+
+    def __init__(self) -> None:
+        self._by_file: dict[str, tuple[Policy, Settings]] = {}
+
+    def of(self, settings: Settings) -> list[Policy]:
+        """Return the policies that some settings name; raises PolicyError or ConfigurationError for what is none."""
+        return list({os.path.realpath(path): self._load(path, settings) for path in settings.policies}.values())
+
+    def used(self) -> Iterable[tuple[Policy, Settings]]:
+        """Return every policy of the run, and the settings that named it first."""
+        return self._by_file.values()
+
+    def _load(self, path: FilePath, settings: Settings) -> Policy:
+        real = os.path.realpath(path)
+        if real not in self._by_file:
+            try:
+                self._by_file[real] = (Policy.load(shown_name(absolute(path))), settings)
+            except OSError as error:
+                shown = shown_name(absolute(path))
+                message = f"the policy `{shown}` can't be read: {why_not(error)}"
+                raise ConfigurationError(message, "correct the path") from None
+        return self._by_file[real][0]
+
+
+def policy_result(error: PolicyError) -> RunResult:
+    """Return the result of a run that a policy ends because it is none: what is wrong with it, as findings."""
+    document: Document | None = None
+    try:
+        from stepward.vm.reading.files import read_file
+
+        documents = read_file(error.name)
+        document = documents[0] if len(documents) == 1 else None
+    except (OSError, ProgramError):
+        pass
+    report = unreadable(error, document)
+    text = document.text if document else ""
+    return RunResult(findings=report.findings, sources={error.name: text}, is_failed=True)

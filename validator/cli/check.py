@@ -1,0 +1,173 @@
+"""`stepward check`: the gate."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepward.validator.checking import RunResult
+    from stepward.validator.settings import Configurations
+
+FOUND, NOTHING_TO_CHECK = 1, 3
+
+FILE = click.Path(path_type=Path)
+FORMATS = ("full", "concise", "json")
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path())
+@click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True, help="How to tell it.")
+@click.option("--output-file", type=FILE, metavar="FILE", help="Where to write it, in place of standard output.")
+@click.option("--select", multiple=True, metavar="CODES", help="Report these codes only: `SW401,SW5` (repeatable).")
+@click.option("--ignore", multiple=True, metavar="CODES", help="Leave these codes out (repeatable).")
+@click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable).")
+@click.option("--fail-on", type=click.Choice(["error", "warning"]), help="What shuts the gate.  [default: error]")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
+@click.option("--baseline", type=FILE, metavar="FILE", help="Hide the findings that this file lists.")
+@click.option("--write-baseline", type=FILE, metavar="FILE", help="List the findings of this run in a file.")
+@click.option("--statistics", is_flag=True, help="Say how often each code comes, in place of the findings.")
+@click.option("--skip-non-programs", is_flag=True, help="Skip files that are no programs, also those that are named.")
+@click.option("--object", "objects", multiple=True, metavar="MODULE:NAME", help="Import a program and check it.")
+@click.option("--stdin-filename", metavar="NAME", help="The file that standard input stands for, with PATHS `-`.")
+@click.option("--config", type=FILE, metavar="FILE", help="Use this configuration for all files.")
+@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+def check(**options: Any) -> None:
+    """Check the programs in files and folders, the current one unless said otherwise.
+
+    PATHS may be `-` for standard input. Exits with 0 when no error is found, 1 when one is, 2 when the command or its
+    configuration can't be used, 3 when there is nothing to check.
+    """
+    _refuse_contradictions(options)
+    from stepward.validator.checking import policy_result
+    from stepward.vm.errors import PolicyError
+
+    configurations = _configurations(options)
+    try:
+        result = _run(options, configurations)
+    except PolicyError as error:
+        _tell(policy_result(error), options)
+        click.echo("error: a policy can't be used, so nothing was checked", err=True)
+        sys.exit(2)
+    _tell(result, options)
+    for entry in result.stale:
+        words = f"{entry['count']} × {entry['code']} in `{entry['file']}`: {entry['message']}"
+        click.echo(f"warning: `{entry['baseline']}` lists what is no longer there: {words}", err=True)
+    sys.exit(_status(result, options))
+
+
+def _refuse_contradictions(options: dict[str, Any]) -> None:
+    if options["config"] and options["isolated"]:
+        raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
+    if options["statistics"] and options["output_format"] == "json":
+        raise click.UsageError("--statistics is text; the JSON has its numbers under `summary`")
+    if options["stdin_filename"] and "-" not in options["paths"]:
+        raise click.UsageError("--stdin-filename needs `-` among the paths")
+
+
+def _configurations(options: dict[str, Any]) -> Configurations:
+    from stepward.validator.findings import Severity
+    from stepward.validator.settings import Configurations, Overrides, UnknownCodeError, checked_codes
+
+    def codes(name: str) -> tuple[str, ...] | None:
+        given = [code.strip() for text in options[name] for code in text.split(",") if code.strip()]
+        if not options[name]:
+            return None
+        if not given:
+            raise click.UsageError(f"--{name} names no code")
+        try:
+            return checked_codes(given)
+        except UnknownCodeError as error:
+            raise click.UsageError(f"--{name}: {error.message}; {error.help}") from None
+
+    overrides = Overrides(
+        select=codes("select"),
+        ignore=codes("ignore"),
+        fail_on=Severity(options["fail_on"]) if options["fail_on"] else None,
+        baseline=options["baseline"],
+        policies=options["policies"],
+    )
+    return Configurations(overrides, config=options["config"], is_isolated=options["isolated"])
+
+
+def _run(options: dict[str, Any], configurations: Configurations) -> RunResult:
+    from stepward.validator.checking import Run
+
+    progress = _Progress()
+    run = Run(configurations, skip_non_programs=options["skip_non_programs"], on_file=progress.listener)
+    try:
+        for name in options["objects"]:
+            from stepward.validator.cli.objects import load_object
+
+            run.check_object(load_object(name), name)
+        paths = options["paths"] or ([] if options["objects"] else ["."])
+        if "-" in paths:
+            from stepward.vm.reading.limits import MAX_BYTES
+
+            run.check_text(sys.stdin.buffer.read(MAX_BYTES + 1), options["stdin_filename"])
+        run.check_paths([path for path in paths if path != "-"])
+        return run.result(options["write_baseline"])
+    finally:
+        progress.clear()
+
+
+class _Progress:
+    """Tells on standard error which file is looked at, when that is a terminal and there are many."""
+
+    _AFTER = 20
+
+    def __init__(self) -> None:
+        self._count = 0
+        is_terminal = sys.stderr.isatty()
+        self.listener: Callable[[str], None] | None = self._show if is_terminal else None
+
+    def _show(self, name: str) -> None:
+        self._count += 1
+        if self._count >= self._AFTER:
+            click.echo(f"\r\x1b[K{self._count} files … {name[-60:]}", nl=False, err=True)
+
+    def clear(self) -> None:
+        """Take the line away again."""
+        if self._count >= self._AFTER:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _tell(result: RunResult, options: dict[str, Any]) -> None:
+    from stepward.validator.report import render
+
+    is_terminal = options["output_file"] is None and sys.stdout.isatty()
+    color = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    if options["statistics"]:
+        from stepward.validator.report.statistics import render as render_statistics
+
+        text = render_statistics(result)
+    else:
+        text = render(result, options["output_format"], color=color)
+    if options["output_file"] is None:
+        click.echo(text, nl=False, color=color)
+        return
+    try:
+        options["output_file"].write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        from stepward.validator.paths import why_not
+        from stepward.validator.settings import ConfigurationError
+
+        message = f"`{options['output_file']}` can't be written: {why_not(error)}"
+        raise ConfigurationError(message, "correct the path of `--output-file`") from None
+
+
+def _status(result: RunResult, options: dict[str, Any]) -> int:
+    if not result.programs and not result.findings:
+        if options["skip_non_programs"]:
+            return 0
+        where = ", ".join(options["paths"]) or "the current folder"
+        click.echo(f"error: nothing to check: there is no program in {where}", err=True)
+        click.echo("  = help: a program is a mapping with a list of `steps`; see `stepward check --help`", err=True)
+        return NOTHING_TO_CHECK
+    return FOUND if result.is_failed and not options["exit_zero"] else 0

@@ -1,0 +1,27 @@
+"""`stepward explain`: the documentation of the rules."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("code", required=False)
+def explain(code: str | None) -> None:
+    """Explain a code: what it says, why it is bad, and what to write instead.
+
+    CODE is a code or the name of a rule, such as SW401 or guardrail-bypassed. Without one, all are listed.
+    """
+    from stepward.validator.rules.registry import RULE_BY_CODE, RULES
+
+    if code is None:
+        for rule in RULES:
+            click.echo(f"{rule.code}  {rule.severity:<7}  {rule.name}")
+        return
+    wanted = next((rule for rule in RULES if code.upper() == rule.code or code.lower() == rule.name), None)
+    if wanted is None:
+        from stepward.validator.settings import near_code
+
+        assert code not in RULE_BY_CODE
+        raise click.UsageError(f"`{code}` is not a code; {near_code(code)}")
+    click.echo(f"{wanted.code} {wanted.name} ({wanted.severity})\n\n{wanted.documentation()}")

@@ -1,0 +1,285 @@
+"""Which files are programs: a walk over folders that respects .gitignore and excludes, then a look into each file."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+from stepward.validator.paths import Patterns, absolute, shown_name, why_not
+from stepward.validator.settings import Configurations
+from stepward.vm.errors import DocumentError, Problem, ProgramError, StepwardError
+from stepward.vm.reading.document import Document
+from stepward.vm.reading.files import decode, read_bytes, read_text
+from stepward.vm.reading.limits import MAX_BYTES
+
+SUFFIXES: Final = frozenset({".yaml", ".yml", ".json", ".py"})
+_NEVER: Final = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__"})
+_FIELDS_OF_PROGRAMS_ALONE: Final = frozenset({"step", "inputs", "guardrails", "max_steps", "max_tokens"})
+
+
+class TargetError(StepwardError):
+    """What was to be checked is not there or can't be read; `help` says what to do about it."""
+
+    def __init__(self, message: str, help: str = "") -> None:
+        self.message = message
+        self.help = help
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that may hold programs; one that was named by its user has to."""
+
+    path: FilePath
+    is_named: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a file holds: programs, or why it can't be read, or neither, when it is no file of programs.
+
+    `not_literal` counts the programs in Python source that can't be read without running it.
+    """
+
+    documents: tuple[Document, ...] = ()
+    error: DocumentError | None = None
+    text: str = ""
+    not_literal: int = 0
+
+
+# -- walking -----------------------------------------------------------------------------------------------------------
+
+
+def find_candidates(targets: Iterable[str | FilePath], configurations: Configurations) -> Iterator[Candidate]:
+    """Yield the files among the targets, and the candidates in its folders, each file once and in a fixed order.
+
+    Raises TargetError for a target that does not exist, or a folder that can't be read.
+    """
+    seen: set[str] = set()
+    walk = _Walk(configurations)
+    paths = [(absolute(target), _is_folder(target)) for target in targets]
+    named = {os.path.realpath(path) for path, is_folder in paths if not is_folder}
+    for path, is_folder in paths:
+        for file in walk.files(path) if is_folder else [path]:
+            real = os.path.realpath(file)
+            if real not in seen:
+                seen.add(real)
+                yield Candidate(file, is_named=real in named)
+
+
+def _is_folder(target: str | FilePath) -> bool:
+    if not str(target):
+        raise TargetError("an empty text is not a path", "correct the path; is a variable of your shell empty?")
+    try:
+        return stat.S_ISDIR(absolute(target).stat().st_mode)
+    except (OSError, ValueError) as error:
+        raise TargetError(f"`{target}` can't be checked: {why_not(error)}", "correct the path") from None
+
+
+class _Walk:
+    """Searches folders; a folder that several links lead to is searched once."""
+
+    def __init__(self, configurations: Configurations) -> None:
+        self._configurations = configurations
+        self._seen: set[str] = set()
+
+    def files(self, root: FilePath) -> Iterator[FilePath]:
+        pending = [(root, _rules_above(root))]
+        excluded_root = self._configurations.above(root).excluded.verdict(root, is_folder=True)
+        while pending:
+            folder, rules = pending.pop()
+            real = os.path.realpath(folder)
+            if real in self._seen:
+                continue
+            self._seen.add(real)
+            entries = _entries(folder)
+            if any(entry.name == ".gitignore" for entry in entries):
+                rules = [*rules, _ignore_file(folder / ".gitignore")]
+            # Patterns that leave out the very folder that was asked for have nothing to say about what is in it.
+            excluded = None if excluded_root else self._configurations.above(folder).excluded
+            subfolders = []
+            for entry in entries:
+                path = folder / entry.name
+                if _is(entry.is_dir):
+                    if not self._is_left_out(path, rules, excluded, is_folder=True):
+                        subfolders.append((path, rules))
+                elif path.suffix in SUFFIXES and _is(entry.is_file) and not self._is_left_out(path, rules, excluded):
+                    yield path
+            pending.extend(reversed(subfolders))
+
+    def _is_left_out(
+        self, path: FilePath, rules: list[Patterns], excluded: Patterns | None, *, is_folder: bool = False
+    ) -> bool:
+        if is_folder:
+            if path.name in _NEVER or os.path.exists(path / "pyvenv.cfg"):
+                return True
+            if path.name.startswith(".") and self._configurations.above(path.parent).exclude is None:
+                return True
+        if excluded is not None and excluded.verdict(path, is_folder=is_folder):
+            return True
+        verdicts = (rule.verdict(path, is_folder=is_folder) for rule in reversed(rules))
+        return next((verdict for verdict in verdicts if verdict is not None), False)
+
+
+def _is(question: Callable[[], bool]) -> bool:
+    try:
+        return question()
+    except OSError:  # a link to where access is denied
+        return False
+
+
+def _entries(folder: FilePath) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        raise TargetError(f"`{shown_name(folder)}` can't be read: {why_not(error)}", "exclude the folder") from None
+
+
+def _rules_above(root: FilePath) -> list[Patterns]:
+    """Return the .gitignore files between the root of the git work tree and a folder in it, without its own."""
+    above: list[FilePath] = []
+    for folder in (root, *root.parents):
+        if folder != root:
+            above.append(folder)
+        if os.path.exists(folder / ".git"):
+            break
+    else:
+        return []
+    files = [folder / ".gitignore" for folder in reversed(above)]
+    rules = [_ignore_file(file) for file in files if os.path.isfile(file)]
+    # An ignored folder that its user names is searched all the same.
+    return [] if any(rule.verdict(root, is_folder=True) for rule in rules) else rules
+
+
+def _ignore_file(path: FilePath) -> Patterns:
+    try:
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        text = ""
+    return Patterns(path.parent, tuple(text.split("\n")))
+
+
+# -- looking inside ----------------------------------------------------------------------------------------------------
+
+
+def read_candidate(candidate: Candidate, *, skip_non_programs: bool = False) -> Contents:
+    """Return what a file holds; raises TargetError when the system does not let it be read.
+
+    A file that was named is an error when it is no program, unless `skip_non_programs` is set.
+    """
+    path = candidate.path
+    must_be_program = candidate.is_named and not skip_non_programs
+    try:
+        if stat.S_ISREG(path.stat().st_mode) and path.stat().st_size > MAX_BYTES:
+            return _too_large(path, must_be_program=must_be_program)
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise TargetError(f"`{shown_name(path)}` can't be read: {why_not(error)}", "exclude the file") from None
+    return read_content(content, str(path), shown_name(path), must_be_program=must_be_program)
+
+
+def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool) -> Contents:
+    """Return what the bytes of a file hold; `name` gives the format by its suffix, messages speak of `shown`."""
+    if not must_be_program and b"steps" not in content:
+        return Contents()
+    suffix = os.path.splitext(name)[1]
+    text, not_literal = "", 0
+    try:
+        text = decode(content, name)
+        if suffix == ".py":
+            from stepward.validator.python_source import read_python
+
+            documents, not_literal = read_python(name, text)
+        else:
+            documents = read_text(name, text, is_json=suffix == ".json")
+    except ProgramError as error:
+        is_meant = must_be_program or has_steps_on_top(content, suffix)
+        if not is_meant:
+            return Contents()
+        return Contents(error=error, text=text or content[:MAX_BYTES].decode("utf-8-sig", "replace"))
+    programs = tuple(document for document in documents if isinstance(document.data, dict) and "steps" in document.data)
+    if suffix == ".py":
+        programs = tuple(documents)
+    if not programs and must_be_program:
+        if len(documents) == 1 and _resembles_a_program(documents[0].data):
+            programs = tuple(documents)  # what its model says of it is more helpful than that it is none
+        else:
+            return Contents(error=_not_a_program(name, shown, documents, not_literal), text=text)
+    return Contents(programs, None, text if programs else "", not_literal)
+
+
+def _resembles_a_program(data: Any) -> bool:
+    if isinstance(data, list):
+        return any(isinstance(entry, dict) and "id" in entry and "type" in entry for entry in data)
+    return isinstance(data, dict) and "policy" not in data and not _FIELDS_OF_PROGRAMS_ALONE.isdisjoint(data)
+
+
+def _not_a_program(name: str, shown: str, documents: list[Document], not_literal: int) -> ProgramError:
+    data = documents[0].data if documents else None
+    help = "a program is a mapping with a list of `steps`; give other files no more, or use `--skip-non-programs`"
+    why = "it has no `steps`"
+    if isinstance(data, dict) and "policy" in data:
+        why, help = "it is a policy", f"give it with `--policy {shown}`"
+    elif not_literal:
+        why = "what it holds is put together when it runs"
+        help = "write the dict out, or check the object with `--object module:NAME`"
+    elif name.endswith(".py"):
+        why = "no dict in it is one"
+        help = "write `Program.from_dict({...})` with the dict written out, or use `--object module:NAME`"
+    elif data is None:
+        why = "it is empty"
+    return ProgramError(name, (Problem("SW001", f"`{shown}` is not a program: {why}", help),))
+
+
+def _too_large(path: FilePath, *, must_be_program: bool) -> Contents:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if not must_be_program and not has_steps_on_top(content, path.suffix):
+            return Contents()
+    try:
+        read_bytes(path, str(path))
+    except ProgramError as error:
+        return Contents(error=error)
+    raise AssertionError("the file is over the limit")
+
+
+_INDENT: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|%[^\n]*|---[^\n]*)?\r?\n)*( *)")
+_BRACE: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n|---)*\{")
+_SIGN: Final = re.compile(
+    rb"[{}\[\]]|(?P<key>(?<![\w-])[\"']?steps[\"']?\s*:)|\"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+\"|'[^'\n]*+'", re.DOTALL
+)
+_FROM_DICT: Final = re.compile(rb"\bfrom_dict\s*\(")
+
+
+def has_steps_on_top(content: bytes | mmap.mmap, suffix: str) -> bool:
+    """Return whether a text that can't be read as a whole seems to have `steps` at its top level.
+
+    The search is by patterns, in memory that does not grow with the text.
+    """
+    if content.find(b"steps") < 0:
+        return False
+    if suffix == ".py":
+        return _FROM_DICT.search(content) is not None
+    if suffix == ".json" or _BRACE.match(content):
+        return _has_steps_in_first_braces(content)
+    indent = _INDENT.match(content)
+    assert indent is not None, "the pattern matches the empty text"
+    return (
+        re.search(rb"^(?:\xef\xbb\xbf)?%b([\"']?)steps\1[ \t]*:(?:\s|$)" % indent[1], content, re.MULTILINE) is not None
+    )
+
+
+def _has_steps_in_first_braces(content: bytes | mmap.mmap) -> bool:
+    depth = 0
+    for sign in _SIGN.finditer(content):
+        if sign["key"] and depth == 1:
+            return True
+        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(sign[0], 0)
+    return False

@@ -1,0 +1,246 @@
+"""Programs in Python source, read from its syntax tree: nothing is imported, nothing is run.
+
+A program is the dict literal of a `Program.from_dict({...})` call, or a dict literal whose `steps` are a list of dicts
+with `id` and `type`. What is put together when it runs can't be read this way, and is counted instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+from stepward.vm.errors import Problem, ProgramError, StepwardError
+from stepward.vm.reading.document import Document, Extent, Wanted
+from stepward.vm.reading.limits import MAX_DEPTH
+from stepward.vm.reading.source import LineIndex, Path, Span
+
+MAX_LENGTH: Final = 4 * 1024 * 1024
+"""Characters of a Python file: its syntax tree takes about a hundred and fifty times as much memory."""
+
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+# One token without prefix whose escapes YAML's double quotes have too, so that one way of finding offsets serves both.
+_PLAIN_TOKEN: Final = re.compile(
+    r"""(?P<quote>["'])(?:(?!(?P=quote))[^\\\r\n]|\\["'\\abfnrtv]"""
+    r"""|\\x[0-9A-Fa-f]{2}|\\u(?![dD][89abAB])[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8})*(?P=quote)"""
+)
+
+
+def read_python(name: str, text: str) -> tuple[list[Document], int]:
+    """Return the programs in Python source, and how many more there are that are not written out as literals.
+
+    Raises ProgramError (SW001, SW004) when the text is no Python, or too large or too deep to be read.
+    """
+    if len(text) > MAX_LENGTH:
+        message = f"the file has {len(text):,} characters; programs are read from at most {MAX_LENGTH:,} of Python"
+        raise ProgramError(name, (Problem("SW004", message, "write the program as YAML or JSON"),))
+    tree = _parse(name, text)
+    source = _Source(text)
+    documents: list[Document] = []
+    not_literal = 0
+    for node in _programs(tree):
+        reader = _Reader(name, source)
+        try:
+            data = reader.value(node, 1)
+        except _NotLiteralError:
+            not_literal += 1
+            continue
+        locator = _Locator(name, text, node.lineno, node.col_offset)
+        documents.append(Document(name, text, "python", data, locator, tuple(reader.problems)))
+    return documents, not_literal
+
+
+def _parse(name: str, text: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an odd escape in the user's strings is not our subject
+            return ast.parse(text)
+    except SyntaxError as error:
+        line, column = max(error.lineno or 1, 1), max(error.offset or 1, 1)
+        why = error.msg or "invalid syntax"
+        help = "mend the syntax near here, or run this Stepward on a Python that knows it"
+        problem = Problem("SW001", f"not readable as Python: {why}", help, span=Span(line, column, line, column + 1))
+    except ValueError:
+        help = "remove the NUL byte; a program is a text file"
+        problem = Problem("SW001", "not readable as Python: it holds a NUL byte", help)
+    except (RecursionError, MemoryError):
+        help = "write the long or deep expression in another way, or move it to another file"
+        problem = Problem("SW001", "not readable as Python: an expression is nested too deeply", help)
+    raise ProgramError(name, (problem,))
+
+
+# -- finding -----------------------------------------------------------------------------------------------------------
+
+
+def _programs(tree: ast.Module) -> Iterator[ast.Dict]:
+    """Yield the dict displays that are programs, in the order of the text; what is inside one is not looked at."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Call) and _makes_a_program(node.func):
+            given = _argument(node)
+            if isinstance(given, ast.Dict):
+                yield given
+                continue
+        elif isinstance(node, ast.Dict) and _is_shaped_like_a_program(node):
+            yield node
+            continue
+        pending.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def _makes_a_program(function: ast.expr) -> bool:
+    """Return whether a call is one of `Program.from_dict`, however `Program` is reached or named at its end."""
+    if not isinstance(function, ast.Attribute) or function.attr != "from_dict":
+        return False
+    owner = function.value
+    name = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
+    return name.endswith("Program")
+
+
+def _argument(call: ast.Call) -> ast.expr | None:
+    given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "data")]
+    return given[0] if len(given) == 1 else None
+
+
+def _is_shaped_like_a_program(node: ast.Dict) -> bool:
+    for key, value in zip(node.keys, node.values, strict=True):
+        if isinstance(key, ast.Constant) and key.value == "steps":
+            if not isinstance(value, ast.List | ast.Tuple) or not value.elts:
+                return False
+            return all(isinstance(step, ast.Dict) and {"id", "type"} <= _keys(step) for step in value.elts)
+    return False
+
+
+def _keys(node: ast.Dict) -> set[Any]:
+    return {key.value for key in node.keys if isinstance(key, ast.Constant)}
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+class _NotLiteralError(StepwardError):
+    """A part of the dict has its value only when the code runs."""
+
+
+@dataclass(slots=True)
+class _Source:
+    """Turns the positions of the syntax tree, which count bytes of a line, into offsets into the text."""
+
+    text: str
+    _starts: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._starts = [0, *(end.end() for end in _LINE_END.finditer(self.text))]
+
+    def extent(self, node: ast.expr, key: ast.expr | None = None) -> Extent:
+        start, end = self.offsets(node)
+        is_plain = isinstance(node, ast.Constant) and _PLAIN_TOKEN.fullmatch(self.text, start, end) is not None
+        return Extent(start, end, self.offsets(key) if key is not None else None, "double" if is_plain else None)
+
+    def offsets(self, node: ast.expr) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self._offset(node.lineno, node.col_offset), self._offset(node.end_lineno, node.end_col_offset)
+
+    def _offset(self, line: int, column: int) -> int:
+        start = self._starts[line - 1]
+        stretch = self.text[start : start + column]  # a character has at least one byte
+        if stretch.isascii():
+            return start + column
+        return start + len(stretch.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads literals as plain data, and notes what is wrong with their keys."""
+
+    name: str
+    source: _Source
+    problems: list[Problem] = field(default_factory=list)
+
+    def value(self, node: ast.expr, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            self._fail(node, f"nested deeper than {MAX_DEPTH} levels", "flatten the document")
+        if isinstance(node, ast.Constant):
+            return _constant(node.value)
+        if isinstance(node, ast.Dict):
+            return self._mapping(node, depth)
+        if isinstance(node, ast.List):
+            return [self.value(item, depth + 1) for item in node.elts]
+        if isinstance(node, ast.Tuple):
+            return tuple(self.value(item, depth + 1) for item in node.elts)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            number = _constant(node.operand.value)
+            if isinstance(number, int | float | Decimal) and not isinstance(number, bool):
+                return -number
+        raise _NotLiteralError
+
+    def _mapping(self, node: ast.Dict, depth: int) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            if not isinstance(key, ast.Constant):
+                raise _NotLiteralError
+            name = key.value if isinstance(key.value, str) else str(key.value)
+            if not isinstance(key.value, str):
+                self._report(key, "SW002", f"the key `{name}` is not text", f'put it in quotes: `"{name}"`')
+            elif name in mapping:
+                self._report(
+                    key, "SW003", f"the key `{name}` comes twice in one dict", "remove one of the two, or rename it"
+                )
+            mapping[name] = self.value(value, depth + 1)
+        return mapping
+
+    def _report(self, node: ast.expr, code: str, message: str, help: str) -> None:
+        span = LineIndex(self.source.text).span(*self.source.offsets(node))
+        self.problems.append(Problem(code, message, help, span=span))
+
+    def _fail(self, node: ast.expr, message: str, help: str) -> None:
+        span = LineIndex(self.source.text).span(*self.source.offsets(node))
+        raise ProgramError(self.name, (Problem("SW004", message, help, span=span),))
+
+
+def _constant(value: Any) -> Any:
+    """A float is its shortest decimal text, because that is what the machine takes it for when the code runs."""
+    return Decimal(repr(value)) if isinstance(value, float) and math.isfinite(value) else value
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Locator:
+    """Finds the extents of paths in one dict display of a text."""
+
+    name: str
+    text: str
+    line: int
+    column: int
+
+    def __call__(self, wanted: Wanted) -> dict[Path, Extent]:
+        start = (self.line, self.column)
+        node = next(node for node in _programs(_parse(self.name, self.text)) if (node.lineno, node.col_offset) == start)
+        found: dict[Path, Extent] = {}
+        pending: list[tuple[Path, ast.expr, ast.expr | None, Wanted]] = [((), node, None, wanted)]
+        source = _Source(self.text)
+        while pending:
+            path, value, key, below = pending.pop()
+            found.setdefault(path, source.extent(value, key))  # of a key that comes twice the last counts, popped first
+            for part, child_key, child in _children(value):
+                if part in below:
+                    pending.append(((*path, part), child, child_key, below[part]))
+        return found
+
+
+def _children(node: ast.expr) -> Iterator[tuple[str | int, ast.expr | None, ast.expr]]:
+    if isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            assert isinstance(key, ast.Constant), "the reader let only constants through"
+            yield str(key.value), key, value
+    elif isinstance(node, ast.List | ast.Tuple):
+        for number, item in enumerate(node.elts):
+            yield number, None, item

@@ -1,0 +1,79 @@
+"""The run as JSON, version 1: findings, properties, summary."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.validator.findings import Finding, Property, Severity, Verdict
+from stepward.validator.report.text import file_of
+from stepward.vm.reading.source import Span
+
+if TYPE_CHECKING:
+    from stepward.validator.checking import RunResult
+
+VERSION: Final = 1
+
+
+def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color
+    """Return the run as JSON text."""
+    data = {
+        "version": VERSION,
+        "findings": [_finding(finding) for finding in result.findings],
+        "properties": [_property(entry) for entry in result.properties],
+        "summary": _summary(result),
+    }
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    # Half a surrogate pair has no UTF-8; JSON has an escape for it.
+    return text.encode("utf-8", "backslashreplace").decode() + "\n"
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "name": finding.name,
+        "severity": finding.severity,
+        "message": finding.message,
+        "help": finding.help,
+        **_where(finding.file, finding.span),
+        "step": finding.step,
+        "related": [
+            {"message": label.text, **_where(file_of(label, finding), label.span)} for label in finding.related
+        ],
+        "evidence": finding.evidence.to_data() if finding.evidence else None,
+    }
+
+
+def _where(file: str, span: Span | None) -> dict[str, Any]:
+    names = ("line", "column", "end_line", "end_column")
+    return {"file": file, **(dict(zip(names, span, strict=True)) if span else dict.fromkeys(names))}
+
+
+def _property(entry: Property) -> dict[str, Any]:
+    return {
+        "file": entry.file,
+        "name": entry.name,
+        "rule": entry.rule,
+        "verdict": entry.verdict,
+        "layer": entry.evidence.layer,
+        "seconds": round(entry.seconds, 6),
+        "evidence": entry.evidence.to_data(),
+    }
+
+
+def _summary(result: RunResult) -> dict[str, Any]:
+    codes = Counter(finding.code for finding in result.findings)
+    verdicts = Counter(entry.verdict for entry in result.properties)
+    return {
+        "programs": result.programs,
+        "programs_with_findings": result.programs_with_findings,
+        "files_skipped": result.skipped,
+        "programs_not_literal": result.not_literal,
+        "errors": result.count(Severity.ERROR),
+        "warnings": result.count(Severity.WARNING),
+        "codes": dict(sorted(codes.items())),
+        "verdicts": {verdict: verdicts[verdict] for verdict in Verdict},
+        "hidden_by_baseline": result.hidden,
+        "stale_baseline": list(result.stale),
+    }

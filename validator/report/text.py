@@ -1,0 +1,82 @@
+"""What the text formats share: text that is safe to print, its width, and the line that sums a run up."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Final
+
+from stepward.validator.findings import Finding, Label, Severity
+from stepward.validator.paths import absolute, shown_name
+from stepward.vm.reading.source import Place, Span
+
+if TYPE_CHECKING:
+    from stepward.validator.checking import RunResult
+
+TAB_WIDTH: Final = 4
+
+# Control characters could repaint the terminal; bidirectional ones show a text other than the one that is checked.
+_UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def safe(text: str) -> str:
+    """Return a text with a visible sign in place of each character that would not print as itself."""
+    return text if text.isascii() and text.isprintable() else _UNSAFE.sub(_sign, text)
+
+
+def _sign(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
+
+
+def width(character: str, column: int) -> int:
+    """Return how many columns of a terminal a character takes that starts at `column`, counted from 0."""
+    if character == "\t":
+        return TAB_WIDTH - column % TAB_WIDTH
+    if character.isascii():
+        return 1
+    if unicodedata.category(character) in ("Mn", "Me", "Cf") and not _UNSAFE.match(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def position(place: Place, span: Span | None) -> str:
+    """Return what follows the name of a file: line and column, or the path in a program without text."""
+    if span is not None:
+        return f":{span.line}:{span.column}"
+    return f":{place.text()}" if place.path else ""
+
+
+def file_of(label: Label, finding: Finding) -> str:
+    """Return the name of the file that a label of a finding points into."""
+    return finding.file if label.document is None else shown_name(absolute(label.document.name))
+
+
+def counted(count: int, word: str) -> str:
+    """Return a number with its word, in the plural where it has to be."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def summary(result: RunResult) -> str:
+    """Return the line that ends a report in text."""
+    aside = [f"{counted(result.skipped, 'file')} skipped"] if result.skipped else []
+    if result.not_literal:
+        aside.append(f"{counted(result.not_literal, 'program')} in Python not read: not literal")
+    if result.hidden:
+        aside.append(f"{counted(result.hidden, 'finding')} hidden by the baseline")
+    if result.stale:
+        stale = len(result.stale)
+        aside.append(f"{stale} stale baseline {'entry' if stale == 1 else 'entries'}")
+    return _outcome(result) + (f" ({'; '.join(aside)})" if aside else "")
+
+
+def _outcome(result: RunResult) -> str:
+    programs = counted(result.programs, "program")
+    if not result.findings:
+        return f"{programs}: no findings" if result.programs else "no programs"
+    errors, warnings = result.count(Severity.ERROR), result.count(Severity.WARNING)
+    parts = [counted(number, word) for number, word in ((errors, "error"), (warnings, "warning")) if number]
+    if not result.programs:
+        return " and ".join(parts)
+    where = f" in {result.programs_with_findings} of" if result.programs_with_findings else ", none in"
+    return f"{' and '.join(parts)}{where} {programs}"

@@ -1,0 +1,117 @@
+"""JSON Schemas of programs and policies, made from the models, for editors and other tools.
+
+A schema knows the shape alone: what it refuses is no program, what it admits the checker may still refuse.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_ID: Final = "urn:stepward:schema:{kind}:1"
+_MODELS: Final[dict[str, type[Program] | type[Policy]]] = {"program": Program, "policy": Policy}
+
+_DESCRIPTIONS: Final = {
+    "name": "what findings, policies and waivers call it",
+    "inputs": "the values that a run starts with, and their types; what is not listed does not exist",
+    "tools": "the manifest: the tools that steps may call, and what is known of each",
+    "guardrails": "rules over all runs, proved by the checker and enforced by the machine",
+    "steps": "the steps, in order; a run starts at the first",
+    "max_steps": "how many steps and repeated attempts a run may take",
+    "max_stalled_steps": "how many steps in a row may change no value",
+    "max_tokens": "how many tokens a run may use",
+    "id": "the name of the step: no spaces, dots, quotes or `$`",
+    "prompt": "what the model is asked; `$name` stands for a value",
+    "allowed_outputs": "the replies that are accepted, exact after stripping; all others fail the step",
+    "returns": "the type of the output",
+    "tool": "a name in the manifest",
+    "args": "the arguments by name; `$name` stands for a value",
+    "condition": 'an expression such as `$amount <= 500 and $decision == "yes"`',
+    "then": "the step that follows when the condition holds",
+    "otherwise": "the step that follows when nothing else does",
+    "cases": "the first case that holds is taken",
+    "exclusive": "whether no two of the cases may hold at once, or the two that no run performs both",
+    "parallel_steps": "llm and tool steps that run side by side",
+    "set": "assignments, all at once; a text is an expression",
+    "output_key": "the variable that is bound to the output",
+    "next_step": "the step that follows",
+    "is_terminal": "whether the run ends after this step",
+    "outcome": "how a run that ends here ends",
+    "output": "what the run returns",
+    "on_error": "what happens when the step fails",
+    "max_retries": "attempts in all",
+    "error_step": "the step that follows a failure",
+    "timeout_seconds": "after this long an attempt has failed",
+    "fallback": "the output when every attempt timed out",
+    "max_visits": "how often a run may start this step",
+    "effect": "what the tool does to the world; `write` unless said",
+    "idempotent": "whether performing it twice under one key is performing it once",
+    "suspends": "whether the run may wait here for somebody outside",
+    "policy": "the name of the policy",
+    "applies_to": "names of programs, or paths of their files, as patterns; all when absent",
+    "allow": "the tools that may be called at all",
+    "waivers": "rules that a program need not keep for a while, and why",
+    "sensitive": "whether the value must stay out of prompts, traces and journals",
+}
+
+_SELECTORS: Final = frozenset({"Sequence", "ToolSelector", "StepSelector", "EffectSelector", "BranchSelector"})
+"""Where `then`, `tool` and `effect` select steps, which is not what the descriptions say of them."""
+
+
+def json_schema(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a `program` or a `policy`."""
+    schema = _tidied(_MODELS[kind].model_json_schema(by_alias=True))
+    definitions = schema.pop("$defs", {})
+    for described in (schema, *(definitions[name] for name in definitions if name not in _SELECTORS)):
+        for name, field in described["properties"].items():
+            if name in _DESCRIPTIONS:
+                field["description"] = _DESCRIPTIONS[name]
+    if "ConditionStep" in definitions:
+        definitions["ConditionStep"]["oneOf"] = [{"required": ["condition"]}, {"required": ["cases"]}]
+    if kind == "policy":
+        # A tool without conditions is written as its name alone.
+        allow = schema["properties"]["allow"]
+        allow["items"] = {"anyOf": [{"type": "string", "minLength": 1}, allow["items"]]}
+    return {
+        "$schema": DIALECT,
+        "$id": _ID.format(kind=kind),
+        "title": f"Stepward {kind}",
+        **schema,
+        "$defs": definitions,
+    }
+
+
+def _tidied(schema: Any) -> Any:
+    """Return a schema in our words: no generated titles, no null where a field is better left out."""
+    if isinstance(schema, list):
+        return [_tidied(entry) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    tidied = {key: _part(key, value) for key, value in schema.items() if not _is_noise(key, value)}
+    if "description" in tidied:
+        tidied["description"] = " ".join(str(tidied["description"]).split())
+    if "gt" in tidied:  # what pydantic writes for a bound on a type of ours
+        tidied["exclusiveMinimum"] = tidied.pop("gt")
+    return _without_null(tidied)
+
+
+def _part(key: str, value: Any) -> Any:
+    if key in ("properties", "$defs"):  # names of the user's, or of ours: not keywords
+        return {name: _tidied(entry) for name, entry in value.items()}
+    return _tidied(value)
+
+
+def _is_noise(key: str, value: Any) -> bool:
+    return key == "discriminator" or (key == "title" and isinstance(value, str)) or (key == "default" and value is None)
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    choices = schema.get("anyOf")
+    if choices is None or {"type": "null"} not in choices:
+        return schema
+    left = [choice for choice in choices if choice != {"type": "null"}]
+    rest = {key: value for key, value in schema.items() if key != "anyOf"}
+    return {**left[0], **rest} if len(left) == 1 else {**rest, "anyOf": left}

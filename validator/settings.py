@@ -1,0 +1,315 @@
+"""What is configured: `[tool.stepward]` in pyproject.toml, or stepward.toml; the nearest one above a file counts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+from stepward.validator.findings import Severity
+from stepward.validator.paths import Patterns, absolute, is_pattern, shown_name, why_not
+from stepward.vm.errors import StepwardError
+
+OWN_FILE: Final = "stepward.toml"
+SHARED_FILE: Final = "pyproject.toml"
+
+
+class ConfigurationError(StepwardError):
+    """What was configured, or given on the command line, can't be used; `help` says what to do about it."""
+
+    def __init__(self, message: str, help: str = "") -> None:
+        self.message = message
+        self.help = help
+        super().__init__(message)
+
+
+@dataclass(frozen=True)
+class FileIgnore:
+    """One entry of `per-file-ignores`; `number` counts them from 0, `line` is where it starts in the file."""
+
+    files: Patterns
+    codes: tuple[str, ...]
+    reason: str
+    number: int = 0
+    line: int = 1
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line says; None where it says nothing. Its policies come on top of those configured."""
+
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] | None = None
+    fail_on: Severity | None = None
+    baseline: FilePath | None = None
+    policies: tuple[FilePath, ...] = ()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The configuration of the files below `folder`; `source` is the file that it was read from, if any.
+
+    `exclude` is None where it is not configured: hidden folders are then left out.
+    """
+
+    folder: FilePath
+    source: FilePath | None = None
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    fail_on: Severity = Severity.ERROR
+    policies: tuple[FilePath, ...] = ()
+    exclude: tuple[str, ...] | None = None
+    extend_exclude: tuple[str, ...] = ()
+    baseline: FilePath | None = None
+    per_file_ignores: tuple[FileIgnore, ...] = ()
+
+    def overridden(self, overrides: Overrides) -> Settings:
+        """Return the settings with what the command line says in their place."""
+        return replace(
+            self,
+            select=self.select if overrides.select is None else overrides.select,
+            ignore=self.ignore if overrides.ignore is None else overrides.ignore,
+            fail_on=overrides.fail_on or self.fail_on,
+            baseline=overrides.baseline or self.baseline,
+            policies=tuple(dict.fromkeys((*self.policies, *overrides.policies))),
+        )
+
+    def selects(self, code: str) -> bool:
+        """Return whether findings of a code are wanted; of `select` and `ignore` the longer match wins."""
+        selected = 0 if self.select is None else _longest_match(code, self.select)
+        ignored = _longest_match(code, self.ignore)
+        return selected >= 0 and selected > ignored
+
+    @cached_property
+    def excluded(self) -> Patterns:
+        """The files and folders that are left out when a folder is searched."""
+        return Patterns(self.folder, (*(self.exclude or ()), *self.extend_exclude))
+
+
+def _longest_match(code: str, prefixes: Iterable[str]) -> int:
+    return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)
+
+
+class Configurations:
+    """Finds the settings of each folder; every configuration file is read once.
+
+    `config` is a file that counts for everything instead; with `is_isolated` no file counts. Raises
+    ConfigurationError for a file that can't be used.
+    """
+
+    def __init__(
+        self, overrides: Overrides | None = None, *, config: FilePath | None = None, is_isolated: bool = False
+    ) -> None:
+        self._overrides = overrides or Overrides()
+        self._by_folder: dict[FilePath, Settings] = {}
+        self._fixed: Settings | None = None
+        if config is not None:
+            self._fixed = self._read(absolute(config), is_asked_for=True)
+        elif is_isolated:
+            self._fixed = self._without_file()
+
+    def above(self, folder: FilePath) -> Settings:
+        """Return the settings of the files in a folder: those of the nearest configuration at or above it."""
+        if self._fixed is not None:
+            return self._fixed
+        folder = absolute(folder)
+        pending = []
+        while folder not in self._by_folder:
+            pending.append(folder)
+            found = self._in(folder)
+            if found is not None:
+                self._by_folder[folder] = found
+            elif folder.parent == folder:
+                self._by_folder[folder] = self._without_file()
+            else:
+                folder = folder.parent
+        settings = self._by_folder[folder]
+        self._by_folder.update(dict.fromkeys(pending, settings))
+        return settings
+
+    def _without_file(self) -> Settings:
+        return Settings(FilePath.cwd()).overridden(self._overrides)
+
+    def _in(self, folder: FilePath) -> Settings | None:
+        for name in (OWN_FILE, SHARED_FILE):
+            if os.path.isfile(folder / name):
+                found = self._read(folder / name)
+                if found is not None:
+                    return found
+        return None
+
+    def _read(self, path: FilePath, *, is_asked_for: bool = False) -> Settings | None:
+        settings = read_settings(path)
+        if settings is None and is_asked_for:
+            raise ConfigurationError(
+                f"`{shown_name(path)}` has no `[tool.stepward]`", "add the table, or name another file"
+            )
+        return settings and settings.overridden(self._overrides)
+
+
+def read_settings(path: FilePath) -> Settings | None:
+    """Return what a configuration file says, or None for a pyproject.toml without `[tool.stepward]`.
+
+    Raises ConfigurationError, which names the file, the key and what to write instead.
+    """
+    try:
+        text = path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        why = why_not(error) if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(
+            f"`{shown_name(path)}` can't be read: {why}", "correct it, or use `--isolated`"
+        ) from None
+    is_shared = path.name == SHARED_FILE
+    if is_shared and "stepward" not in text:
+        return None
+    table = _parse(path, text)
+    if is_shared:
+        table = table.get("tool", {}).get("stepward")
+        if table is None:
+            return None
+    return _Reader(path, text).settings(table)
+
+
+def _parse(path: FilePath, text: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        why = str(error) or "it is nested too deeply"
+        message = f"`{shown_name(path)}` is not readable as TOML: {why[:1].lower()}{why[1:]}"
+        raise ConfigurationError(message, "mend the file, or leave it out with `--isolated`") from None
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Turns the table of a configuration file into settings."""
+
+    path: FilePath
+    text: str
+
+    def settings(self, table: Any) -> Settings:
+        if not isinstance(table, dict):
+            raise self._error("`tool.stepward` must be a table", "write `[tool.stepward]`")
+        fields: dict[str, Callable[[str, Any], Any]] = {
+            "select": self._codes,
+            "ignore": self._codes,
+            "fail-on": self._severity,
+            "policies": self._paths,
+            "exclude": self._patterns,
+            "extend-exclude": self._patterns,
+            "baseline": lambda key, value: self.path.parent / self._text(key, value),
+            "per-file-ignores": self._file_ignores,
+        }
+        for key in table:
+            if key not in fields:
+                raise self._error(f"unknown key `{key}`", _near(key, fields))
+        values = {key.replace("-", "_"): fields[key](key, value) for key, value in table.items()}
+        return Settings(self.path.parent, self.path, **values)
+
+    def _error(self, message: str, help: str) -> ConfigurationError:
+        return ConfigurationError(f"`{shown_name(self.path)}`: {message}", help)
+
+    def _text(self, key: str, value: Any) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise self._error(f"`{key}` must be text", f'write `{key} = "…"`')
+        return value
+
+    def _texts(self, key: str, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+            raise self._error(f"`{key}` must be a list of texts", f'write `{key} = ["…", "…"]`')
+        return tuple(value)
+
+    def _codes(self, key: str, value: Any) -> tuple[str, ...]:
+        try:
+            return checked_codes(self._texts(key, value))
+        except UnknownCodeError as error:
+            raise self._error(f"`{key}`: {error.message}", error.help) from None
+
+    def _severity(self, key: str, value: Any) -> Severity:
+        if value not in tuple(Severity):
+            raise self._error(f"`{key}` must be `error` or `warning`", f'write `{key} = "warning"`')
+        return Severity(value)
+
+    def _paths(self, key: str, value: Any) -> tuple[FilePath, ...]:
+        return tuple(self.path.parent / text for text in self._texts(key, value))
+
+    def _patterns(self, key: str, value: Any) -> tuple[str, ...]:
+        lines = self._texts(key, value)
+        for line in lines:
+            if not is_pattern(line):
+                raise self._error(f"`{key}`: `{line}` is not a pattern", "write patterns as in .gitignore")
+        return lines
+
+    def _file_ignores(self, key: str, value: Any) -> tuple[FileIgnore, ...]:
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+            example = f'write `[[{key}]]` with `files = "…"`, `codes = ["…"]` and `reason = "…"`'
+            raise self._error(f"`{key}` must be an array of tables", example)
+        lines = self._entry_lines(key)
+        return tuple(
+            self._file_ignore(f"{key}[{number}]", entry, number, lines[min(number, len(lines) - 1)])
+            for number, entry in enumerate(value)
+        )
+
+    def _file_ignore(self, key: str, entry: dict[str, Any], number: int, line: int) -> FileIgnore:
+        known = ("files", "codes", "reason")
+        for name in entry:
+            if name not in known:
+                raise self._error(f"unknown key `{key}.{name}`", _near(name, known))
+        for name in known:
+            if name not in entry:
+                why = "; whoever reads it later has to know why" if name == "reason" else ""
+                raise self._error(f"`{key}` has no `{name}`", f"add `{name}`{why}")
+        files = entry["files"]
+        patterns = self._patterns(f"{key}.files", [files] if isinstance(files, str) else files)
+        codes = self._codes(f"{key}.codes", entry["codes"])
+        reason = self._text(f"{key}.reason", entry["reason"])
+        return FileIgnore(Patterns(self.path.parent, patterns), codes, reason, number, line)
+
+    def _entry_lines(self, key: str) -> list[int]:
+        """Return the lines on which the entries of an array of tables start, as far as headings show them."""
+        headings, assignments = [], []
+        for number, line in enumerate(self.text.split("\n"), start=1):
+            bare = line.strip().replace(" ", "").replace('"', "")
+            if bare.startswith("[[") and bare.partition("]]")[0].endswith(key):
+                headings.append(number)
+            elif bare.startswith(f"{key}="):
+                assignments.append(number)
+        return headings or assignments or [1]
+
+
+class UnknownCodeError(ConfigurationError):
+    """A text is no code, nor the beginning of one."""
+
+
+def checked_codes(codes: Iterable[str]) -> tuple[str, ...]:
+    """Return codes and beginnings of codes (`SW4`) as given; raises UnknownCodeError for the first that is none."""
+    from stepward.validator.rules.registry import RULE_BY_CODE
+
+    checked = tuple(codes)
+    for code in checked:
+        if not any(known.startswith(code) for known in RULE_BY_CODE):
+            raise UnknownCodeError(f"`{code}` is not a code, nor the beginning of one", near_code(code))
+    return checked
+
+
+def near_code(code: str) -> str:
+    """Return what to write instead of a code that there is not."""
+    from stepward.validator.rules.registry import RULE_BY_CODE
+
+    by_name = {rule.name: known for known, rule in RULE_BY_CODE.items()}
+    if code.lower() in by_name:
+        return f"did you mean `{by_name[code.lower()]}`?"
+    return _near(code.upper(), RULE_BY_CODE, "`stepward explain` lists all codes")
+
+
+def _near(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    names = list(known)
+    near = get_close_matches(word, names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean `{near[0]}`?"
+    return otherwise or "the keys here are " + ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,191 @@
+"""Ignore comments, `# stepward: ignore[SW401] reason`, and the findings on those that silence nothing."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from stepward.validator.findings import Finding
+from stepward.validator.settings import near_code
+from stepward.vm.reading.document import Format
+from stepward.vm.reading.source import LineIndex, Place, Span
+
+UNUSED: Final = "SW701"
+
+_HINT: Final = re.compile(r"#\s*stepward:\s*ignore")
+_COMMENT: Final = re.compile(r"#\s*stepward:\s*ignore\b\s*(?:\[(?P<codes>[^\]\n]*)\])?(?P<reason>[^\n]*)")
+_CODE: Final = re.compile(r"[^\s,]+")
+_HOW: Final = "write `# stepward: ignore[CODE] reason`"
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """One ignore comment: what it names, why, and the line whose findings it is for."""
+
+    span: Span
+    target: int
+    codes: tuple[tuple[str, Span], ...]
+    reason: str
+
+
+@dataclass
+class Silenced:
+    """What became of the findings of a file: those that are left, and the complaints about comments."""
+
+    kept: list[Finding] = field(default_factory=list)
+    complaints: list[Finding] = field(default_factory=list)
+
+
+def read_comments(text: str, format: Format) -> tuple[Comment, ...]:
+    """Return the ignore comments of a text, in order; what looks like one inside a text value is none."""
+    if not _HINT.search(text) or format == "json":
+        return ()
+    found = list(_python_comments(text) if format == "python" else _yaml_comments(text))
+    lines = LineIndex(text)
+    alone = {lines.position(start)[0] for start, is_alone in found if is_alone}
+    return tuple(
+        comment for start, is_alone in found if (comment := _comment(text, start, lines, alone if is_alone else set()))
+    )
+
+
+def _comment(text: str, start: int, lines: LineIndex, alone: set[int]) -> Comment | None:
+    match = _COMMENT.search(text, start, _end_of_line(text, start))
+    if match is None:
+        return None
+    target = lines.position(start)[0]
+    while target in alone:
+        target += 1
+    codes = () if match["codes"] is None else tuple(_CODE.finditer(text, *match.span("codes")))
+    return Comment(
+        lines.span(match.start(), match.start() + len(match.group().rstrip())),
+        target,
+        tuple((code.group(), lines.span(*code.span())) for code in codes),
+        match["reason"].strip(" \t\r:-–—"),
+    )
+
+
+def _end_of_line(text: str, start: int) -> int:
+    end = text.find("\n", start)
+    return len(text) if end < 0 else end
+
+
+def _python_comments(text: str) -> Iterator[tuple[int, bool]]:
+    """Yield the offset of each comment, and whether it stands alone on its line."""
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                line, column = token.start
+                yield starts[line - 1] + column, not token.line[:column].strip()
+    except (tokenize.TokenError, SyntaxError):
+        return  # what comes after the error is not read, so nothing in it is silenced
+
+
+def _yaml_comments(text: str) -> Iterator[tuple[int, bool]]:
+    """Yield the comments of a YAML text: what lies between its tokens is space and comments, nothing else."""
+    import yaml
+
+    end = 0
+    try:
+        for token in yaml.scan(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            yield from _comments_between(text, end, token.start_mark.index)
+            if (
+                isinstance(token, yaml.ScalarToken)
+                and text[token.start_mark.index : token.start_mark.index + 1] in "|>"
+            ):
+                yield from _comments_between(text, *_header(text, token.start_mark.index))
+            end = max(end, token.end_mark.index)
+    except yaml.YAMLError:
+        return  # as above
+    yield from _comments_between(text, end, len(text))
+
+
+def _header(text: str, start: int) -> tuple[int, int]:
+    """Return the rest of the line on which a block scalar starts: a comment may stand there, inside the token."""
+    return start + 1, _end_of_line(text, start)
+
+
+def _comments_between(text: str, start: int, end: int) -> Iterator[tuple[int, bool]]:
+    position = text.find("#", start, end)
+    while position >= 0:
+        before = text[text.rfind("\n", 0, position) + 1 : position]
+        yield position, not before.strip()
+        position = text.find("#", _end_of_line(text, position), end)
+
+
+# -- silencing ---------------------------------------------------------------------------------------------------------
+
+
+def silence(
+    findings: Iterable[Finding], comments: Iterable[Comment], file: str, is_fixed: Callable[[Finding], bool]
+) -> Silenced:
+    """Return the findings of a file without those that a comment silences, and a finding on each idle comment.
+
+    What `is_fixed` answers true for is never silenced.
+    """
+    all_findings = list(findings)
+    result = Silenced()
+    by_line: dict[tuple[int, str], list[Finding]] = {}
+    for finding in all_findings:
+        by_line.setdefault(_key(finding), []).append(finding)
+    silenced: set[tuple[int, str]] = set()
+    for comment in comments:
+        for code, span in _usable(comment, file, result.complaints):
+            here = by_line.get((comment.target, code), [])
+            if here and not all(map(is_fixed, here)):
+                silenced.add((comment.target, code))
+                continue
+            message, help = _why_idle(code, here)
+            result.complaints.append(complaint(message, help, file, span))
+    result.kept = [finding for finding in all_findings if _key(finding) not in silenced or is_fixed(finding)]
+    return result
+
+
+def _key(finding: Finding) -> tuple[int, str]:
+    return (finding.span.line if finding.span else 0, finding.code)
+
+
+def _usable(comment: Comment, file: str, complaints: list[Finding]) -> Iterator[tuple[str, Span]]:
+    """Yield the codes that a comment may silence; what is wrong with the others goes to the complaints."""
+    from stepward.validator.rules.registry import RULE_BY_CODE
+
+    if not comment.codes:
+        complaints.append(
+            complaint("an ignore comment names no code, so it silences nothing", _HOW, file, comment.span)
+        )
+        return
+    if not re.search(r"\w", comment.reason):
+        help = f"say why after the bracket: {_HOW}"
+        message = "an ignore comment without a reason silences nothing"
+        complaints.append(complaint(message, help, file, comment.span))
+        return
+    for code, span in comment.codes:
+        if code not in RULE_BY_CODE:
+            complaints.append(complaint(f"`{code}` is not a code", near_code(code), file, span))
+        elif code == UNUSED:
+            help = f"remove the comment, or leave the code out with `--ignore {UNUSED}`"
+            complaints.append(complaint(f"`{UNUSED}` can't be silenced by a comment", help, file, span))
+        else:
+            yield code, span
+
+
+def _why_idle(code: str, fixed: list[Finding]) -> tuple[str, str]:
+    policy = next((finding.policy for finding in fixed if finding.policy), None)
+    if policy is not None:
+        help = "mend the finding; only a waiver in the policy can lift it"
+        return f"`{code}` comes from the policy `{policy}` here and can't be silenced", help
+    if fixed:
+        help = "mend the finding; until then the policies can't be judged"
+        return f"`{code}` can't be silenced where a policy is in force", help
+    return f"the ignore comment for `{code}` silences nothing", "remove it"
+
+
+def complaint(message: str, help: str, file: str, span: Span | None) -> Finding:
+    """Return a finding on something that was to silence findings and does not."""
+    from stepward.validator.rules.registry import RULE_BY_CODE
+
+    return replace(RULE_BY_CODE[UNUSED]().finding(message, help, Place()), file=file, span=span)
