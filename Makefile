@@ -66,7 +66,7 @@ fixtures: .venv/installed-test
 	STEPWARD_WRITE_FIXTURES=1 $(BIN)/python -m pytest -q tests/test_fixtures.py
 
 bench: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[peers]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'
 	$(BIN)/python benchmarks/check.py
 
 clean:

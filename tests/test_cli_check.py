@@ -371,6 +371,20 @@ def test_a_bug_of_ours_is_told_in_two_lines(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(check("good.yaml").exception, ValueError)
 
 
+def test_progress_is_told_on_a_terminal_only_and_cleared_again() -> None:
+    for number in range(25):
+        put(f"p{number:02}.yaml", GOOD)
+    assert run("check").stderr == ""
+    ours, theirs = os.openpty()
+    done = subprocess.run([STEPWARD, "check"], stdout=subprocess.PIPE, stderr=theirs, text=True, check=True)
+    told = os.read(ours, 10_000).decode()
+    assert done.stdout == "25 programs: no findings\n"
+    assert told.startswith("\r\x1b[K20 files … p19.yaml\r")
+    assert told.endswith("\r\x1b[K")
+    os.close(ours)
+    os.close(theirs)
+
+
 def test_colors_are_for_terminals_that_want_them() -> None:
     put("bad.yaml", BAD)
     script = (

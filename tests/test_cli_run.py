@@ -61,7 +61,7 @@ def told(result: Result, *codes: str) -> list[str]:
 
 
 def test_a_policy_is_held_and_its_findings_can_not_be_lifted() -> None:
-    put("money.yaml", POLICY.split("  - name")[0])
+    put("money.yaml", POLICY.split("  - name", maxsplit=1)[0])
     put("flows/p.yaml", PAYS.replace("tool: pay}", "tool: pay}  # stepward: ignore[SW401] trust me"))
     put("stepward.toml", 'policies = ["money.yaml"]\nignore = ["SW4"]\n[[per-file-ignores]]\nfiles = "flows/"\n'
                          'codes = ["SW401"]\nreason = "x"\n')  # fmt: skip

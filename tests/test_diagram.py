@@ -32,7 +32,8 @@ steps:
   - {id: load, type: tool, tool: look, output_key: found, on_error: skip, max_visits: 3, error_step: null}
   - {id: ask, type: llm, prompt: x, output_key: reply, allowed_outputs: [yes, no], error_step: failed}
   - {id: big, type: condition, condition: '$amount > 5 and $reply == "yes"', then: both, otherwise: which}
-  - {id: which, type: condition, cases: [{name: one, when: $amount == 1, then: compute}, {when: $amount == 2, then: load}]}
+  - {id: which, type: condition,
+     cases: [{name: one, when: $amount == 1, then: compute}, {when: $amount == 2, then: load}]}
   - {id: compute, type: set, set: {total: $amount + 1}, next_step: wait}
   - {id: wait, type: llm, prompt: x, timeout_seconds: 3, on_timeout: fallback, fallback: none, max_visits: 2,
      error_step: failed, next_step: load}

@@ -1,4 +1,4 @@
-"""Fast: how a run is told: the excerpt under wide characters, tabs and long lines; the three formats and the summary."""
+"""Fast: how a run is told: the excerpt under wide characters, tabs, long lines; the formats and the summary."""
 
 from __future__ import annotations
 

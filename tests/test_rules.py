@@ -122,7 +122,7 @@ def test_a_path_over_budget_is_no_violation() -> None:
     rule = {"name": "r", "never": {"tool": "pay"}}
     steps = [look("a"), look("b"), {"id": "p", "type": "tool", "tool": "pay"}]
     assert codes(check(steps, guardrails=[rule])) == ["SW403"]
-    assert codes(check(steps, guardrails=[rule], max_steps=2)) == ["SW408", "SW601"]
+    assert codes(check(steps, guardrails=[rule], max_steps=2)) == ["SW601", "SW408"]
 
 
 POLICY: dict[str, Any] = {
@@ -166,7 +166,7 @@ def test_a_tool_off_the_allow_list_is_forbidden() -> None:
 def test_a_policy_wins_where_the_manifest_claims_less() -> None:
     facts = {"policy": "house", "tools": {"look": {"effect": "write", "idempotent": False}}}
     report = check([look("a", on_error="retry")], facts)
-    assert codes(report) == ["SW409", "SW503"]
+    assert codes(report) == ["SW503", "SW409"]
 
 
 def test_facts_of_a_policy_fill_a_missing_manifest() -> None:

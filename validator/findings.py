@@ -96,7 +96,9 @@ class Finding:
     def sort_key(self) -> tuple[Any, ...]:
         """Order by where the finding stands, then by what it says."""
         span = self.span or Span(0, 0, 0, 0)
-        return (self.file, span.line, span.column, self.code, self.message)
+        # Built in code there are no spans: then by the place, list positions as numbers.
+        way = tuple((str(part), 0) if isinstance(part, str) else ("", part) for part in self.place.path)
+        return (self.file, span.line, span.column, () if self.span else way, self.code, self.message)
 
 
 @dataclass(frozen=True, slots=True)

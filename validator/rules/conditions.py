@@ -224,7 +224,7 @@ class ConstantCondition(Rule):
                 never = "otherwise" if value else "then"
                 message = f"the condition is always {str(value).lower()}"
                 message += f": `{never}` is never taken" if getattr(step, never) is not None else ""
-                help = "compare a reference such as `$name`, or name the successor without a condition"
+                help = "compare a reference such as `$name`, or remove the step and go where it always goes"
                 place = Place(("steps", number, "condition"))
                 yield self.finding(message, help, place, step=step.id)
 

@@ -217,6 +217,8 @@ class CycleWithoutExit(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every loop from which no drawn edge leads out and in which no step ends the run."""
+        if context.flow.ambiguous_arms:
+            return
         for loop in context.graph.loops():
             steps = set(loop)
             if not context.flow.reachable[loop[0]]:
@@ -274,7 +276,7 @@ class UnboundedCycle(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every loop that remains when steps with `max_visits` are taken out."""
         steps = context.program.steps
-        if context.program.max_steps is not None:
+        if context.program.max_steps is not None or context.flow.ambiguous_arms:
             return
         for loop in context.graph.loops(without=lambda number: getattr(steps[number], "max_visits", None) is not None):
             if not context.flow.reachable[loop[0]]:
@@ -406,6 +408,8 @@ class NoFailureEnding(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the first step that decides, when no reachable ending is declared a failure."""
         flow = context.flow
+        if flow.has_missing_target:
+            return
         for number, ways in enumerate(flow.transitions):
             if flow.reachable[number] and any(way.ending == DECLARED_FAILURE for way in ways):
                 return

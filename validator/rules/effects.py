@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.tools import declare_tools
 from stepward.vm.language.meaning import CallSite
 from stepward.vm.language.steps import Call, ParallelStep, ToolCall
 from stepward.vm.reading.source import Place
@@ -126,9 +127,17 @@ def _writes_once(context: Context, site: CallSite) -> bool:
     return isinstance(site.call, ToolCall) and context.meaning.tool(site.call.tool).writes_once
 
 
-def _tool(site: CallSite) -> str:
+def _fact(context: Context, site: CallSite) -> str:
     assert isinstance(site.call, ToolCall)
-    return site.call.tool
+    if site.call.tool in context.meaning.manifest:
+        return f"`{site.call.tool}` writes and is not idempotent"
+    return f"`{site.call.tool}` is declared nowhere, so it is taken to write and not to be idempotent"
+
+
+def _declare(context: Context, site: CallSite) -> str:
+    """Return how to declare the tools of a program that declares none; nothing where the tool is declared."""
+    assert isinstance(site.call, ToolCall)
+    return declare_tools(context) if site.call.tool not in context.meaning.manifest else ""
 
 
 class RetriedEffect(Rule):
@@ -170,14 +179,16 @@ class RetriedEffect(Rule):
             if not _writes_once(context, site):
                 continue
             whole = context.program.steps[site.step]
-            place, what = None, f"`{_tool(site)}` writes and is not idempotent"
+            place = None
             if site.call.on_error == "retry" and site.call.max_retries > 1:
                 place = Place((*site.path, "on_error"))
             elif isinstance(whole, ParallelStep) and whole.on_error == "retry" and site.call.on_error != "skip":
                 place = Place(("steps", site.step, "on_error"))
             if place is not None:
-                message = f"{what}: a retry performs it again"
-                help = "drop the retry, or make the tool idempotent and say so in its manifest"
+                message = f"{_fact(context, site)}: a retry performs it again"
+                help = (
+                    _declare(context, site) or "drop the retry, or make the tool idempotent and say so in its manifest"
+                )
                 related = [Label(Place((*site.path, "tool")), "the tool is called here")]
                 yield self.finding(message, help, place, step=site.call.id, related=related)
 
@@ -230,8 +241,9 @@ class EffectInLoop(Rule):
         """Yield every call of a non-idempotent write tool in a loop."""
         for site in context.meaning.calls:
             if site.step in context.graph.in_loop and _writes_once(context, site):
-                message = f"`{_tool(site)}` writes, is not idempotent, and stands in a loop"
-                help = "move it out of the loop, or make the tool idempotent and say so in its manifest"
+                message = f"{_fact(context, site)}, and stands in a loop"
+                other = "move it out of the loop, or make the tool idempotent and say so in its manifest"
+                help = _declare(context, site) or other
                 yield self.finding(message, help, Place((*site.path, "tool")), step=site.call.id)
 
 
@@ -277,11 +289,11 @@ class FallbackForEffect(Rule):
             call: Call = site.call
             for field, is_set in (("on_timeout", call.on_timeout == "fallback"), ("on_error", call.on_error == "skip")):
                 if is_set:
-                    message = (
-                        f"`{_tool(site)}` writes and is not idempotent: going on as if nothing happened may be wrong"
-                    )
+                    message = f"{_fact(context, site)}: going on as if nothing happened may be wrong"
                     whole = context.program.steps[site.step].id
                     route = "`error_step`" if site.sub is None else f"`error_step` on the parallel step `{whole}`"
-                    help = f"remove it: let the step fail, and route the failure with {route}"
+                    help = (
+                        _declare(context, site) or f"remove it: let the step fail, and route the failure with {route}"
+                    )
                     related = [Label(Place((*site.path, "tool")), "the tool is called here")]
                     yield self.finding(message, help, Place((*site.path, field)), step=call.id, related=related)

@@ -396,7 +396,8 @@ class Unproved(_Verdicts):
             missing = "`then`" if step.condition is not None and step.then is None else "`otherwise`"
             message = f"it is neither proved nor refuted that `{step.id}` always takes a branch: {NOT_YET}"
             evidence = Evidence("graph", reason=NOT_YET)
-            help = f"add {missing}"
+            following = context.program.steps[number + 1].id if number + 1 < len(context.program.steps) else "…"
+            help = f"add {missing.rstrip('`')}: {following}`, or another step"
             yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, evidence=evidence)
         for number, step in overlap_open(context):
             evidence = Evidence("graph", reason=NOT_YET)

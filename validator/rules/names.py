@@ -194,14 +194,17 @@ class UndeclaredInput(Rule):
         """Yield every undeclared input, once, where it is read first."""
         if context.program.inputs is not None:
             return
-        seen: set[str] = set()
+        first: dict[str, Reading] = {}
         for reading in context.assignment.readings:
             for source in reading.meant.sources if reading.meant else ():
-                if source.kind == "input" and source.name not in seen:
-                    seen.add(source.name)
-                    message = f"`${source.name}` comes from outside, and the program does not declare it"
-                    help = f"declare it: `inputs: {{{source.name}: {{type: {_type_word(context, reading)}}}}}`"
-                    yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)
+                if source.kind == "input":
+                    first.setdefault(source.name, reading)
+        # With a section, what it does not list does not exist: the help declares all of them at once.
+        declared = ", ".join(f"{name}: {{type: {_type_word(context, reading)}}}" for name, reading in first.items())
+        help = f"declare {'it' if len(first) == 1 else 'all of them'}: `inputs: {{{declared}}}`"
+        for name, reading in first.items():
+            message = f"`${name}` comes from outside, and the program does not declare it"
+            yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)
 
 
 def _type_word(context: Context, reading: Reading) -> str:

@@ -145,7 +145,9 @@ class Schema(Rule):
         has_fallback = "fallback" in step.model_fields_set and step.fallback is not None
         if step.on_timeout == "fallback" and not has_fallback:
             message = "`on_timeout: fallback` has no `fallback`"
-            yield self.finding(message, "write the value out: `fallback: …`", place.child("on_timeout"), step=name)
+            first = step.allowed_outputs[0] if isinstance(step, LlmCall) and step.allowed_outputs else ""
+            help = f"write the value out, such as `fallback: '{first}'`"
+            yield self.finding(message, help, place.child("on_timeout"), step=name)
         if step.on_timeout == "fallback" and step.timeout_seconds is None:
             message = "`on_timeout: fallback` has no `timeout_seconds`, so it never applies"
             yield self.finding(message, "add `timeout_seconds`", place.child("on_timeout"), step=name)

@@ -179,7 +179,7 @@ class UnguardedTextToEffect(Rule):
                 continue
             source = self._origin(context, reading, frozenset())
             if source is not None:
-                yield self._found(source, reading, call)
+                yield self._found(source, reading, call, is_declared=call.tool in context.meaning.manifest)
 
     def _origin(self, context: Context, reading: Reading, visited: frozenset[Source]) -> Source | None:
         """Return where free text that reaches a reading unchecked comes from, through `set` too, or None."""
@@ -206,10 +206,11 @@ class UnguardedTextToEffect(Rule):
         clauses = context.meaning.clauses_of.get(source.step or 0, ())
         return any(clause.path == source.path and isinstance(clause.tree, Reference) for clause in clauses)
 
-    def _found(self, source: Source, reading: Reading, call: ToolCall) -> Finding:
+    def _found(self, source: Source, reading: Reading, call: ToolCall, *, is_declared: bool) -> Finding:
         whose = "a user's" if source.kind == "input" else "a model's"
         text = reading.reference.text()
-        message = f"{whose} free text `{text}` reaches `{call.tool}`, which writes, and no condition looks at it"
+        fact = "which writes" if is_declared else "which is declared nowhere and taken to write"
+        message = f"{whose} free text `{text}` reaches `{call.tool}`, {fact}, and no condition looks at it"
         help = (
             f"check it in a condition first (such as `len({text}) <= 500`), or limit it by `enum` or `allowed_outputs`"
         )

@@ -85,7 +85,9 @@ def improve(error: ExpressionError) -> ExpressionError:
     if _METHOD.match(text, start) or _METHOD.fullmatch(text, dot, end):
         message, start = "a condition can't call a method", dot
         end = text.find(")", dot) + 1 or end
-    return ExpressionError(text, message, start, end, help or "see the grammar in specs/language.md", rewrite or "")
+    return ExpressionError(
+        text, message, start, end, help or "write a comparison, such as `$name == 'yes'`", rewrite or ""
+    )
 
 
 def _reason(text: str, error: ExpressionError) -> str:

@@ -218,10 +218,14 @@ class _Checker:
                 and isinstance(side.value, str)
                 and _is_number(side.value)
             ):
-                help = f"write {side.value} without quotes"
+                help = f"write `{self.with_replaced(side, side.value)}`"
             elif isinstance(side, Constant) and other.kinds - _NULL == STRING and operand.kinds <= NUMBER | BOOLEAN:
-                help = f"write `'{self.shown(side)}'` for the text"
+                help = f"write `{self.with_replaced(side, repr(self.shown(side)))}`"
         self.report("SW203", message, help, tree)
+
+    def with_replaced(self, part: Expression, text: str) -> str:
+        """Return the whole expression with one part written another way."""
+        return self.text[: part.start] + text + self.text[part.end :]
 
     def impossible(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         for side, operand, other, domain in (
