@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -59,19 +59,27 @@ class StepGraph:
         """Whether some edge leads to a step that is not further down the list; without one there is no loop."""
         return any(target <= number for number, following in enumerate(self.flow.successors) for target in following)
 
-    def loops(self, without: Callable[[int], bool] | None = None) -> list[list[int]]:
-        """Return the steps of each loop (strongly connected component with an edge), in the order of the list.
+    @cached_property
+    def loops(self) -> list[list[int]]:
+        """The steps of each loop (strongly connected component with an edge), in the order of the list."""
+        return self._components(range(len(self.flow.steps))) if self.has_backward_edge else []
 
-        Steps for which `without` answers true are taken out first.
-        """
-        if not self.has_backward_edge:
+    def loops_without(self, taken_out: Callable[[int], bool]) -> list[list[int]]:
+        """Return the loops that remain when some steps are taken out; each lies within a loop of the whole graph."""
+        return self._components(sorted(number for number in self.in_loop if not taken_out(number)))
+
+    def _components(self, steps: Sequence[int]) -> list[list[int]]:
+        if not steps:
             return []
         import networkx
 
         graph: networkx.DiGraph[int] = networkx.DiGraph()
-        for number, following in enumerate(self.flow.successors):
-            if without is None or not without(number):
-                graph.add_edges_from((number, target) for target in following if without is None or not without(target))
+        inside = bytearray(len(self.flow.steps))
+        for number in steps:
+            inside[number] = 1
+        graph.add_edges_from(
+            (number, target) for number in steps for target in self.flow.successors[number] if inside[target]
+        )
         found = [
             sorted(component)
             for component in networkx.strongly_connected_components(graph)
@@ -82,7 +90,7 @@ class StepGraph:
     @cached_property
     def in_loop(self) -> frozenset[int]:
         """The steps that stand in some loop."""
-        return frozenset(step for loop in self.loops() for step in loop)
+        return frozenset(step for loop in self.loops for step in loop)
 
     def ends_the_run(self, number: int) -> bool:
         """Return whether a declared ending stands at this step."""

@@ -103,16 +103,19 @@ def freeze(value: object, depth: int = 0) -> Any:
 
     Lists become tuples, dicts become FrozenMap. Raises ValueRefused for what the language does not have.
     """
-    if value is None or type(value) is bool:
+    kind = type(value)
+    if kind is str and value.isascii():  # type: ignore[attr-defined]
         return value
-    if isinstance(value, str):
-        return value if type(value) is str and value.isascii() else _text(value)
-    if isinstance(value, int | float | decimal.Decimal):
+    if value is None or kind is bool:
+        return value
+    if isinstance(value, (int, float, decimal.Decimal)):
         return exact(value)
+    if isinstance(value, str):
+        return _text(value)
     if depth >= MAX_DEPTH:
         raise ValueRefused(f"a value is nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, dict) or isinstance(value, Mapping):  # noqa: SIM101 - asking for the concrete type is far cheaper
-        return FrozenMap({_text_key(key): freeze(item, depth + 1) for key, item in value.items()})
+    if kind is dict or isinstance(value, Mapping):
+        return FrozenMap({_text_key(key): freeze(item, depth + 1) for key, item in value.items()})  # type: ignore[attr-defined]
     if isinstance(value, list | tuple):
         return tuple(freeze(item, depth + 1) for item in value)
     raise ValueRefused(f"a value must be text, a number, true, false, null, a list or an object, not {_kind(value)}")

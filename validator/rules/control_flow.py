@@ -219,7 +219,7 @@ class CycleWithoutExit(Rule):
         """Yield every loop from which no drawn edge leads out and in which no step ends the run."""
         if context.flow.ambiguous_arms:
             return
-        for loop in context.graph.loops():
+        for loop in context.graph.loops:
             steps = set(loop)
             if not context.flow.reachable[loop[0]]:
                 continue
@@ -278,7 +278,7 @@ class UnboundedCycle(Rule):
         steps = context.program.steps
         if context.program.max_steps is not None or context.flow.ambiguous_arms:
             return
-        for loop in context.graph.loops(without=lambda number: getattr(steps[number], "max_visits", None) is not None):
+        for loop in context.graph.loops_without(lambda number: getattr(steps[number], "max_visits", None) is not None):
             if not context.flow.reachable[loop[0]]:
                 continue
             message = f"nothing bounds the loop {_loop_words(context, loop)}"
@@ -413,7 +413,10 @@ class NoFailureEnding(Rule):
         for number, ways in enumerate(flow.transitions):
             if flow.reachable[number] and any(way.ending == DECLARED_FAILURE for way in ways):
                 return
+        asks_model = any(step.type in ("llm", "parallel") for step in context.program.steps)
         for number, step in enumerate(context.program.steps):
+            if step.type in ("set", "end") or (step.type == "condition" and not asks_model):
+                continue
             why = self._decides(context, number) if flow.reachable[number] else None
             if why is not None:
                 message = f"{why}, but no ending is declared a failure"

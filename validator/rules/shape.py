@@ -102,7 +102,8 @@ class Schema(Rule):
                 yield self.finding(message, "give each a name of its own", place, related=related)
             first.setdefault(rule.name, place)
         for number, condition in context.conditions:
-            yield from self._case_names(condition, Place(("steps", number, "cases")))
+            if condition.cases is not None:
+                yield from self._case_names(condition, Place(("steps", number, "cases")))
         for number, step in enumerate(context.program.steps):
             if step.type != "parallel" and step.model_fields_set.isdisjoint(_CONTRADICTING):
                 continue
@@ -315,15 +316,18 @@ class NameCollision(Rule):
     code = "SW006"
     name = "name-collision"
 
+    @staticmethod
+    def _is_plain(context: Context, inputs: set[str]) -> bool:
+        """Whether inputs, steps and assigned names are three separate sets, as in almost every program."""
+        ids = context.flow.position.keys()
+        assigned = {getattr(step, "output_key", None) for step in context.program.steps}
+        assigned.update(name for step in context.program.steps if step.type == "set" for name in step.set)
+        return inputs.isdisjoint(ids) and assigned.isdisjoint(ids) and assigned.isdisjoint(inputs)
+
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield inputs that share a name with a step, and assignments to an input or to another step's id."""
         inputs = context.program.inputs or {}
-        names = context.meaning.names
-        if (
-            names.variables.keys().isdisjoint(context.flow.position)
-            and all(source.kind == "input" for name in inputs for source in names.variables[name])
-            and not context.parallels
-        ):
+        if not context.parallels and self._is_plain(context, set(inputs)):
             return
         ids = {step.id: Place((*path, "id")) for path, step in reversed(list(all_steps(context)))}
         for name in inputs:

@@ -140,11 +140,12 @@ class Flow:
     @cached_property
     def ambiguous_arms(self) -> frozenset[int]:
         """The steps at which rules 3 and 4 clash (SW106): both ways out are given, and the program is refused."""
-        return frozenset(number for number in range(len(self.steps) - 1) if self._is_ambiguous(number))
+        positions = (self.position[name] for name in self.arms if name in self.position)
+        return frozenset(number for number in positions if self._is_ambiguous(number))
 
     def _is_ambiguous(self, number: int) -> bool:
         step = self.steps[number]
-        if step.id not in self.arms or isinstance(step, ConditionStep | EndStep):
+        if isinstance(step, ConditionStep | EndStep) or number + 1 == len(self.steps):
             return False
         if step.next_step is not None or step.is_terminal:
             return False
@@ -180,7 +181,7 @@ class Flow:
 
     def _successor(self, number: int, step: LlmStep | ToolStep | ParallelStep | SetStep) -> Transition:
         if step.next_step is not None:
-            return Transition("success", self._to(step.next_step), field=("next_step",))
+            return Transition("success", self._to(step.next_step), None, None, ("next_step",))
         if step.is_terminal or step.id in self.arms or number + 1 == len(self.steps):
             return _ENDS_IN_FAILURE if step.outcome == "failure" else _ENDS_WELL
         return Transition("success", number + 1)
@@ -201,14 +202,15 @@ class Flow:
             ways.append(_FAILS)
 
     def _branches(self, step: ConditionStep) -> list[Transition]:
+        then, otherwise = step.then, step.otherwise
         ways = []
-        if step.condition is not None and step.then is not None:
-            ways.append(Transition("branch", self._to(step.then), branch="then", field=("then",)))
+        if then is not None:
+            ways.append(Transition("branch", self._to(then), None, "then", ("then",)))
         for number, case in enumerate(step.cases or ()):
-            ways.append(Transition("branch", self._to(case.then), branch=number + 1, field=("cases", number, "then")))
-        if step.otherwise is not None:
-            ways.append(Transition("branch", self._to(step.otherwise), branch="otherwise", field=("otherwise",)))
-        if step.otherwise is None or (step.condition is not None and step.then is None):
+            ways.append(Transition("branch", self._to(case.then), None, number + 1, ("cases", number, "then")))
+        if otherwise is not None:
+            ways.append(Transition("branch", self._to(otherwise), None, "otherwise", ("otherwise",)))
+        if otherwise is None or (then is None and step.cases is None):
             ways.append(_UNCOVERED)
         ways.append(_FAILS)
         return ways
