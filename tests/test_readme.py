@@ -1,0 +1,121 @@
+"""The README's commands and examples are run, and what it says of the tool is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stepward.validator import ProgramValidator
+from stepward.validator.cli import main
+from stepward.validator.rules.registry import RULES
+from stepward.vm import Program
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMAND = (ROOT / "specs/command.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def example() -> str:
+    return next(block for block in blocks("yaml") if block.startswith("name:"))
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that the README's commands name."""
+    (tmp_path / "workflows").mkdir()
+    (tmp_path / "policies").mkdir()
+    for place in ("refund.yaml", "workflows/refund.yaml"):
+        (tmp_path / place).write_text(example(), encoding="utf-8")
+    policy = (ROOT / "specs/policies/operations.yaml").read_text(encoding="utf-8")
+    (tmp_path / "policies/payments.yaml").write_text(policy, encoding="utf-8")
+    (tmp_path / "payments.yaml").write_text(policy, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def stepward_lines() -> list[str]:
+    lines = (line for block in blocks("console") for line in block.splitlines())
+    return [line.split("#")[0].split(">")[0].strip() for line in lines if line.startswith("stepward ")]
+
+
+@pytest.mark.parametrize("line", stepward_lines())
+def test_a_command_of_the_readme_runs(line: str, workplace: Path) -> None:
+    result = CliRunner().invoke(main, shlex.split(line)[1:])
+    assert result.exit_code in (0, 1), result.output
+    assert not result.output.startswith("error:"), "what could not be done at all starts so"
+
+
+def test_the_program_of_the_readme_is_good(workplace: Path) -> None:
+    assert ProgramValidator(Program.from_yaml(example())).validate().findings == ()
+
+
+def test_the_finding_of_the_readme_is_what_is_printed(workplace: Path) -> None:
+    bad = (ROOT / "specs/programs/bad/SW401/obvious.yaml").read_text(encoding="utf-8")
+    (workplace / "refund.yaml").write_text(bad, encoding="utf-8")
+    printed = CliRunner().invoke(main, ["check", "--isolated", "refund.yaml"]).output
+    shown = next(block for block in blocks("console") if block.startswith("$ "))
+    assert printed.strip() == shown.split("\n", 1)[1].strip()
+
+
+def test_the_python_of_the_readme_runs(workplace: Path) -> None:
+    (block,) = blocks("python")
+    names: dict[str, object] = {}
+    exec(block, names)
+    test = names["test_the_refund_program"]
+    assert callable(test)
+    test()
+
+
+def test_every_link_of_the_documents_leads_somewhere() -> None:
+    for document in [
+        ROOT / "README.md",
+        *ROOT.glob("specs/**/*.md"),
+        ROOT / "tests/README.md",
+        ROOT / "benchmarks/README.md",
+    ]:
+        text = document.read_text(encoding="utf-8")
+        for target in re.findall(
+            r"\]\(([^)#]+)[^)]*\)", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+        ):
+            if "://" not in target:
+                assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_the_number_of_rules_in_the_changelog_is_true() -> None:
+    assert len(RULES) == 46
+    assert "forty-six rules" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_the_command_names_every_option_and_no_other() -> None:
+    described = set(re.findall(r"`(--[a-z-]+)", COMMAND)) - {"--help"}
+    real = {
+        option
+        for command in main.commands.values()  # type: ignore[attr-defined]
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("--") and option != "--help"
+    }
+    assert described == real
+
+
+def test_the_map_of_the_tests_names_every_file() -> None:
+    text = (ROOT / "tests/README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_[a-z_]+)\*?(?:\.py)?`", text))
+    for path in (ROOT / "tests").glob("test_*.py"):
+        assert any(path.stem == name or (name == "test_cli" and path.stem.startswith(name)) for name in named), (
+            path.name
+        )
+
+
+def test_what_make_offers_is_there() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"^make (\w+)", "\n".join(blocks("console")), re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
