@@ -12,6 +12,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 from statistics import median
 
@@ -21,19 +22,25 @@ from shapes import SHAPES, Shape, chain
 from stages import stages
 
 from stepward.validator import ProgramValidator
-from stepward.validator.findings import Report
+from stepward.validator.context import Context
+from stepward.validator.findings import Finding, Report
+from stepward.validator.rules.registry import RULES
 from stepward.vm import Program
 
 SIZES = (1_000, 10_000, 100_000)
 PEER_SIZES = (100, 500, 1_000, 10_000)
 RULES_SHOWN = 5
+STRUCTURAL = ("SW0", "SW1", "SW6")
+
+Work = Callable[[str, Shape, int], object]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print every table."""
     options = _options(arguments)
     print(f"Python {platform.python_version()}, {platform.machine()}; CPU times as ratios, garbage collector off")
-    structural(options.sizes, options.rounds)
+    growth("structural check", structural_check, options.sizes, options.rounds)
+    growth("whole check", check, options.sizes, options.rounds)
     where_it_goes(max(options.sizes))
     with_the_collector(options.sizes, options.rounds)
     cold(options.cold_rounds)
@@ -67,37 +74,52 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
         print("  ".join([row[0].ljust(widths[0]), *cells]).rstrip())
 
 
+def structural(program: Program) -> list[Finding]:
+    """Return what the rules of shape, control flow and budget find: those that look at no data."""
+    context = Context(program, (), date.today())
+    return [finding for rule in RULES if rule.code.startswith(STRUCTURAL) for finding in rule().check(context)]
+
+
+def structural_check(text: str, shape: Shape, n: int) -> Program:
+    """Load a program and do the structural check, and see that it is clean and whole."""
+    program = Program.from_json(text)
+    assert structural(program) == []
+    assert len(program.steps) == n
+    assert shape.expected(n).conditions == sum(step.type == "condition" for step in program.steps)
+    return program
+
+
 def check(text: str, shape: Shape, n: int) -> Report:
-    """Do the structural check, and see that it looked at everything."""
+    """Load a program and run every rule, and see that they looked at everything."""
     report = ProgramValidator(Program.from_json(text)).validate()
     assert [finding.code for finding in report.findings] == (["SW201"] if "fault" in shape.name else [])
     assert len(report.properties) == shape.expected(n).conditions
     return report
 
 
-def structural(sizes: Sequence[int], rounds: int | None) -> None:
+def growth(title: str, work: Work, sizes: Sequence[int], rounds: int | None) -> None:
     """A check as a multiple of `json.loads` of the same text, and how that grows with the size."""
     rows = []
     for shape in SHAPES:
         multiples, per_step, cells = [], [], [shape.name]
         for size in sizes:
             text = json.dumps(shape.program(size))
-            loads, ours = take_turns([_loads(text), _check(text, shape, size)], _rounds(size, rounds))
+            loads, ours = take_turns([_loads(text), _bound(work, text, shape, size)], _rounds(size, rounds))
             multiples.append(multiple(ours, loads))
             per_step.append(median(ours) / size)
             cells += [f"{multiples[-1]:.1f}", f"±{spread(ours, loads):.0%}"]
         cells += [f"{times[-1] / times[0]:.2f}" for times in (multiples, per_step)]
         rows.append(cells)
     header = ["shape", *(part for size in sizes for part in (f"{size:,} steps", "")), "growth", "per step"]
-    table("structural check, as a multiple of json.loads of the same text", header, rows)
+    table(f"{title}, as a multiple of json.loads of the same text", header, rows)
 
 
 def _loads(text: str) -> Callable[[], object]:
     return lambda: json.loads(text)
 
 
-def _check(text: str, shape: Shape, size: int) -> Callable[[], object]:
-    return lambda: check(text, shape, size)
+def _bound(work: Work, text: str, shape: Shape, size: int) -> Callable[[], object]:
+    return lambda: work(text, shape, size)
 
 
 def where_it_goes(size: int) -> None:
@@ -125,7 +147,7 @@ def with_the_collector(sizes: Sequence[int], rounds: int | None) -> None:
     shape, row = SHAPES[0], [SHAPES[0].name]
     for size in sizes:
         text = json.dumps(shape.program(size))
-        work = [_loads(text), _check(text, shape, size)]
+        work = [_loads(text), _bound(check, text, shape, size)]
         loads, ours = take_turns(work, _rounds(size, rounds), gc_enabled=True)
         row.append(f"{multiple(ours, loads):.1f}")
     header = ["shape", *(f"{size:,} steps" for size in sizes)]
@@ -162,23 +184,35 @@ def _has_command() -> bool:
 
 
 def side_by_side(sizes: Sequence[int], rounds: int | None) -> None:
-    """Our whole check beside the peer's, from plain data, building the program included."""
+    """Our check, structural and whole, beside the peer's, from plain data, building the program included."""
     rows = []
     for shape in SHAPES[:3]:
         for size in sizes:
             data = shape.program(size)
-            ours = _ours(data, size)
+            ours = [_structural(data), _ours(data, size)]
             theirs = peer_check(data, size)
             if isinstance(theirs, str):
-                rows.append([shape.name, f"{size:,}", f"{median(take_turns([ours], 3)[0]) * 1000:.1f} ms", theirs, ""])
+                times = take_turns(ours, 3)
+                cells = [f"{median(one) * 1000:.1f} ms" for one in times]
+                rows.append([shape.name, f"{size:,}", *cells, theirs, "", ""])
                 continue
-            mine, other = take_turns([ours, theirs], _rounds(size, rounds))
-            cells = [f"{median(times) * 1000:.1f} ms" for times in (mine, other)]
-            rows.append([shape.name, f"{size:,}", *cells, f"{multiple(mine, other):.2f}"])
-    header = ["shape", "steps", "stepward", "llm-nano-vm", "ratio"]
+            part, whole, other = take_turns([*ours, theirs], _rounds(size, rounds))
+            cells = [f"{median(times) * 1000:.1f} ms" for times in (part, whole, other)]
+            ratios = [f"{multiple(times, other):.2f}" for times in (part, whole)]
+            rows.append([shape.name, f"{size:,}", *cells, *ratios])
+    header = ["shape", "steps", "structural", "whole", "llm-nano-vm", "structural ratio", "whole ratio"]
     table("side by side with llm-nano-vm's ProgramValidator: from_dict and validate", header, rows)
     if peer_check(SHAPES[0].program(10), 10) == NOT_INSTALLED:
         print("(pip install 'stepward[peers]' for the other side)")
+
+
+def _structural(data: dict[str, object]) -> Callable[[], object]:
+    def work() -> object:
+        program = Program.from_dict(data)
+        assert structural(program) == []
+        return program
+
+    return work
 
 
 def _ours(data: dict[str, object], size: int) -> Callable[[], object]:

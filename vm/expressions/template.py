@@ -51,7 +51,8 @@ def embedded(value: Any, path: Path = ()) -> Iterator[Embedded]:
                     yield Embedded(path, piece, whole=len(pieces) == 1)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from embedded(item, (*path, key))
+            if type(item) is not int and (type(item) is not str or "$" in item):  # most arguments hold no reference
+                yield from embedded(item, (*path, key))
     elif isinstance(value, list | tuple):
         for number, item in enumerate(value):
             yield from embedded(item, (*path, number))
