@@ -115,8 +115,12 @@ class Assignment:
             yield from self._embedded(number, sub, call.args, (*path, "args"))
 
     def _embedded(self, number: int, sub: int | None, value: object, path: Path) -> Iterator[Reading]:
+        seen: set[tuple[Path, Names]] = set()
         for found in embedded(value, path):
             node = found.reference
+            if (found.path, node.names) in seen:
+                continue  # what is wrong with a name is said once for each text that holds it
+            seen.add((found.path, node.names))
             place = Place(found.path, within=(node.start, node.end))
             yield Reading(number, sub, place, node, self.names.meaning(node.names))
 

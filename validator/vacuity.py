@@ -54,7 +54,7 @@ def _near(context: Context, selector: AnySelector | AnyGuard) -> str:
         names = branch_names(step) if isinstance(step, ConditionStep) else {}
         return near_words(str(selector.branch), [name for name in names if isinstance(name, str)])
     if isinstance(selector, StepSelector | BranchSelector):
-        return near_words(selector.step, list(context.flow.position))
+        return near_words(selector.step, context.flow.position)
     return ""
 
 

@@ -61,7 +61,7 @@ class MissingTarget(Rule):
         for number, step in enumerate(context.program.steps):
             for field in dict.fromkeys(way.field for way in context.flow.transitions[number] if way.to == MISSING):
                 target = _value(step, field)
-                help = near_words(target, list(context.flow.position)) or "name a step of the list, or add this one"
+                help = near_words(target, context.flow.position) or "name a step of the list, or add this one"
                 if target in sub_steps:
                     help = f"it is a sub-step; control can't enter `{sub_steps[target]}` in the middle"
                 place = Place(("steps", number, *field))

@@ -11,7 +11,7 @@ from stepward.validator.monitors import UndefinedMonitor
 from stepward.validator.product import explore
 from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.syntax import Defined, walk
-from stepward.vm.language.loading import near_words
+from stepward.vm.language.loading import MAX_CANDIDATES, near_words
 from stepward.vm.reading.source import Place
 
 SEARCHED_STEPS = 200_000
@@ -82,8 +82,10 @@ class UndefinedVariable(Rule):
             step = context.program.steps[context.flow.position[names[0]]]
             return f"`{names[0]}` is a {step.type} step and has no output"
         if names[1:2] in (("output",), ("error",)):
-            near = near_words(names[0], list(known.outputs)).replace("`", "`$", 1).replace("`?", f".{names[1]}`?")
+            near = near_words(names[0], known.outputs).replace("`", "`$", 1).replace("`?", f".{names[1]}`?")
             return near or "name a step that has an output"
+        if len(known.variables) + len(known.outputs) > MAX_CANDIDATES:
+            return "declare it under `inputs`, or assign it with `output_key` or `set`"
         near = near_words(names[0], known.known()).replace("`", "`$", 1)
         return near or "declare it under `inputs`, or assign it with `output_key` or `set`"
 

@@ -62,7 +62,7 @@ class UndeclaredTool(Rule):
             return
         for site in context.meaning.calls:
             if isinstance(site.call, ToolCall) and site.call.tool not in context.program.tools:
-                help = near_words(site.call.tool, list(context.program.tools)) or "declare it under `tools`"
+                help = near_words(site.call.tool, context.program.tools) or "declare it under `tools`"
                 message = f"the tool `{site.call.tool}` is not declared"
                 yield self.finding(message, help, Place((*site.path, "tool")), step=site.call.id)
 

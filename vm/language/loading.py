@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -423,12 +423,18 @@ def _shape(value: Any) -> str:
     return "a list" if isinstance(value, list | tuple) else f"the number {value}"
 
 
+MAX_CANDIDATES: Final = 400
+"""Names among which a near one is looked for: the search compares each, and a program may have a finding for each."""
+
+
 def _words(name: str) -> list[str]:
     return sorted(name.replace("-", "_").lower().split("_"))
 
 
-def near_words(name: str, candidates: Iterator[str] | list[str] | frozenset[str] | set[str]) -> str:
+def near_words(name: str, candidates: Collection[str]) -> str:
     """Return a sentence that offers the candidate nearest to a name, or an empty text."""
+    if len(candidates) > MAX_CANDIDATES:
+        return ""
     known = sorted(candidates)
     # Words in another order are a nearer miss than other letters: `count_orders` is `orders_count`.
     near = [one for one in known if one != name and _words(one) == _words(name)] or get_close_matches(

@@ -59,9 +59,12 @@ class Document:
             return {}
         extents = self.locator(Wanted.of(place.path for place in places))
         lines = LineIndex(self.text)
-        return {place: lines.span(*self._offsets(place, extents)) for place in places}
+        written: dict[Path, list[int] | None] = {}  # a text is read once, however many places in it are asked for
+        return {place: lines.span(*self._offsets(place, extents, written)) for place in places}
 
-    def _offsets(self, place: Place, extents: dict[Path, Extent]) -> tuple[int, int]:
+    def _offsets(
+        self, place: Place, extents: dict[Path, Extent], written: dict[Path, list[int] | None]
+    ) -> tuple[int, int]:
         path = place.path
         while path and path not in extents:
             path = path[:-1]
@@ -69,23 +72,29 @@ class Document:
         if place.key or path != place.path:
             return extent.key or self._first_line(extent)
         if place.within is not None and extent.style is not None:
-            inner = self._inner(place, extent)
+            if place.path not in written:
+                written[place.path] = self._written(place.path, extent)
+            inner = self._inner(place, extent, written[place.path])
             if inner is not None:
                 return inner
         return self._first_line(extent)
 
-    def _inner(self, place: Place, extent: Extent) -> tuple[int, int] | None:
+    def _written(self, path: Path, extent: Extent) -> list[int] | None:
+        """Return where each code point of a text value is written, and where it ends; None when that can't be told."""
         value = self.data
-        for part in place.path:
+        for part in path:
             value = value[part]
-        assert place.within is not None
         assert extent.style is not None
         if not isinstance(value, str):
             return None
-        offsets = offsets_in_text(self.text, extent.start, extent.end, extent.style, value)
+        return offsets_in_text(self.text, extent.start, extent.end, extent.style, value)
+
+    def _inner(self, place: Place, extent: Extent, offsets: list[int] | None) -> tuple[int, int] | None:
+        assert place.within is not None
+        assert extent.style is not None
         if offsets is None:
             return None
-        start, end = (min(point, len(value)) for point in place.within)
+        start, end = (min(point, len(offsets) - 1) for point in place.within)
         if start == end:
             return offsets[start], offsets[start]
         return offsets[start], offsets[end - 1] + width(self.text, offsets[end - 1], extent.style)
