@@ -123,6 +123,13 @@ def test_a_rule_that_protects_nothing_in_the_run_is_vacuous_at_its_place_in_the_
     assert len(told(check("flows", "--policy=rules/money.yaml", "--ignore=SW407"), "SW407")) == 2
 
 
+def test_a_configured_policy_is_named_from_the_current_folder() -> None:
+    put("rules/money.yaml", POLICY)
+    put("flows/p.yaml", PAYS.replace("skip", "retry"))
+    put("stepward.toml", 'policies = ["rules/money.yaml"]')
+    assert told(check(), "SW407")[0].startswith("rules/money.yaml:4:11: ")
+
+
 def test_of_a_run_over_single_files_nothing_is_said_about_vacuous_rules() -> None:
     put("money.yaml", POLICY)
     put("flows/p.yaml", PAYS.replace("skip", "retry"))
@@ -197,6 +204,12 @@ def test_per_file_ignores_silence_in_their_files() -> None:
         '[[per-file-ignores]]\nfiles = ["old/", "*.draft.yaml"]\ncodes = ["SW108"]\nreason = "imported"\n',
     )
     assert [line.split(":")[0] for line in told(check(), "SW108", "SW701")] == ["new/a.yaml"]
+
+
+def test_per_file_ignores_do_not_silence_idle_ignores() -> None:
+    put("a.yaml", WARNS + "# stepward: ignore[SW102] old\n")
+    put("stepward.toml", '[[per-file-ignores]]\nfiles = "*"\ncodes = ["SW7"]\nreason = "x"\n')
+    assert [line.split(":")[0] for line in told(check(), "SW701")] == ["a.yaml", "stepward.toml"]
 
 
 def test_per_file_ignores_that_silence_nothing_are_reported_where_they_stand() -> None:

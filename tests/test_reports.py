@@ -179,6 +179,11 @@ def test_a_label_in_a_policy_names_its_file_and_the_finding_its_policy(
     }
 
 
+def test_of_a_vacuous_rule_no_waiver_is_spoken() -> None:
+    lines = render(result(finding(code="SW407", policy="money/no-refund")), "full").splitlines()
+    assert "  = policy: money/no-refund" in lines
+
+
 def test_without_a_text_the_place_in_the_program_is_said() -> None:
     bare = finding(span=None, file="pkg.mod:NAME", related=(Label(Place(("guardrails", 0)), "the rule"),))
     assert render(result(bare), "full").splitlines()[:5] == [

@@ -67,11 +67,10 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Use:
-    """What became of one entry of `per-file-ignores` in this run."""
+    """What became of one entry of `per-file-ignores` that matches a file of this run."""
 
     entry: FileIgnore
     settings: Settings
-    matched_file: bool = False
     silenced: bool = False
     fixed: Finding | None = None
 
@@ -210,7 +209,7 @@ class Run:
     def _note_matched_files(self, path: FilePath, settings: Settings) -> None:
         for entry in settings.per_file_ignores:
             if entry.files.verdict(path):
-                self._use_of(entry, settings).matched_file = True
+                self._use_of(entry, settings)
 
     def _use_of(self, entry: FileIgnore, settings: Settings) -> _Use:
         return self._uses.setdefault((settings.source, entry.number), _Use(entry, settings))
@@ -275,7 +274,7 @@ class Run:
     def _idle_file_ignores(self) -> Iterator[_Entry]:
         for use in self._uses.values():
             source = use.settings.source
-            if source is None or use.silenced or not use.matched_file:
+            if source is None or use.silenced:
                 continue
             shown = shown_name(source)
             self._sources[shown] = source.read_text(encoding="utf-8", errors="replace")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stepward.validator.context import Context
 from stepward.validator.monitors import matches
 from stepward.validator.report.text import safe, width
-from stepward.vm.errors import StepwardError
+from stepward.validator.settings import AdvisedError
 from stepward.vm.language.flow import END, MISSING, Transition
 from stepward.vm.language.guardrails import (
     AllOf,
@@ -85,13 +85,8 @@ _STUB: Final = {"shape": "plaintext", "fontcolor": "#b02a2a", "height": "0.2", "
 _ASIDE: Final = {"style": "dotted", "color": "#666666", "fontcolor": "#666666"}
 
 
-class DiagramError(StepwardError):
-    """A diagram can't be drawn; `help` says what to do about it."""
-
-    def __init__(self, message: str, help: str) -> None:
-        self.message = message
-        self.help = help
-        super().__init__(message)
+class DiagramError(AdvisedError):
+    """A diagram can't be drawn."""
 
 
 def render(source: str, format: str) -> bytes:
@@ -354,11 +349,16 @@ def _protected(rule: AnyRule) -> list[Any]:
 
 
 def _wrapped(text: str) -> list[str]:
-    """Return the lines of a text; nothing is left out, a long word is broken."""
+    """Return the lines of a text; nothing is left out, a word that is too long is broken."""
     clauses = _CLAUSE.sub("\n", safe(text.replace("\n", " ")))
     parts = clauses.split("\n") if len(text) > _WRAP else [text]
-    lines = [line for part in parts for line in textwrap.wrap(part, _WRAP, break_on_hyphens=False)]
-    return lines or [""]
+    return [line for part in parts for line in _folded(part)] or [""]
+
+
+def _folded(text: str) -> list[str]:
+    # A name stays whole where it fits on a line.
+    is_tight = any(len(word) > _WRAP for word in text.split())
+    return textwrap.wrap(text, _WRAP, break_on_hyphens=is_tight)
 
 
 def _roomy(line: str) -> str:

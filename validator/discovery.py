@@ -12,8 +12,8 @@ from pathlib import Path as FilePath
 from typing import Any, Final
 
 from stepward.validator.paths import Patterns, absolute, shown_name, why_not
-from stepward.validator.settings import Configurations
-from stepward.vm.errors import DocumentError, Problem, ProgramError, StepwardError
+from stepward.validator.settings import AdvisedError, Configurations
+from stepward.vm.errors import DocumentError, Problem, ProgramError
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.files import decode, read_bytes, read_text
 from stepward.vm.reading.limits import MAX_BYTES
@@ -23,13 +23,8 @@ _NEVER: Final = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__"}
 _FIELDS_OF_PROGRAMS_ALONE: Final = frozenset({"step", "inputs", "guardrails", "max_steps", "max_tokens"})
 
 
-class TargetError(StepwardError):
-    """What was to be checked is not there or can't be read; `help` says what to do about it."""
-
-    def __init__(self, message: str, help: str = "") -> None:
-        self.message = message
-        self.help = help
-        super().__init__(message)
+class TargetError(AdvisedError):
+    """What was to be checked is not there, or can't be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 # One token without prefix whose escapes YAML's double quotes have too, so that one way of finding offsets serves both.
 _PLAIN_TOKEN: Final = re.compile(
     r"""(?P<quote>["'])(?:(?!(?P=quote))[^\\\r\n]|\\["'\\abfnrtv]"""
-    r"""|\\x[0-9A-Fa-f]{2}|\\u(?![dD][89abAB])[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8})*(?P=quote)"""
+    r"""|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8})*(?P=quote)"""
 )
 
 

@@ -18,13 +18,17 @@ OWN_FILE: Final = "stepward.toml"
 SHARED_FILE: Final = "pyproject.toml"
 
 
-class ConfigurationError(StepwardError):
-    """What was configured, or given on the command line, can't be used; `help` says what to do about it."""
+class AdvisedError(StepwardError):
+    """A command can't do what was asked of it: `message` says why, and `help` what to do about it."""
 
     def __init__(self, message: str, help: str = "") -> None:
         self.message = message
         self.help = help
         super().__init__(message)
+
+
+class ConfigurationError(AdvisedError):
+    """What was configured, or given on the command line, can't be used."""
 
 
 @dataclass(frozen=True)

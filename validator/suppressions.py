@@ -47,9 +47,7 @@ def read_comments(text: str, format: Format) -> tuple[Comment, ...]:
     found = list(_python_comments(text) if format == "python" else _yaml_comments(text))
     lines = LineIndex(text)
     alone = {lines.position(start)[0] for start, is_alone in found if is_alone}
-    return tuple(
-        comment for start, is_alone in found if (comment := _comment(text, start, lines, alone if is_alone else set()))
-    )
+    return tuple(comment for start, _ in found if (comment := _comment(text, start, lines, alone)))
 
 
 def _comment(text: str, start: int, lines: LineIndex, alone: set[int]) -> Comment | None:

@@ -12,7 +12,7 @@ def explain(code: str | None) -> None:
 
     CODE is a code or the name of a rule, such as SW401 or guardrail-bypassed. Without one, all are listed.
     """
-    from stepward.validator.rules.registry import RULE_BY_CODE, RULES
+    from stepward.validator.rules.registry import RULES
 
     if code is None:
         for rule in RULES:
@@ -22,6 +22,5 @@ def explain(code: str | None) -> None:
     if wanted is None:
         from stepward.validator.settings import near_code
 
-        assert code not in RULE_BY_CODE
         raise click.UsageError(f"`{code}` is not a code; {near_code(code)}")
     click.echo(f"{wanted.code} {wanted.name} ({wanted.severity})\n\n{wanted.documentation()}")

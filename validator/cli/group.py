@@ -15,7 +15,7 @@ from stepward.validator.cli.completion import completion
 from stepward.validator.cli.explain import explain
 from stepward.validator.cli.graph import graph
 from stepward.validator.cli.schema import schema
-from stepward.vm.errors import StepwardError
+from stepward.validator.settings import AdvisedError
 
 INTERNAL = 2
 INTERRUPTED = 130
@@ -40,8 +40,8 @@ class _Command(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
-        except StepwardError as error:
-            _stop(getattr(error, "message", str(error)), getattr(error, "help", ""))
+        except AdvisedError as error:
+            _stop(error.message, error.help)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:

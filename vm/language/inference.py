@@ -138,7 +138,9 @@ class _Collector:
         if isinstance(node.right, Constant) and not isinstance(node.right.value, str):
             self.need(node.left, ARRAY, words)
             self.member(node.right, node.left, words)
-        elif isinstance(node.left, Reference) and self.kinds(node.left) == ARRAY:
+        elif (isinstance(node.left, Reference) and self.kinds(node.left) == ARRAY) or (
+            isinstance(node.left, Constant) and isinstance(node.left.value, tuple)
+        ):
             self.member(node.right, node.left, words)
         else:
             self.need(node.left, STRING, words)

@@ -184,6 +184,7 @@ class _Checker:
 
     def equality(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         if not (left.is_known and right.is_known):
+            self.untyped(tree, tree.left, tree.right)
             return
         for side, operand in ((tree.left, left), (tree.right, right)):
             if operand.kinds & {"array", "object"}:
@@ -198,6 +199,18 @@ class _Checker:
             self.unlike(tree, left, right)
         else:
             self.impossible(tree, left, right)
+
+    def untyped(self, tree: Compare, *sides: Expression) -> None:
+        """Two names that nothing gives a type can hold values that can't be compared."""
+        names = [side.text() for side in sides if isinstance(side, Reference) and self.is_untyped(side)]
+        if len(names) == len(sides):
+            message = f"nothing says of what type {' and '.join(f'`{name}`' for name in dict.fromkeys(names))} is"
+            self.report("SW203", message, "declare a type where one of them comes from", tree)
+
+    def is_untyped(self, reference: Reference) -> bool:
+        meant = self.meaning.names.meaning(reference.names)
+        view = self.meaning.typing.view(meant) if meant is not None else None
+        return view is not None and not view.is_known and not view.never
 
     def null_equality(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         other, side = (right, tree.right) if left.kinds == _NULL else (left, tree.left)
@@ -268,13 +281,17 @@ class _Checker:
             whole = self.text[: tree.start] + turned + self.text[tree.end :]
             self.report("SW203", message, f"write `{whole}`", tree)
             return
-        if not self.require(tree.right, right, ARRAY, whose) or not left.is_known:
+        if not self.require(tree.right, right, ARRAY, whose):
+            return
+        if not left.is_known:
+            if isinstance(tree.right, Reference):
+                self.array_items(tree, tree.right, tree.left, left)
             return
         if isinstance(tree.right, Constant):
             values = tree.right.value
-            if values and _unlike(left.kinds, kind_of(values[0])):
-                self.unlike_items(tree, tree.left, left, kind_of(values[0]))
-            elif left.enum is not None and isinstance(tree.left, Reference):
+            if self.listed_items(tree, values, tree.left, left):
+                return
+            if left.enum is not None and isinstance(tree.left, Reference):
                 self.outside(tree.right, values, left.enum, tree.left)
         elif isinstance(tree.right, Reference):
             self.array_items(tree, tree.right, tree.left, left)
@@ -282,8 +299,10 @@ class _Checker:
     def containment(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         whose = f"`{tree.operator}`"
         if left.is_known and left.kinds == ARRAY:
-            if isinstance(tree.left, Reference) and right.is_known:
+            if isinstance(tree.left, Reference):
                 self.array_items(tree, tree.left, tree.right, right)
+            elif isinstance(tree.left, Constant) and right.is_known:
+                self.listed_items(tree, tree.left.value, tree.right, right)
         elif self.require(tree.left, left, STRING, whose):
             self.require(tree.right, right, STRING, whose)
 
@@ -292,10 +311,19 @@ class _Checker:
         if meant is None:
             return
         view = self.meaning.typing.view(meant, ITEMS)
-        if view.is_known and _unlike(operand.kinds, view.kinds):
+        if not view.is_known and not view.never and isinstance(item, Reference) and self.is_untyped(item):
+            self.untyped(tree, item)
+        elif view.is_known and _unlike(operand.kinds, view.kinds):
             self.unlike_items(tree, item, operand, view.kinds)
         elif isinstance(item, Constant) and view.enum is not None:
             self.outside(item, (item.value,), view.enum, array)
+
+    def listed_items(self, tree: Compare, values: tuple[object, ...], item: Expression, operand: _Operand) -> bool:
+        """Hold an item against a list literal; return whether something was wrong."""
+        is_wrong = bool(values) and _unlike(operand.kinds, kind_of(values[0]))
+        if is_wrong:
+            self.unlike_items(tree, item, operand, kind_of(values[0]))
+        return is_wrong
 
     def unlike_items(self, tree: Compare, item: Expression, operand: _Operand, kinds: frozenset[str]) -> None:
         shown = self.shown(item)
