@@ -75,6 +75,7 @@ class Assignment:
         self.names = context.meaning.names
         self.typing = context.meaning.typing
         self.flow = context.flow
+        self._gates: dict[int, int | None] = {}
 
     @cached_property
     def readings(self) -> tuple[Reading, ...]:
@@ -186,19 +187,24 @@ class Assignment:
         return self._success_dominates(source.step, reading.step)
 
     def _success_dominates(self, number: int, below: int) -> bool:
+        if number not in self._gates:
+            self._gates[number] = self._gate(number)
+        gate = self._gates[number]
+        if gate is None or (gate == number and number == below):
+            return False
+        return self.context.graph.dominators.dominates(gate, below)
+
+    def _gate(self, number: int) -> int | None:
+        """Return the step behind which a step has certainly succeeded: itself, if it does not go on otherwise."""
         ways = [way for way in self.flow.transitions[number] if way.to >= 0]
         good = {way.to for way in ways if way.kind in ("success", "fallback")}
-        if not good:
-            return False
+        if not good or len(good) > 1:
+            return None
         if all(way.kind in ("success", "fallback") for way in ways):
-            return number != below and self.context.graph.dominators.dominates(number, below)
+            return number
         (target,) = good
-        return (
-            target not in {way.to for way in ways if way.kind not in ("success", "fallback")}
-            and self.flow.predecessors[target] == [number]
-            and target != 0
-            and self.context.graph.dominators.dominates(target, below)
-        )
+        is_only_way = target not in {way.to for way in ways if way.kind not in ("success", "fallback")}
+        return target if is_only_way and self.flow.predecessors[target] == [number] and target != 0 else None
 
     # -- the data flow ---------------------------------------------------------------------------------------------
 

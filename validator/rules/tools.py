@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from stepward.validator.context import Context
@@ -165,11 +166,10 @@ def _mismatch(context: Context, name: str, value: Any, spec: TypeSpec) -> tuple[
 
 
 def _reference_mismatch(context: Context, name: str, reference: Reference, spec: TypeSpec) -> tuple[str, str] | None:
-    meant = context.meaning.names.meaning(reference.names)
-    view = context.meaning.typing.view(meant) if meant else None
+    view = context.meaning.view(reference.names)
     if view is None or not view.is_known or view.never:
         return None
-    wanted = frozenset("number" if word == "integer" else word for word in spec.kinds)
+    wanted = _static_kinds(spec.kinds)
     outside = view.kinds - wanted
     text = reference.text()
     if outside:
@@ -180,6 +180,12 @@ def _reference_mismatch(context: Context, name: str, reference: Reference, spec:
     if view.enum and spec.enum and not any(same(a, b) for a in view.enum for b in spec.enum):
         return f"the argument `{name}` can have none of the values of `{text}`", "pass a value that the tool takes"
     return None
+
+
+@lru_cache(maxsize=128)
+def _static_kinds(kinds: frozenset[str]) -> frozenset[str]:
+    """An integer is a number here: which of the two a reference has is not followed."""
+    return frozenset("number" if word == "integer" else word for word in kinds)
 
 
 def _wanted(spec: TypeSpec) -> str:

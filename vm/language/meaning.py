@@ -14,7 +14,7 @@ from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import AnyRule, Never
 from stepward.vm.language.inference import infer
 from stepward.vm.language.manifest import UNKNOWN_TOOL, ToolSpec
-from stepward.vm.language.name_types import Typing
+from stepward.vm.language.name_types import Typing, View
 from stepward.vm.language.names import Names
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -60,6 +60,7 @@ class Meaning:
         self.program = program
         self.policies = tuple(policy for policy in policies if policy.applies(program.name, program.source_name))
         self.flow = Flow(program)
+        self._views: dict[tuple[str, ...], View | None] = {}
 
     @cached_property
     def names(self) -> Names:
@@ -125,6 +126,13 @@ class Meaning:
     def typing(self) -> Typing:
         """The type of every name, declared or inferred."""
         return infer(self)
+
+    def view(self, names: tuple[str, ...]) -> View | None:
+        """Return what is known of the values of a reference, or None when nothing ever defines it."""
+        if names not in self._views:
+            meant = self.names.meaning(names)
+            self._views[names] = None if meant is None else self.typing.view(meant)
+        return self._views[names]
 
     @cached_property
     def whens(self) -> tuple[tuple[Never, str], ...]:

@@ -120,10 +120,9 @@ class _Checker:
         return _Operand(kind_of(tree.value), (tree.value,))
 
     def reference(self, tree: Reference, known: Facts) -> _Operand:
-        meant = self.meaning.names.meaning(tree.names)
-        if meant is None:
+        view = self.meaning.view(tree.names)
+        if view is None:
             return _Operand(ANY, is_known=False)
-        view = self.meaning.typing.view(meant)
         kinds = view.kinds - _NULL if tree.names in known.not_null else view.kinds
         return _Operand(kinds, view.enum, view.is_known and not view.never)
 
@@ -208,8 +207,7 @@ class _Checker:
             self.report("SW203", message, "declare a type where one of them comes from", tree)
 
     def is_untyped(self, reference: Reference) -> bool:
-        meant = self.meaning.names.meaning(reference.names)
-        view = self.meaning.typing.view(meant) if meant is not None else None
+        view = self.meaning.view(reference.names)
         return view is not None and not view.is_known and not view.never
 
     def null_equality(self, tree: Compare, left: _Operand, right: _Operand) -> None:
