@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stepward.validator.baseline import Baseline, write_baseline
 from stepward.validator.findings import Finding
+from stepward.validator.gate.baseline import Baseline, write_baseline
+from stepward.validator.gate.settings import ConfigurationError
 from stepward.validator.rules.registry import RULE_BY_CODE
-from stepward.validator.settings import ConfigurationError
 from stepward.vm.reading.source import Place, Span
 
 

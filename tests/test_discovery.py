@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stepward.validator import discovery
-from stepward.validator.discovery import (
+from stepward.validator.gate import discovery
+from stepward.validator.gate.discovery import (
     Candidate,
     Contents,
     TargetError,
@@ -17,7 +17,7 @@ from stepward.validator.discovery import (
     read_candidate,
     read_content,
 )
-from stepward.validator.settings import Configurations
+from stepward.validator.gate.settings import Configurations
 from stepward.vm.reading.limits import MAX_BYTES
 
 PROGRAM = "name: p\nsteps:\n  - {id: a, type: end}\n"

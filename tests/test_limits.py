@@ -38,7 +38,13 @@ except ProgramError as error:
 else:
     said = None
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps({"said": said, "seconds": used.ru_utime + used.ru_stime, "mebibytes": used.ru_maxrss / 1024}))
+peak = used.ru_maxrss
+try:  # ru_maxrss starts from what the parent held when it forked; the high-water mark is this program's own
+    with open("/proc/self/status") as status:
+        peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+except OSError:
+    pass
+print(json.dumps({"said": said, "seconds": used.ru_utime + used.ru_stime, "mebibytes": peak / 1024}))
 """
 
 

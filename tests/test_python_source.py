@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from stepward.validator.python_source import MAX_LENGTH, read_python
+from stepward.validator.gate.python_source import MAX_LENGTH, read_python
 from stepward.vm import ProgramError
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.source import LineIndex, Place

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stepward.validator.checking import RunResult
 from stepward.validator.findings import Evidence, Finding, Label, Move, Property, Severity, Verdict
+from stepward.validator.gate.checking import RunResult
 from stepward.validator.report import FORMATS, render
 from stepward.validator.report.excerpt import MAX_WIDTH, Mark, excerpt
 from stepward.validator.report.statistics import render as render_statistics

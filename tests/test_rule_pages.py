@@ -186,7 +186,7 @@ def test_an_example_has_its_finding(rule: type[Rule]) -> None:
 
 
 @pytest.mark.skipif(
-    importlib.util.find_spec("stepward.validator.suppressions") is None, reason="comments silence nothing yet"
+    importlib.util.find_spec("stepward.validator.gate.suppressions") is None, reason="comments silence nothing yet"
 )
 @each(rule for rule in RULES if rule.code in FOUND_BY_THE_COMMAND)
 def test_an_example_has_its_finding_by_the_command(rule: type[Rule], tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stepward.validator.findings import Severity
-from stepward.validator.settings import ConfigurationError, Configurations, Overrides, Settings, read_settings
+from stepward.validator.gate.settings import ConfigurationError, Configurations, Overrides, Settings, read_settings
 
 ALL_KEYS = """
 select = ["SW4"]

@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from programs import programs
-from stepward.validator import ProgramValidator, Report, Verdict, guardrails, monitors
-from stepward.validator.assignment import Assignment, Effect
+from stepward.validator import ProgramValidator, Report, Verdict
+from stepward.validator.analysis import guardrails, monitors
+from stepward.validator.analysis.assignment import Assignment, Effect
 from stepward.validator.findings import Move
 from stepward.vm import Flow, Program
 from walker import Stop, Walk

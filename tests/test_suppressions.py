@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from stepward.validator.findings import Finding
+from stepward.validator.gate.suppressions import Silenced, read_comments, silence
 from stepward.validator.rules.registry import RULE_BY_CODE
-from stepward.validator.suppressions import Silenced, read_comments, silence
 from stepward.vm.reading.document import Format
 from stepward.vm.reading.source import Place, Span
 

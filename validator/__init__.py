@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stepward.validator.analysis.graph import StepGraph
     from stepward.validator.findings import Evidence, Finding, Property, Report, Severity, Verdict
-    from stepward.validator.graph import StepGraph
     from stepward.validator.testing import assert_valid
     from stepward.validator.validator import ProgramValidator
 
@@ -17,7 +17,7 @@ _HOMES = {
     "Property": "findings",
     "Report": "findings",
     "Severity": "findings",
-    "StepGraph": "graph",
+    "StepGraph": "analysis.graph",
     "Verdict": "findings",
     "assert_valid": "testing",
 }

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.validator.context import Context
-from stepward.validator.monitors import matches
+from stepward.validator.analysis.context import Context
+from stepward.validator.analysis.monitors import matches
+from stepward.validator.gate.settings import AdvisedError
 from stepward.validator.report.text import safe, width
-from stepward.validator.settings import AdvisedError
 from stepward.vm.language.flow import END, MISSING, Transition
 from stepward.vm.language.guardrails import (
     AllOf,

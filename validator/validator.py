@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from stepward.validator.context import Context
+from stepward.validator.analysis.context import Context
+from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.findings import Finding, Label, Report, Severity, located
-from stepward.validator.graph import StepGraph
 from stepward.vm.errors import DocumentError, Problem
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program

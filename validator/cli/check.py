@@ -12,8 +12,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepward.validator.checking import RunResult
-    from stepward.validator.settings import Configurations
+    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.gate.settings import Configurations
 
 FOUND, NOTHING_TO_CHECK = 1, 3
 
@@ -45,7 +45,7 @@ def check(**options: Any) -> None:
     configuration can't be used, 3 when there is nothing to check.
     """
     _refuse_contradictions(options)
-    from stepward.validator.checking import policy_result
+    from stepward.validator.gate.checking import policy_result
     from stepward.vm.errors import PolicyError
 
     configurations = _configurations(options)
@@ -73,7 +73,7 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
 
 def _configurations(options: dict[str, Any]) -> Configurations:
     from stepward.validator.findings import Severity
-    from stepward.validator.settings import Configurations, Overrides, UnknownCodeError, checked_codes
+    from stepward.validator.gate.settings import Configurations, Overrides, UnknownCodeError, checked_codes
 
     def codes(name: str) -> tuple[str, ...] | None:
         given = [code.strip() for text in options[name] for code in text.split(",") if code.strip()]
@@ -97,7 +97,7 @@ def _configurations(options: dict[str, Any]) -> Configurations:
 
 
 def _run(options: dict[str, Any], configurations: Configurations) -> RunResult:
-    from stepward.validator.checking import Run
+    from stepward.validator.gate.checking import Run
 
     progress = _Progress()
     run = Run(configurations, skip_non_programs=options["skip_non_programs"], on_file=progress.listener)
@@ -155,8 +155,8 @@ def _tell(result: RunResult, options: dict[str, Any]) -> None:
     try:
         options["output_file"].write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        from stepward.validator.paths import why_not
-        from stepward.validator.settings import ConfigurationError
+        from stepward.validator.gate.paths import why_not
+        from stepward.validator.gate.settings import ConfigurationError
 
         message = f"`{options['output_file']}` can't be written: {why_not(error)}"
         raise ConfigurationError(message, "correct the path of `--output-file`") from None

@@ -34,8 +34,8 @@ def graph(file: Path, output: Path | None, format_: str | None, name: str | None
     try:
         output.write_bytes(picture)
     except OSError as error:
-        from stepward.validator.paths import why_not
-        from stepward.validator.settings import ConfigurationError
+        from stepward.validator.gate.paths import why_not
+        from stepward.validator.gate.settings import ConfigurationError
 
         raise ConfigurationError(f"`{output}` can't be written: {why_not(error)}", "correct the path of `-o`") from None
 
@@ -50,8 +50,8 @@ def _format_of(output: Path | None) -> str:
 
 
 def _load(file: Path, name: str | None) -> Program:
-    from stepward.validator.discovery import Candidate, TargetError, read_candidate
-    from stepward.validator.paths import absolute
+    from stepward.validator.gate.discovery import Candidate, TargetError, read_candidate
+    from stepward.validator.gate.paths import absolute
     from stepward.vm.errors import DocumentError
     from stepward.vm.language.program import Program
 

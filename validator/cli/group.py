@@ -15,7 +15,7 @@ from stepward.validator.cli.completion import completion
 from stepward.validator.cli.explain import explain
 from stepward.validator.cli.graph import graph
 from stepward.validator.cli.schema import schema
-from stepward.validator.settings import AdvisedError
+from stepward.validator.gate.settings import AdvisedError
 
 INTERNAL = 2
 INTERRUPTED = 130

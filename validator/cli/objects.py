@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from importlib import import_module
 from typing import Any
 
-from stepward.validator.discovery import TargetError
+from stepward.validator.gate.discovery import TargetError
 from stepward.vm.language.program import Program
 
 _HOW = "write `--object package.module:NAME`"

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from stepward.validator.checking import RunResult
+    from stepward.validator.gate.checking import RunResult
 
 FORMATS: Final[dict[str, str]] = {
     "full": "stepward.validator.report.full",

@@ -11,7 +11,7 @@ from stepward.validator.report.text import file_of
 from stepward.vm.reading.source import Span
 
 if TYPE_CHECKING:
-    from stepward.validator.checking import RunResult
+    from stepward.validator.gate.checking import RunResult
 
 VERSION: Final = 1
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stepward.validator.report.text import summary
 
 if TYPE_CHECKING:
-    from stepward.validator.checking import RunResult
+    from stepward.validator.gate.checking import RunResult
 
 
 def render(result: RunResult) -> str:

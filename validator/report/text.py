@@ -7,11 +7,11 @@ import unicodedata
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.findings import Finding, Label, Severity
-from stepward.validator.paths import absolute, shown_name
+from stepward.validator.gate.paths import absolute, shown_name
 from stepward.vm.reading.source import Place, Span
 
 if TYPE_CHECKING:
-    from stepward.validator.checking import RunResult
+    from stepward.validator.gate.checking import RunResult
 
 TAB_WIDTH: Final = 4
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from time import perf_counter
 
-from stepward.validator.constants import constant_text
-from stepward.validator.context import Context
+from stepward.validator.analysis.constants import constant_text
+from stepward.validator.analysis.context import Context
 from stepward.validator.findings import Evidence, Finding, Label, Property, Severity, Verdict
 from stepward.validator.rules.base import Rule
 from stepward.vm.errors import ExpressionError

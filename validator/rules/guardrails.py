@@ -1,12 +1,12 @@
-"""SW401 to SW409: do the rules over all runs hold. The verdicts come from `validator/guardrails.py`."""
+"""SW401 to SW409: do the rules over all runs hold. The verdicts come from `validator/analysis/guardrails.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stepward.validator.context import Context
+from stepward.validator.analysis.context import Context
+from stepward.validator.analysis.outcomes import NOT_YET
 from stepward.validator.findings import Evidence, Finding, Label, Property, Verdict
-from stepward.validator.outcomes import NOT_YET
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.conditions import overlap_open, uncovered
 from stepward.vm.language.manifest import ToolSpec

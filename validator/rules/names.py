@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stepward.validator.assignment import Reading
-from stepward.validator.context import Context
+from stepward.validator.analysis.assignment import Reading
+from stepward.validator.analysis.context import Context
+from stepward.validator.analysis.monitors import UndefinedMonitor
+from stepward.validator.analysis.product import explore
 from stepward.validator.findings import Evidence, Finding, Label, Severity
-from stepward.validator.monitors import UndefinedMonitor
-from stepward.validator.product import explore
 from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.syntax import Defined, walk
 from stepward.vm.language.loading import MAX_CANDIDATES, near_words

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from stepward.validator.context import Context
+from stepward.validator.analysis.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.syntax import Reference

@@ -11,8 +11,8 @@ from pathlib import Path as FilePath
 from typing import Any, Final, NamedTuple
 
 from stepward.validator.findings import Finding
-from stepward.validator.paths import why_not
-from stepward.validator.settings import ConfigurationError
+from stepward.validator.gate.paths import why_not
+from stepward.validator.gate.settings import ConfigurationError
 
 VERSION: Final = 1
 

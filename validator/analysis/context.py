@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from stepward.validator.constants import constant_value
+from stepward.validator.analysis.constants import constant_value
+from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.findings import Finding, Property
-from stepward.validator.graph import StepGraph
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.meaning import CallSite, Clause, Meaning
 from stepward.vm.language.names import Meant, Source
@@ -21,8 +21,8 @@ from stepward.vm.language.typecheck import TypeProblem, check_expression
 from stepward.vm.language.types import TypeSpec, implies, refusal
 
 if TYPE_CHECKING:
-    from stepward.validator.assignment import Assignment, Reading
-    from stepward.validator.outcomes import Outcome
+    from stepward.validator.analysis.assignment import Assignment, Reading
+    from stepward.validator.analysis.outcomes import Outcome
 
 
 class Context:
@@ -40,7 +40,7 @@ class Context:
     @cached_property
     def assignment(self) -> Assignment:
         """Which names are certainly defined where they are read."""
-        from stepward.validator.assignment import Assignment
+        from stepward.validator.analysis.assignment import Assignment
 
         return Assignment(self)
 
@@ -127,7 +127,7 @@ class Context:
     @cached_property
     def outcomes(self) -> tuple[Outcome, ...]:
         """The verdict on every guardrail at every place that it speaks of."""
-        from stepward.validator.guardrails import judge
+        from stepward.validator.analysis.guardrails import judge
 
         return tuple(judge(self))
 

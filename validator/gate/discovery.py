@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Final
 
-from stepward.validator.paths import Patterns, absolute, shown_name, why_not
-from stepward.validator.settings import AdvisedError, Configurations
+from stepward.validator.gate.paths import Patterns, absolute, shown_name, why_not
+from stepward.validator.gate.settings import AdvisedError, Configurations
 from stepward.vm.errors import DocumentError, Problem, ProgramError
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.files import decode, read_bytes, read_text
@@ -190,7 +190,7 @@ def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool
     try:
         text = decode(content, name)
         if suffix == ".py":
-            from stepward.validator.python_source import read_python
+            from stepward.validator.gate.python_source import read_python
 
             documents, not_literal = read_python(name, text)
         else:

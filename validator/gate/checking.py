@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any, Final
 
-from stepward.validator.baseline import Baseline, write_baseline
-from stepward.validator.discovery import Contents, find_candidates, read_candidate, read_content
 from stepward.validator.findings import Finding, Property, Report, Severity
-from stepward.validator.paths import absolute, shown_name, why_not
-from stepward.validator.settings import ConfigurationError, Configurations, FileIgnore, Settings
-from stepward.validator.suppressions import UNUSED, complaint, read_comments, silence
+from stepward.validator.gate.baseline import Baseline, write_baseline
+from stepward.validator.gate.discovery import Contents, find_candidates, read_candidate, read_content
+from stepward.validator.gate.paths import absolute, shown_name, why_not
+from stepward.validator.gate.settings import ConfigurationError, Configurations, FileIgnore, Settings
+from stepward.validator.gate.suppressions import UNUSED, complaint, read_comments, silence
 from stepward.validator.validator import ProgramValidator, unreadable, validate_document
 from stepward.vm.errors import DocumentError, PolicyError, ProgramError
 from stepward.vm.language.guardrails import Never

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from stepward.validator.analysis.product import Bad
 from stepward.validator.findings import Evidence, Label
-from stepward.validator.product import Bad
 from stepward.vm.language.guardrails import AnyRule, AtMostOnce, FollowedBy, Never, Requires, requirement_text
 from stepward.vm.language.policy import Policy
 from stepward.vm.reading.source import Place

@@ -30,7 +30,7 @@ from stepward.vm.language.steps import (
 from stepward.vm.reading.source import Path, Place
 
 if TYPE_CHECKING:
-    from stepward.validator.context import Context
+    from stepward.validator.analysis.context import Context
 
 Names = tuple[str, ...]
 

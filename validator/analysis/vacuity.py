@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stepward.validator.context import Context
-from stepward.validator.monitors import branch_names, matches
-from stepward.validator.outcomes import Origin, Outcome
+from stepward.validator.analysis.context import Context
+from stepward.validator.analysis.monitors import branch_names, matches
+from stepward.validator.analysis.outcomes import Origin, Outcome
 from stepward.vm.language.guardrails import (
     AnyGuard,
     AnyRule,

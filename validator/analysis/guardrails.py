@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from time import perf_counter
 
-from stepward.validator.constants import constant_text, constant_value
-from stepward.validator.context import Context
-from stepward.validator.findings import Evidence, Property, Verdict
-from stepward.validator.monitors import (
+from stepward.validator.analysis.constants import constant_text, constant_value
+from stepward.validator.analysis.context import Context
+from stepward.validator.analysis.monitors import (
     AtMostOnceMonitor,
     ExclusiveMonitor,
     FollowedByMonitor,
@@ -23,9 +22,10 @@ from stepward.validator.monitors import (
     by_step,
     matches,
 )
-from stepward.validator.outcomes import ALLOW_LIST, LAYER, NOT_YET, Origin, Outcome, words
-from stepward.validator.product import USED_UP, Bad, Exploration, Monitor, explore_counted
-from stepward.validator.vacuity import vacuous
+from stepward.validator.analysis.outcomes import ALLOW_LIST, LAYER, NOT_YET, Origin, Outcome, words
+from stepward.validator.analysis.product import USED_UP, Bad, Exploration, Monitor, explore_counted
+from stepward.validator.analysis.vacuity import vacuous
+from stepward.validator.findings import Evidence, Property, Verdict
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.facts import certain_reads
 from stepward.vm.expressions.parser import parse

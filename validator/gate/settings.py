@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 from typing import Any, Final
 
 from stepward.validator.findings import Severity
-from stepward.validator.paths import Patterns, absolute, is_pattern, shown_name, why_not
+from stepward.validator.gate.paths import Patterns, absolute, is_pattern, shown_name, why_not
 from stepward.vm.errors import StepwardError
 
 OWN_FILE: Final = "stepward.toml"

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from stepward.validator.assignment import assigned_names, read_roots
-from stepward.validator.context import Context
-from stepward.validator.product import State
+from stepward.validator.analysis.assignment import assigned_names, read_roots
+from stepward.validator.analysis.context import Context
+from stepward.validator.analysis.product import State
 from stepward.vm.language.flow import Transition
 from stepward.vm.language.guardrails import (
     AllOf,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from stepward.validator.findings import Finding
-from stepward.validator.settings import near_code
+from stepward.validator.gate.settings import near_code
 from stepward.vm.reading.document import Format
 from stepward.vm.reading.source import LineIndex, Place, Span
 

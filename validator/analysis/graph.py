@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from stepward.validator.dominators import Dominators
+from stepward.validator.analysis.dominators import Dominators
 from stepward.vm.language.flow import END, Flow
 
 if TYPE_CHECKING:
