@@ -215,3 +215,14 @@ def test_a_file_of_two_programs_is_two_programs(tmp_path: Any) -> None:
     assert [program.steps[0].id for program in Program.load_all(path)] == ["a", "b"]
     with pytest.raises(ProgramError, match="2 programs here"):
         Program.load(path)
+
+
+def test_two_steps_of_one_id_are_each_looked_at_as_what_they_are() -> None:
+    """The second is a condition where the first is a tool: found by mutating the good programs."""
+    steps = [
+        look("a", output_key="x", on_error="skip"),
+        {"id": "a", "type": "condition", "condition": "defined($x)", "then": "b", "otherwise": "c"},
+        {"id": "b", "type": "llm", "prompt": "$x", "is_terminal": True},
+        {"id": "c", "type": "end", "outcome": "failure"},
+    ]
+    assert codes(check(steps)) == ["SW005"]

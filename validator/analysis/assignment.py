@@ -270,7 +270,7 @@ class Assignment:
             names = frozenset((name,) for name in step.set)
             return Effect(names | self._read_for_certain(number), names)
         if isinstance(step, ConditionStep):
-            return Effect(self._branch_facts(step, way), frozenset())
+            return Effect(self._branch_facts(number, step, way), frozenset())
         if isinstance(step, Failing):
             return self._call_effect(number, step, way)
         return Effect(frozenset(), frozenset())
@@ -313,9 +313,8 @@ class Assignment:
             result.setdefault(reading.step, []).append(reading)
         return result
 
-    def _branch_facts(self, step: ConditionStep, way: Transition) -> frozenset[Names]:
+    def _branch_facts(self, number: int, step: ConditionStep, way: Transition) -> frozenset[Names]:
         """Return the names that are defined when a condition took a branch: it could read them, or it asked."""
-        number = self.flow.position[step.id]
         trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
         if step.condition is not None:
             return facts(trees[0], way.branch == "then").defined if trees[0] is not None else frozenset()
