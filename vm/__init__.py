@@ -18,10 +18,18 @@ if TYPE_CHECKING:
         StepwardError,
         UndefinedReferenceError,
     )
+    from stepward.vm.journal.memory import MemoryJournal
+    from stepward.vm.journal.signing import SigningKey
+    from stepward.vm.journal.sqlite import SQLiteJournal
     from stepward.vm.language.flow import Flow, Transition
     from stepward.vm.language.meaning import Meaning
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
+    from stepward.vm.machine.execution import DeliveryRefused, ExecutionVM, NoSuchRun, RunBusy, RunRefused
+    from stepward.vm.machine.models import ModelReply, ModelRequest, ScriptedModel
+    from stepward.vm.machine.run import Run
+    from stepward.vm.machine.state import Limits
+    from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext
     from stepward.vm.reading.source import Place, Span
 
 _HOMES = {
@@ -33,29 +41,61 @@ _HOMES = {
     "ProgramError": "errors",
     "StepwardError": "errors",
     "UndefinedReferenceError": "errors",
+    "MemoryJournal": "journal.memory",
+    "SigningKey": "journal.signing",
+    "SQLiteJournal": "journal.sqlite",
     "Flow": "language.flow",
     "Transition": "language.flow",
     "Meaning": "language.meaning",
     "Policy": "language.policy",
     "Program": "language.program",
+    "DeliveryRefused": "machine.execution",
+    "ExecutionVM": "machine.execution",
+    "NoSuchRun": "machine.execution",
+    "RunBusy": "machine.execution",
+    "RunRefused": "machine.execution",
+    "ModelReply": "machine.models",
+    "ModelRequest": "machine.models",
+    "ScriptedModel": "machine.models",
+    "Run": "machine.run",
+    "Limits": "machine.state",
+    "InDoubt": "machine.tools",
+    "Suspend": "machine.tools",
+    "ToolContext": "machine.tools",
     "Place": "reading.source",
     "Span": "reading.source",
 }
 
 __all__ = [
+    "DeliveryRefused",
     "DocumentError",
     "EvaluationError",
+    "ExecutionVM",
     "ExpressionError",
     "Flow",
+    "InDoubt",
+    "Limits",
     "Meaning",
+    "MemoryJournal",
+    "ModelReply",
+    "ModelRequest",
+    "NoSuchRun",
     "Place",
     "Policy",
     "PolicyError",
     "Problem",
     "Program",
     "ProgramError",
+    "Run",
+    "RunBusy",
+    "RunRefused",
+    "SQLiteJournal",
+    "ScriptedModel",
+    "SigningKey",
     "Span",
     "StepwardError",
+    "Suspend",
+    "ToolContext",
     "Transition",
     "UndefinedReferenceError",
 ]

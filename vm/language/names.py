@@ -74,23 +74,36 @@ class Names:
 
     def meaning(self, names: tuple[str, ...]) -> Meant | None:
         """Return what a reference speaks of, or None when nothing ever defines it."""
-        if names not in self._meanings:
-            self._meanings[names] = self._meaning(names)
-        return self._meanings[names]
+        try:
+            return self._meanings[names]
+        except KeyError:
+            meant = self._meanings[names] = self._meaning(names)
+            return meant
 
     def _meaning(self, names: tuple[str, ...]) -> Meant | None:
-        first = names[0]
-        if len(names) > 1 and first in self.outputs and names[1] in ("output", "error"):
-            source = self.outputs[first]
-            if names[1] == "error":
-                source = source._replace(kind="error")
-            return Meant((source,), names[2:])
-        if len(names) > 1 and first in self.silent and names[1] in ("output", "error"):
+        found = self.locate(names)
+        if found is None:
             return None
-        if first in self.variables:
-            return Meant(tuple(self.variables[first]), names[1:])
-        if not self.declares_inputs and first not in self.outputs:
-            return Meant((Source("input", first, ()),), names[1:])
+        key, fields = found
+        if len(key) == 2:
+            source = self.outputs[key[0]]
+            return Meant((source if key[1] == "output" else source._replace(kind="error"),), fields)
+        sources = self.variables.get(key[0])
+        return Meant((Source("input", key[0], ()),) if sources is None else tuple(sources), fields)
+
+    def locate(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """Return what holds a reference's value, `(variable,)`, `(step, "output")` or `(step, "error")`, and the fields.
+
+        This is the one lookup order (specs/language.md, "Data"). None when nothing ever defines it.
+        """
+        first = names[0]
+        if len(names) > 1 and names[1] in ("output", "error"):
+            if first in self.outputs:
+                return names[:2], names[2:]
+            if first in self.silent:
+                return None
+        if first in self.variables or (not self.declares_inputs and first not in self.outputs):
+            return names[:1], names[1:]
         return None
 
     def known(self) -> set[str]:

@@ -1,0 +1,1 @@
+"""The machine: a pure core that decides and applies, and a shell that acts."""

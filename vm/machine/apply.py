@@ -1,0 +1,433 @@
+"""What an event makes of a state: the one fold that running, recovering and replaying share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from stepward.vm.errors import StepwardError
+from stepward.vm.journal.canonical import canonical, portable
+from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG, extend_trace
+from stepward.vm.language.flow import Transition
+from stepward.vm.language.types import same
+from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, UNFINISHED, Event
+from stepward.vm.machine.monitors import Left, Part
+from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan
+from stepward.vm.machine.slots import UNDEFINED, get, put
+from stepward.vm.machine.state import FRESH, OPEN, READY, SETTLED, CallState, Limits, State
+from stepward.vm.values import FrozenMap, arithmetic
+
+
+class MisfitError(StepwardError):
+    """An event can't happen in this state: a journal that holds it was not written by the machine for this program."""
+
+
+def apply(plan: Plan, state: State, event: Event) -> State:
+    """Return the state after an event; raises MisfitError for one that can't happen here."""
+    handler = _HANDLERS.get(event.kind)
+    if handler is None:
+        raise MisfitError(f"there is no event `{event.kind}`")
+    if state.status != RUNNING and state.status not in UNFINISHED and event.kind not in ("refused", "erased"):
+        raise MisfitError(f"`{event.kind}` after the run ended")
+    return handler(plan, state, event)
+
+
+# -- the run as a whole ------------------------------------------------------------------------------------------------
+
+
+def _started(plan: Plan, state: State, event: Event) -> State:
+    if event.body["program"] != plan.digest or tuple(event.body["policies"]) != plan.policy_digests:
+        raise MisfitError("the run is of another program or policy")
+    changes = [(plan.slot((name,)), value) for name, value in event.body["inputs"].items()]
+    return state._replace(
+        slots=put(state.slots, changes) if changes else state.slots,
+        monitors=plan.watch.first,
+        limits=Limits(*event.note["limits"]),
+        trace=extend_trace(state.trace, event.kind, event.text),
+    )
+
+
+def _ended(plan: Plan, state: State, event: Event) -> State:
+    body = event.body
+    if "step" in body:
+        state = _entered(plan, state, _step(plan, state, body))
+        state = state._replace(output=body["output"])
+    return _over(state, body, extend_trace(state.trace, event.kind, event.text))
+
+
+def _over(state: State, body: Any, trace: bytes) -> State:
+    return state._replace(
+        status=body["ends"], reason=body["reason"], calls=None, trace=trace, error=body.get("error", state.error)
+    )
+
+
+def _cancel(plan: Plan, state: State, event: Event) -> State:  # noqa: ARG001
+    return state._replace(is_cancelled=True)
+
+
+def _refused(plan: Plan, state: State, event: Event) -> State:  # noqa: ARG001
+    return state._replace(refusals=state.refusals + 1)
+
+
+def _erased(plan: Plan, state: State, event: Event) -> State:  # noqa: ARG001
+    if not state.is_over:
+        raise MisfitError("values were erased in a run that had not ended")
+    return state._replace(is_erased=True)
+
+
+# -- steps that are done in one event ----------------------------------------------------------------------------------
+
+
+def _branched(plan: Plan, state: State, event: Event) -> State:
+    step = _step(plan, state, event.body)
+    branch = event.body["branch"]
+    way = step.ways.get("uncovered") if branch is None else step.branches.get(branch)
+    if way is None:
+        raise MisfitError(f"`{step.id}` has no branch `{branch}`")
+    state = _entered(plan, state, step)
+    succeeded: tuple[Part, ...] = () if branch is None else ((step.position, None),)
+    return _leave(plan, state, step, event, way, _Done([], 0, succeeded))
+
+
+def _assigned(plan: Plan, state: State, event: Event) -> State:
+    step = _step(plan, state, event.body)
+    state = _entered(plan, state, step)
+    changes = [(plan.slot((name,)), value) for name, value in event.body["values"].items()]
+    if {slot for slot, _ in changes} != step.assigned:
+        raise MisfitError(f"`{step.id}` assigns other names")
+    way = step.ways["success"]
+    return _leave(plan, state, step, event, way, _Done(changes, len(event.text), (step.part,)))
+
+
+def _passed(plan: Plan, state: State, event: Event) -> State:
+    step = _step(plan, state, event.body)
+    if step.max_visits is None or _visits(state, step) < step.max_visits:
+        raise MisfitError(f"`{step.id}` has visits left")
+    state = _counted(state, step)
+    is_last = _visits(state, step) > step.max_visits + 1
+    changes = _unset(step, event.body["error"])
+    for call in step.calls if step.is_parallel else ():
+        changes += _unset(call, event.body["error"])
+    way = step.stalls if is_last and step.stalls else step.ways["visits"]
+    return _leave(plan, state, step, event, way, _Done(changes, 0, ()))
+
+
+def _unset(step: StepPlan | CallPlan, error: str) -> list[tuple[int, Any]]:
+    """Return what a step without an output leaves behind: nothing, and why."""
+    slots = ((step.output, UNDEFINED), (step.variable, UNDEFINED), (step.error, error))
+    return [(slot, value) for slot, value in slots if slot != NOWHERE]
+
+
+def _entered(plan: Plan, state: State, step: StepPlan) -> State:
+    """Count the visit, and charge the step; conditions, `set` and `end` are performed by that."""
+    state = _counted(state, step)._replace(steps=state.steps + step.cost)
+    part = (step.position, None)
+    return state._replace(monitors=plan.watch.performed(state.monitors, part)) if part in plan.watch.asked else state
+
+
+def _counted(state: State, step: StepPlan) -> State:
+    held = get(state.slots, step.visits)
+    visits, size = (0, 0) if held is UNDEFINED else held
+    return state._replace(slots=put(state.slots, [(step.visits, (visits + 1, size))]))
+
+
+def _visits(state: State, step: StepPlan) -> int:
+    held = get(state.slots, step.visits)
+    return 0 if held is UNDEFINED else int(held[0])
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+
+def _begun(plan: Plan, state: State, event: Event) -> tuple[State, StepPlan, int]:
+    """Return the state in which the step has begun, and which call the event speaks of."""
+    step = plan.steps[state.at]
+    name = event.body["step"]
+    sub = next((number for number, call in enumerate(step.calls) if call.id == name), NOWHERE)
+    if sub == NOWHERE:
+        raise MisfitError(f"`{event.kind}` of `{name}` while `{step.id}` is performed")
+    if state.calls is None:
+        state = _counted(state, step)._replace(steps=state.steps + step.cost, calls=(FRESH,) * len(step.calls), round=1)
+        if step.is_parallel and (step.position, None) in plan.watch.asked:
+            state = state._replace(monitors=plan.watch.performed(state.monitors, (step.position, None)))
+    if event.body["visit"] != _visits(state, step):
+        raise MisfitError(f"`{event.kind}` of visit {event.body['visit']} of `{name}`")
+    return state, step, sub
+
+
+def _tried(plan: Plan, state: State, step: StepPlan, sub: int, event: Event) -> tuple[State, CallState]:
+    """Charge an attempt, and a performance, when they are first heard of."""
+    assert state.calls is not None
+    held = state.calls[sub]
+    attempt, performance = event.note["attempt"], event.note["performance"]
+    if held.phase not in (READY, OPEN) or not held.attempt <= attempt <= held.attempt + 1:
+        raise MisfitError(f"attempt {attempt} of `{step.calls[sub].id}` does not follow attempt {held.attempt}")
+    if attempt > held.attempt > 0:
+        state = state._replace(steps=state.steps + 1)
+    if performance > held.performance:
+        part = (step.position, sub if step.is_parallel else None)
+        if part in plan.watch.asked:
+            state = state._replace(monitors=plan.watch.performed(state.monitors, part))
+    return state, held._replace(attempt=attempt, performance=performance, repeats=False)
+
+
+def _intent(plan: Plan, state: State, event: Event) -> State:
+    state, step, sub = _begun(plan, state, event)
+    state, held = _tried(plan, state, step, sub, event)
+    return _hold(state, sub, held._replace(phase=OPEN, token=event.note.get("token", "")))
+
+
+def _attempt(plan: Plan, state: State, event: Event) -> State:
+    step = plan.steps[state.at]
+    if state.calls is None and event.body["kind"] == "success" and not step.is_parallel and step.calls:
+        return _at_once(plan, state, step, event)
+    state, step, sub = _begun(plan, state, event)
+    call = step.calls[sub]
+    state, held = _tried(plan, state, step, sub, event)
+    if call.has_intent and held.phase != OPEN:
+        raise MisfitError(f"`{call.id}` has an outcome without an intent")
+    kind, note = event.body["kind"], event.note
+    if "tokens" in note:
+        state = _charged(state, note)
+    held = held._replace(
+        phase=READY if kind == "again" else kind,
+        value=event.body.get("request" if kind == "suspended" else "output"),
+        error=event.body.get("error", ""),
+        token=note.get("token", held.token),
+    )
+    return _answered(plan, state, step, sub, held, event)
+
+
+def _charged(state: State, note: Any) -> State:
+    cost = arithmetic("+", state.cost, Decimal(note.get("cost", 0)))
+    return state._replace(tokens=state.tokens + note["tokens"], cost=cost)
+
+
+def _at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> State:
+    """The common case in one go: a step whose first attempt succeeds, and that needed no intent."""
+    call = step.calls[0]
+    body = event.body
+    if body["step"] != call.id or call.has_intent or body["visit"] != _visits(state, step) + 1:
+        raise MisfitError(f"`{event.kind}` of `{body['step']}` while `{step.id}` is to be performed")
+    part = step.part
+    if part in plan.watch.asked:
+        state = state._replace(monitors=plan.watch.performed(state.monitors, part))
+    if call.is_model and "tokens" in event.note:
+        state = _charged(state, event.note)
+    bound = _bound(call, body["output"])
+    return _leave(plan, state, step, event, step.succeeds, _Done(bound, len(event.text), (part,)), entered=1)
+
+
+def _answered(plan: Plan, state: State, step: StepPlan, sub: int, held: CallState, event: Event) -> State:
+    """Hold what became of a call; the only call of a step takes the step with it."""
+    if not step.is_parallel and held.phase in SETTLED:
+        call = step.calls[0]
+        is_bound = held.phase in ("success", "fallback")
+        changes = _bound(call, held.value) if is_bound else _unset(call, held.error)
+        succeeded: tuple[Part, ...] = ((step.position, None),) if held.phase == "success" else ()
+        way = _way(step, held.phase)
+        return _leave(plan, state, step, event, way, _Done(changes, len(event.text) if is_bound else 0, succeeded))
+    if held.phase in SETTLED or "rule" in event.body:
+        if step.is_parallel:
+            held = held._replace(trace=extend_trace(held.trace, event.kind, event.text))
+        else:
+            state = state._replace(trace=extend_trace(state.trace, event.kind, event.text))
+    if event.body.get("ends"):
+        return _over(state, event.body, extend_trace(state.trace, event.kind, event.text))
+    return _hold(state, sub, held)
+
+
+def _hold(state: State, sub: int, held: CallState) -> State:
+    assert state.calls is not None
+    calls = (*state.calls[:sub], held, *state.calls[sub + 1 :])
+    phases = {call.phase for call in calls}
+    status = RUNNING
+    if not phases & {READY, OPEN}:
+        status = IN_DOUBT if "doubt" in phases else SUSPENDED if "suspended" in phases else RUNNING
+    return state._replace(calls=calls, status=status)
+
+
+def _bound(call: CallPlan | StepPlan, value: Any) -> list[tuple[int, Any]]:
+    slots = [(call.output, value), (call.error, UNDEFINED)]
+    return slots if call.variable == NOWHERE else [*slots, (call.variable, value)]
+
+
+def _doubt(plan: Plan, state: State, event: Event) -> State:
+    state, step, sub = _begun(plan, state, event)
+    assert state.calls is not None
+    if state.calls[sub].phase != OPEN:
+        raise MisfitError(f"`{step.calls[sub].id}` has no open intent")
+    return _hold(state, sub, state.calls[sub]._replace(phase="doubt", error=event.body["error"]))
+
+
+def _resumed(plan: Plan, state: State, event: Event) -> State:
+    return _settled_from_outside(plan, state, event, "suspended")
+
+
+def _reconciled(plan: Plan, state: State, event: Event) -> State:
+    verdict = event.body["verdict"]
+    if verdict == "done":
+        return _settled_from_outside(plan, state, event, "doubt")
+    state, step, sub = _begun(plan, state, event)
+    assert state.calls is not None
+    held = state.calls[sub]
+    if held.phase != "doubt":
+        raise MisfitError(f"`{step.calls[sub].id}` is not in doubt")
+    if verdict == "abandon":
+        return _over(state, event.body, extend_trace(state.trace, event.kind, event.text))
+    return _hold(state, sub, held._replace(phase=READY, repeats=True))
+
+
+def _settled_from_outside(plan: Plan, state: State, event: Event, phase: str) -> State:
+    state, step, sub = _begun(plan, state, event)
+    assert state.calls is not None
+    held = state.calls[sub]
+    if held.phase != phase:
+        raise MisfitError(f"`{step.calls[sub].id}` is not held")
+    held = held._replace(phase="success", value=event.body["output"], error="", token="")
+    return _answered(plan, state._replace(status=RUNNING), step, sub, held, event)
+
+
+def _unstarted(plan: Plan, state: State, event: Event) -> State:
+    """`blocked` and `rejected`: something did not start."""
+    step = plan.steps[state.at]
+    if event.body.get("reason") == "guardrail" or not step.calls:
+        is_begun = not step.calls and event.body.get("reason") != "guardrail"
+        state = _entered(plan, state, step) if is_begun else state
+        return _over(state, event.body, extend_trace(state.trace, event.kind, event.text))
+    state, step, sub = _begun(plan, state, event)
+    assert state.calls is not None
+    held = state.calls[sub]._replace(phase=event.body["kind"], error=event.body["error"])
+    return _answered(plan, state, step, sub, held, event)
+
+
+# -- leaving -----------------------------------------------------------------------------------------------------------
+
+
+def _joined(plan: Plan, state: State, event: Event) -> State:
+    step = _step(plan, state, event.body)
+    calls = state.calls
+    if calls is None or not step.is_parallel or not all(call.phase in SETTLED for call in calls):
+        raise MisfitError(f"`{step.id}` is joined before its sub-steps are done")
+    kind = event.body["kind"]
+    digest = sha256(TRACE_TAG + state.trace + b"".join(call.trace for call in calls)).digest()
+    state = state._replace(trace=digest)
+    if kind == "again":
+        again = tuple(
+            call._replace(phase=READY, base=call.attempt, trace=NO_DIGEST) if call.phase == "failed" else call
+            for call in calls
+        )
+        return state._replace(calls=again, round=state.round + 1, steps=state.steps + 1)
+    changes: list[tuple[int, Any]] = []
+    succeeded: list[Part] = [(step.position, None)] if kind == "success" else []
+    output: dict[str, Any] = {}
+    for sub, (call, held) in enumerate(zip(step.calls, calls, strict=True)):
+        if held.phase in ("success", "fallback"):
+            changes += _bound(call, held.value)
+            output[call.id] = held.value
+        else:
+            changes += _unset(call, held.error)
+        if held.phase == "success":
+            succeeded.append((step.position, sub))
+    changes += _bound(step, FrozenMap(output)) if kind == "success" else _unset(step, event.body.get("error", ""))
+    done = _Done(changes, len(canonical(portable(output)).encode()), tuple(succeeded))
+    return _leave(plan, state, step, event, _way(step, kind), done)
+
+
+def _way(step: StepPlan, kind: str) -> Transition:
+    way = step.ways.get(kind)
+    if way is None:
+        raise MisfitError(f"`{step.id}` can't end as {kind}")
+    return way
+
+
+class _Done(NamedTuple):
+    """What a step leaves behind: the slots that it changes, the size of its output, and what of it succeeded."""
+
+    changes: list[tuple[int, Any]]
+    size: int
+    succeeded: tuple[Part, ...]
+
+
+def _leave(
+    plan: Plan, state: State, step: StepPlan, event: Event, way: Transition, done: _Done, *, entered: int = 0
+) -> State:
+    """Bind what a step assigned, tell the monitors, and leave it; the event has to say the same of where to.
+
+    `entered` is 1 for a step that is entered and left in one event, and whose visit and cost nobody has counted yet.
+    """
+    body, (changes, size, succeeded) = event.body, done
+    slots, idle = state.slots, state.idle
+    held = get(slots, step.visits)
+    visits, before = (0, 0) if held is UNDEFINED else held
+    if plan.max_stalled is not None:
+        idle = idle + 1 if all(_is_same(get(slots, slot), value) for slot, value in changes) else 0
+    monitors = state.monitors
+    if step.position in plan.watch.told:
+        monitors = plan.watch.left(monitors, Left(step.position, way.branch, succeeded))
+    to, status, reason = state.at, state.status, state.reason
+    if way.to >= 0:
+        to = way.to
+        if body.get("next") != plan.steps[to].id:
+            raise MisfitError(f"control goes from `{step.id}` to `{plan.steps[to].id}`, not to `{body.get('next')}`")
+    else:
+        assert way.ending is not None
+        status, reason = way.ending
+        if body.get("ends") != status or body.get("reason") != reason:
+            raise MisfitError(f"the run ends {status} after `{step.id}`")
+    changes.append((step.visits, (visits + entered, size)))
+    # Written out, for this is done once a step: `_replace` takes three times as long.
+    return State(
+        status,
+        reason,
+        to,
+        put(slots, changes),
+        None,
+        state.round,
+        state.steps + entered,
+        state.tokens,
+        state.cost,
+        idle,
+        state.size + size - before,
+        monitors,
+        extend_trace(state.trace, event.kind, event.text),
+        state.output,
+        body.get("error", state.error) if "ends" in body else state.error,
+        state.refusals,
+        state.is_cancelled,
+        state.is_erased,
+        state.limits,
+    )
+
+
+def _is_same(before: Any, after: Any) -> bool:
+    return before is after or (before is not UNDEFINED and after is not UNDEFINED and same(before, after))
+
+
+def _step(plan: Plan, state: State, body: Any) -> StepPlan:
+    step = plan.steps[state.at]
+    if body["step"] != step.id:
+        raise MisfitError(f"`{body['step']}` is performed where `{step.id}` is to be")
+    return step
+
+
+_HANDLERS: Final[dict[str, Callable[[Plan, State, Event], State]]] = {
+    "started": _started,
+    "intent": _intent,
+    "attempt": _attempt,
+    "doubt": _doubt,
+    "reconciled": _reconciled,
+    "resumed": _resumed,
+    "joined": _joined,
+    "branched": _branched,
+    "assigned": _assigned,
+    "passed": _passed,
+    "blocked": _unstarted,
+    "rejected": _unstarted,
+    "ended": _ended,
+    "cancel": _cancel,
+    "refused": _refused,
+    "erased": _erased,
+}

@@ -1,0 +1,153 @@
+"""One attempt, made for real: the tool or model is asked, and what comes back is held against its type."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from decimal import Decimal
+from typing import Any, Final
+
+from stepward.vm.journal.canonical import opened
+from stepward.vm.language.steps import LlmCall
+from stepward.vm.machine.clock import Clock
+from stepward.vm.machine.data import marked, refused
+from stepward.vm.machine.events import Answer, Call, Result, Spent
+from stepward.vm.machine.models import Model, ModelReply, ModelRequest, is_async
+from stepward.vm.machine.plan import CallPlan
+from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, Tools, in_thread
+from stepward.vm.values import ValueRefused, exact, freeze
+
+MAX_ERROR: Final = 2_000
+"""Characters of an error text that are kept."""
+
+
+async def ask_tool(tools: Tools, clock: Clock, plan: CallPlan, call: Call, context: ToolContext) -> Result:
+    """Call a tool, and return what became of it. What it raises is an answer, never an error of ours."""
+    args = opened(call.args)
+    try:
+        answer = _answered(tools.call(plan.tool, args, context))
+        output = await (answer if plan.timeout is None else clock.limit(answer, plan.timeout))
+    except InDoubt as error:
+        return Result("doubt" if plan.writes else "failed", error=error_text(error))
+    except TimeoutError:
+        return _timed_out(plan)
+    except Exception as error:
+        return Result("failed", error=error_text(error))
+    if isinstance(output, Suspend):
+        return _suspended(plan, output)
+    return typed(plan, output, "doubt" if plan.writes else "failed")
+
+
+class _Raised(Exception):  # noqa: N818 - it carries what a tool raised past those who would take it for their own
+    pass
+
+
+async def _answered(asked: Awaitable[Any]) -> Any:
+    """Await an answer. A time-out, an exit or a cancellation of the tool's own is its failure, and nobody else's."""
+    try:
+        return await asked
+    except (TimeoutError, SystemExit) as error:
+        raise _Raised(error_text(error)) from error
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise _Raised("it was cancelled") from None
+
+
+def _timed_out(plan: CallPlan) -> Result:
+    return Result("timeout", error=f"`{plan.id}` took longer than {plan.timeout:g} seconds")
+
+
+def _suspended(plan: CallPlan, output: Suspend) -> Result:
+    if not plan.may_suspend:
+        why = f"tool `{plan.tool}` suspends, and its manifest does not say so"
+        return Result("doubt" if plan.writes else "failed", error=why)
+    try:
+        return Result("suspended", freeze(output.request))
+    except ValueRefused as error:
+        return Result("suspended", f"its request can't be kept: {error}")
+
+
+def typed(plan: CallPlan, output: Any, otherwise: Answer) -> Result:
+    """Return an output as the program has it: frozen, of its type, sensitive parts marked; else the other answer."""
+    try:
+        value = freeze(output)
+    except ValueRefused as error:
+        return Result(otherwise, error=f"the output of `{plan.id}` is no value: {error}")
+    why = refused(value, plan.returns, f"the output of `{plan.id}`")
+    return Result("output", marked(value, plan.returns)) if why is None else Result(otherwise, error=why)
+
+
+async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call) -> Result:
+    """Ask a model, and return what became of it. A reply that the program does not accept is rejected, and charged."""
+    request = ModelRequest(call.prompt, call.system, plan.allowed, _schema(plan), call.step, call.visit, call.attempt)
+    try:
+        if is_async(model.complete):
+            waiting = model.complete(request)
+        else:
+            waiting = in_thread(model.complete, {"request": request})
+        answer = _answered(waiting)  # type: ignore[arg-type]
+        reply = await (answer if plan.timeout is None else clock.limit(answer, plan.timeout))
+    except TimeoutError:
+        return _timed_out(plan)
+    except Exception as error:
+        return Result("failed", error=error_text(error))
+    if not isinstance(reply, ModelReply):
+        return Result("failed", error="the model's adapter returned no reply")
+    return _accepted(plan, reply)._replace(spent=_spent(reply))
+
+
+def _spent(reply: ModelReply) -> Spent:
+    try:
+        cost = exact(reply.cost)
+    except (ValueRefused, AssertionError):
+        cost = 0
+    try:
+        tokens = max(int(reply.tokens), 0)
+    except (TypeError, ValueError, OverflowError):
+        tokens = 0
+    return Spent(tokens, cost, str(reply.model).encode("utf-8", "replace").decode())
+
+
+def _schema(plan: CallPlan) -> dict[str, Any] | None:
+    assert isinstance(plan.call, LlmCall)
+    return None if plan.call.returns is None else plan.call.returns.to_data()
+
+
+def _accepted(plan: CallPlan, reply: ModelReply) -> Result:
+    assert isinstance(plan.call, LlmCall)
+    content = reply.content
+    if plan.allowed is not None:
+        choice = content.strip() if isinstance(content, str) else content
+        if choice in plan.allowed:
+            return Result("output", choice)
+        return Result(
+            "failed", error=f"the reply to `{plan.id}` is none of its `allowed_outputs`", rule="allowed_outputs"
+        )
+    if plan.call.returns is not None and isinstance(content, str) and not _takes_text(plan):
+        try:
+            content = json.loads(content, parse_float=Decimal, parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            return Result("failed", error=f"the reply to `{plan.id}` is no JSON", rule="returns")
+    result = typed(plan, content, "failed")
+    return result if result.answer == "output" else result._replace(rule="returns")
+
+
+def _takes_text(plan: CallPlan) -> bool:
+    """Whether a text is itself a reply of the declared type, not JSON that holds one."""
+    assert isinstance(plan.call, LlmCall)
+    assert plan.call.returns is not None
+    return plan.call.returns.type is not None and "string" in plan.call.returns.type
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def error_text(error: BaseException) -> str:
+    """Return what an exception says, bounded, and fit for a record."""
+    said = str(error) or type(error).__name__
+    text = said.encode("utf-8", "replace").decode()
+    return text if len(text) <= MAX_ERROR else text[:MAX_ERROR] + "…"

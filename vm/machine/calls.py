@@ -1,0 +1,291 @@
+"""Steps that ask somebody outside: what to call next, and what an answer means. Pure, as all of the core."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from stepward.vm.errors import EvaluationError
+from stepward.vm.expressions.evaluator import evaluate_condition
+from stepward.vm.expressions.parser import parse
+from stepward.vm.journal.canonical import ErasedError, canonical, is_sealed, opened, portable
+from stepward.vm.language.flow import Transition
+from stepward.vm.language.steps import Failing, LlmCall
+from stepward.vm.machine.data import completed, filled
+from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, unsealed
+from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
+from stepward.vm.machine.slots import UNDEFINED, get
+from stepward.vm.machine.state import FRESH, OPEN, READY, SETTLED, CallState, Reader, State, visits_of
+from stepward.vm.values import FrozenMap, as_text
+
+
+class Visit(NamedTuple):
+    """One visit of a step: the run, where it is, and how often it has been there."""
+
+    plan: Plan
+    state: State
+    step: StepPlan
+    number: int
+
+
+def way_out(plan: Plan, way: Transition) -> dict[str, Any]:
+    """Return what a record says of where control goes: the next step, or how the run ends."""
+    if way.to >= 0:
+        return {"next": plan.steps[way.to].id}
+    assert way.ending is not None, "a program with a missing target has no plan"
+    return {"ends": way.ending.status, "reason": way.ending.reason}
+
+
+def out_of_steps(plan: Plan, state: State, cost: int) -> bool:
+    """Return whether the budget of steps does not reach."""
+    spent = state.steps + cost
+    return spent > state.limits.steps or (plan.max_steps is not None and spent > plan.max_steps)
+
+
+def _out_of_tokens(plan: Plan, state: State, calls: list[CallPlan]) -> bool:
+    limit = plan.program.max_tokens
+    return limit is not None and state.tokens >= limit and any(call.is_model for call in calls)
+
+
+def ended(plan: Plan, state: State, status: str, reason: str) -> Event:
+    """Return the event that ends a run from outside the program; effects that may have happened are named in it."""
+    body: dict[str, Any] = {"ends": status, "reason": reason}
+    calls = zip(plan.steps[state.at].calls, state.calls or (), strict=False)
+    in_doubt = [call.id for call, held in calls if call.writes and held.phase in (OPEN, "doubt")]
+    if in_doubt:
+        body["in_doubt"] = in_doubt
+    return event("ended", body)
+
+
+def barred(step: str, visit: int, rule: str, why: str) -> Event:
+    """Return the rejection of a start that a guardrail forbids: the run ends FAILED."""
+    error = f"guardrail `{rule}` forbids `{step}` to start: {why}"
+    ends = {"ends": "FAILED", "reason": "guardrail"}
+    return event("rejected", {"error": error, "kind": "failed", "rule": rule, "step": step, "visit": visit, **ends})
+
+
+def oversize(plan: Plan, state: State, step: StepPlan, value: Any) -> str | None:
+    """Return why a value of a step is too large to keep, with the sizes, or None."""
+    size = len(canonical(portable(opened(value) if plan.has_sensitive else value)).encode())
+    return size_refusal(state, step, size)
+
+
+def size_refusal(state: State, step: StepPlan, size: int) -> str | None:
+    """Return why so many bytes are too many, or None."""
+    if size > state.limits.output_bytes:
+        return f"the output has {size} bytes, more than the {state.limits.output_bytes} allowed"
+    held = get(state.slots, step.visits)
+    total = state.size + size - (0 if held is UNDEFINED else held[1])
+    if total > state.limits.state_bytes:
+        return f"the state would have {total} bytes, more than the {state.limits.state_bytes} allowed"
+    return None
+
+
+# -- entering ----------------------------------------------------------------------------------------------------------
+
+
+def enter_calls(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
+    """Return the first attempts of an llm, tool or parallel step, or why one of them does not start."""
+    if not step.is_parallel and not step.calls[0].is_model and (step.position, None) not in plan.watch.asked:
+        ready = prepare(Visit(plan, state, step, visit), step.calls[0], FRESH)
+        return ready if isinstance(ready, Event) else Calls((ready,))
+    return _wave(plan, state, step, (FRESH,) * len(step.calls), visit)
+
+
+def go_on(plan: Plan, state: State, step: StepPlan, held: tuple[CallState, ...]) -> Action:
+    """Return what comes next in a step that has begun."""
+    visit = visits_of(plan, state, step.position)
+    if state.is_cancelled:
+        return ended(plan, state, "CANCELLED", "cancelled")
+    for call, now in zip(step.calls, held, strict=True):
+        if now.phase == OPEN and not call.is_idempotent:
+            return event("doubt", {"step": call.id, "visit": visit, "error": "the machine stopped while it ran"})
+    if all(now.phase in SETTLED for now in held):
+        assert step.is_parallel, "a step with one call is left when that is settled"
+        return _joined(plan, state, step, held, visit)
+    return _wave(plan, state, step, held, visit)
+
+
+def _wave(plan: Plan, state: State, step: StepPlan, held: tuple[CallState, ...], visit: int) -> Action:
+    """Return the attempts that can be made now, all at once: waves keep budgets and rules free of timing."""
+    starting = [(call, now) for call, now in zip(step.calls, held, strict=True) if now.phase in (READY, OPEN)]
+    if not starting:
+        return IDLE
+    ready: list[Call] = []
+    for call, now in starting:
+        attempt = prepare(Visit(plan, state, step, visit), call, now)
+        if isinstance(attempt, Event):
+            return attempt
+        ready.append(attempt)
+    extra = sum(1 for call in ready if call.attempt > 1 and not call.is_started)
+    if state.calls is not None and out_of_steps(plan, state, extra):
+        return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
+    objection = _objection(plan, state, step, ready)
+    if objection is not None:
+        return barred(objection[0], visit, *objection[1:])
+    if _out_of_tokens(plan, state, [call for call, _ in starting]):
+        return ended(plan, state, "BUDGET_EXCEEDED", "max_tokens")
+    return Calls(tuple(ready))
+
+
+def _objection(plan: Plan, state: State, step: StepPlan, ready: list[Call]) -> tuple[str, str, str] | None:
+    """Ask the guardrails about new performances, in the order of the list, each as if those before had started."""
+    memories, asked = state.monitors, plan.watch.asked
+    for attempt in ready:
+        part = (step.position, attempt.sub if step.is_parallel else None)
+        if part not in asked or attempt.is_started or not _is_new(state, attempt):
+            continue
+        found = plan.watch.objection(memories, part, Reader(plan, state.slots, _arguments(attempt)))
+        if found is not None:
+            return attempt.step, *found
+        memories = plan.watch.performed(memories, part)
+    return None
+
+
+def _is_new(state: State, attempt: Call) -> bool:
+    """Whether the attempt is a performance of its own, not one more start under the same key."""
+    held = FRESH if state.calls is None else state.calls[attempt.sub]
+    return attempt.performance > held.performance
+
+
+def _arguments(attempt: Call) -> Any:
+    return FrozenMap() if attempt.args is None else attempt.args
+
+
+def prepare(at: Visit, call: CallPlan, now: CallState) -> Call | Event:
+    """Return the next attempt of a call, or the event that says why it fails before it starts."""
+    plan, state, _, visit = at
+    if call.constant is not None and now is FRESH and not plan.policies:
+        return Call(call.sub, call.id, visit, 1, 1, call.constant)
+    reader = Reader(plan, state.slots)
+    attempt, performance = now.attempt + 1, now.performance + 1
+    is_started = now.phase == OPEN
+    if is_started:
+        attempt = now.attempt
+    if now.performance and (is_started or call.keeps_key or now.repeats):
+        performance = now.performance
+    try:
+        if isinstance(call.call, LlmCall):
+            return _prompted(at, call, reader, attempt, performance)
+        args = filled(call.call.args, reader)
+    except (EvaluationError, ErasedError) as error:
+        return unstarted(at, call, "blocked", f"`{call.id}` can't start: {error}")
+    if call.arg_types is not None:
+        args, why = completed(args, call.arg_types)
+        if why is not None:
+            return unstarted(at, call, "blocked", f"`{call.id}` can't start: argument {why}")
+        args = FrozenMap(args)
+    forbidden = _forbidden(plan, call, Reader(plan, state.slots, args))
+    if forbidden is not None:
+        rule, why = forbidden
+        return unstarted(at, call, "rejected", why, rule)
+    return Call(call.sub, call.id, visit, attempt, performance, args, "", None, attempt > 1, is_started)
+
+
+def _prompted(at: Visit, call: CallPlan, reader: Reader, attempt: int, performance: int) -> Call | Event:
+    assert isinstance(call.call, LlmCall)
+    prompt = filled(call.call.prompt, reader)
+    system = None if call.call.system is None else filled(call.call.system, reader)
+    texts = [prompt] if system is None else [prompt, system]
+    if any(map(is_sealed, texts)):
+        why = f"a sensitive value would reach the prompt of `{call.id}`"
+        return unstarted(at, call, "rejected", why, "sensitive-to-model")
+    prompt, system = as_text(prompt), None if system is None else as_text(system)
+    return Call(call.sub, call.id, at.number, attempt, performance, None, prompt, system, attempt > 1)
+
+
+def _forbidden(plan: Plan, call: CallPlan, reader: Reader) -> tuple[str, str] | None:
+    """Return the policy whose allow-list does not admit a call, and why; None when all do."""
+    for policy in plan.policies:
+        if policy.allow is None or f"{policy.policy}:allow" in plan.waived:
+            continue
+        entries = [entry for entry in policy.allow if entry.tool == call.tool]
+        if not entries:
+            return "allow", f"policy `{policy.policy}` does not allow tool `{call.tool}`"
+        if not any(_admits(entry.when, reader) for entry in entries):
+            return "allow", f"policy `{policy.policy}` does not allow tool `{call.tool}` with these arguments"
+    return None
+
+
+def _admits(when: str | None, reader: Reader) -> bool:
+    if when is None:
+        return True
+    try:
+        return evaluate_condition(parse(when), reader)
+    except (EvaluationError, ErasedError):
+        return False
+
+
+def unstarted(at: Visit, call: CallPlan, kind: Kind, error: str, rule: str = "") -> Event:
+    """Return the event of a call that fails before it starts: no retries, no effect."""
+    outcome = "skipped" if call.on_error == "skip" else "failed"
+    body: dict[str, Any] = {"error": error, "kind": outcome, "step": call.id, "visit": at.number}
+    if rule:
+        body["rule"] = rule
+    if not at.step.is_parallel:
+        body |= way_out(at.plan, at.step.ways[outcome])
+    return event(kind, body)
+
+
+# -- joining -----------------------------------------------------------------------------------------------------------
+
+
+def _joined(plan: Plan, state: State, step: StepPlan, held: tuple[CallState, ...], visit: int) -> Event:
+    assert isinstance(step.step, Failing)
+    body: dict[str, Any] = {"step": step.id, "visit": visit}
+    failed = [(call.id, now.error) for call, now in zip(step.calls, held, strict=True) if now.phase == "failed"]
+    if not failed:
+        return event("joined", body | {"kind": "success", **way_out(plan, step.ways["success"])})
+    body["error"] = "; ".join(f"`{name}`: {error}" for name, error in failed[:3])
+    if step.step.on_error == "retry" and state.round < step.step.max_retries:
+        if out_of_steps(plan, state, 1 + len(failed)):
+            return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
+        return event("joined", body | {"kind": "again"})
+    outcome = "skipped" if step.step.on_error == "skip" else "failed"
+    return event("joined", body | {"kind": outcome, **way_out(plan, step.ways[outcome])})
+
+
+# -- what an answer means ----------------------------------------------------------------------------------------------
+
+
+def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[str, Any]) -> Event:
+    """Return the event of an attempt that was made: what became of it, and where control goes if that settles it."""
+    step = plan.steps[state.at]
+    call = step.calls[attempt.sub]
+    if result.answer == "output" and not plan.has_sensitive:
+        text = "null" if result.value is None else canonical(portable(result.value))
+        body = {"kind": "success", "output": result.value, "step": call.id, "visit": attempt.visit, **call.going}
+        before, after = call.success_text
+        return Event("attempt", body, note, f"{before}{text}{after}{attempt.visit}}}")
+    base = 0 if state.calls is None else state.calls[attempt.sub].base
+    kind = _outcome(call, attempt.attempt - base, result)
+    body = {"kind": kind, "step": call.id, "visit": attempt.visit}
+    if kind == "success":
+        body["output"] = result.value
+    elif kind == "suspended":
+        body["request"] = result.value
+    elif kind == "fallback":
+        body["output"] = call.call.fallback
+    else:
+        body["error"] = result.error
+    if result.rule:
+        body["rule"] = result.rule
+    if kind in SETTLED and not step.is_parallel:
+        body |= way_out(plan, step.ways[kind])
+    return unsealed("attempt", body, note) if plan.has_sensitive else event("attempt", body, note)
+
+
+def _outcome(call: CallPlan, tried: int, result: Result) -> str:
+    if result.answer == "output":
+        return "success"
+    if result.answer == "suspended":
+        return "suspended"
+    is_unknown = call.writes and result.answer in ("timeout", "doubt")
+    if is_unknown and not call.is_idempotent:
+        return "doubt"
+    if tried < (call.call.max_retries if is_unknown else call.attempts):
+        return "again"
+    if result.answer == "timeout" and call.has_fallback:
+        return "fallback"
+    if is_unknown:
+        return "doubt"
+    return "skipped" if call.on_error == "skip" else "failed"

@@ -1,0 +1,90 @@
+"""Values on their way: references filled in, types held against what comes, sensitive parts marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from stepward.vm.expressions.syntax import Reference
+from stepward.vm.expressions.template import fill, parts
+from stepward.vm.journal.canonical import Secret, is_sealed, opened
+from stepward.vm.language.types import TypeSpec, refusal
+from stepward.vm.machine.plan import is_sensitive
+from stepward.vm.machine.state import Reader
+from stepward.vm.values import FrozenMap, as_text
+
+REDACTED: Final = "[sensitive]"
+
+
+def filled(value: Any, reader: Reader) -> Any:
+    """Return `value` with its references replaced; a text that holds a sensitive value becomes a Secret.
+
+    Raises UndefinedReferenceError where a reference is undefined.
+    """
+    if not reader.plan.has_sensitive:
+        return fill(value, reader)
+    if isinstance(value, str):
+        return _text(value, reader)
+    if isinstance(value, dict):
+        return FrozenMap((key, filled(item, reader)) for key, item in value.items())
+    return tuple(filled(item, reader) for item in value) if isinstance(value, tuple) else value
+
+
+def _text(text: str, reader: Reader) -> Any:
+    pieces = parts(text)
+    if len(pieces) == 1 and isinstance(pieces[0], Reference):
+        return reader.raw(pieces[0].names)
+    values = [piece if isinstance(piece, str) else reader.raw(piece.names) for piece in pieces]
+    joined = "".join(as_text(opened(value)) for value in values)
+    return Secret(joined) if any(map(is_sealed, values)) else joined
+
+
+def refused(value: Any, spec: TypeSpec | None, name: str) -> str | None:
+    """Return why an opened value is not of its type, without showing what is sensitive; None when it is."""
+    if spec is None:
+        return None
+    why = refusal(value, spec)
+    if why is None:
+        return None
+    return f"{name} is not of its type" if is_sensitive(spec) else f"{name}: {why}"
+
+
+def marked(value: Any, spec: TypeSpec | None) -> Any:
+    """Return a value with the parts that its type calls sensitive as Secrets."""
+    if spec is None or not is_sensitive(spec) or is_sealed(value):
+        return value
+    if spec.sensitive:
+        return Secret(value)
+    if isinstance(value, dict):
+        return FrozenMap((key, marked(item, _part(spec, key))) for key, item in value.items())
+    return tuple(marked(item, spec.items) for item in value) if isinstance(value, tuple) else value
+
+
+def _part(spec: TypeSpec, key: str) -> TypeSpec | None:
+    known = (spec.properties or {}).get(key)
+    if known is not None:
+        return known
+    return spec.additional_properties if isinstance(spec.additional_properties, TypeSpec) else None
+
+
+def completed(given: Mapping[str, Any], specs: Mapping[str, TypeSpec | None]) -> tuple[dict[str, Any], str | None]:
+    """Return inputs or arguments with defaults filled in, marked, and why they are refused if they are."""
+    result: dict[str, Any] = {}
+    unknown = [name for name in given if name not in specs]
+    if unknown:
+        return result, f"`{unknown[0]}` is not declared"
+    for name, spec in specs.items():
+        if name in given:
+            value = given[name]
+        elif spec is not None and spec.has_default:
+            value = spec.default
+        else:
+            return result, f"`{name}` is missing"
+        is_secret = is_sealed(value)
+        why = refused(opened(value) if is_secret else value, spec, f"`{name}`")
+        if why is not None and is_secret:
+            why = f"`{name}` is not of its type"
+        if why is not None:
+            return result, why
+        result[name] = marked(value, spec)
+    return result, None

@@ -1,0 +1,344 @@
+"""Drives one run: decide, act, append, apply. Everything that the core must not know is here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from stepward.vm.journal.canonical import Sealed, Secret, canonical
+from stepward.vm.journal.records import read_record, write_record
+from stepward.vm.journal.sealing import seal
+from stepward.vm.journal.signing import SigningKey
+from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, Lease, LeaseLost
+from stepward.vm.machine.apply import apply
+from stepward.vm.machine.ask import ask_model, ask_tool
+from stepward.vm.machine.calls import judge, oversize, size_refusal
+from stepward.vm.machine.clock import Clock
+from stepward.vm.machine.decide import decide
+from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, event
+from stepward.vm.machine.keys import Token, idempotency_key, token_reference
+from stepward.vm.machine.models import Model
+from stepward.vm.machine.plan import CallPlan, Plan
+from stepward.vm.machine.redaction import redacted
+from stepward.vm.machine.state import State
+from stepward.vm.machine.tools import ToolContext, Tools
+from stepward.vm.values import FrozenMap, as_text
+
+MAX_PENDING: Final = 256
+"""Records that may wait for the next commit."""
+
+RIDES, COMMITS, DURABLE = 0, 1, 2
+"""What an event asks of the next commit: nothing; to come before anything else is called; and to reach the disk."""
+
+_URGENCY: Final = {
+    "intent": DURABLE,
+    "doubt": DURABLE,
+    "reconciled": DURABLE,
+    "resumed": DURABLE,
+    "ended": DURABLE,
+    "cancel": DURABLE,
+    "erased": DURABLE,
+    "rejected": COMMITS,
+}
+
+_FOREIGN: Final = ("cancel", "refused")
+"""What others may append to a run that somebody drives."""
+
+Io = Callable[..., Any]
+
+
+class Setup(NamedTuple):
+    """What a machine drives its runs with. `io` calls a method of the journal: at once, or in a thread."""
+
+    journal: Journal
+    tools: Tools
+    model: Model | None
+    clock: Clock
+    key: SigningKey | None
+    retry_delay: Callable[[int], float]
+    lease_seconds: float
+    io: Io
+
+
+class Pending(NamedTuple):
+    """A record that is not in the store yet, and the state after it."""
+
+    event: Event
+    at: int
+    entry: Entry
+    state: State
+
+
+class Driver:
+    """One run in the hands of one machine, which holds its lease."""
+
+    def __init__(self, setup: Setup, plan: Plan, run: str, state: State, last: Entry, lease: Lease) -> None:
+        self.setup = setup
+        self.plan = plan
+        self.run = run
+        self.state = state
+        self.lease = lease
+        self.committed = (state, last)
+        self.pending: list[Pending] = []
+        self.urgency = RIDES
+        self.secrets: dict[str, bytes] = {}
+        self.known: list[str] = []
+        self._last = last
+        self._flushing: asyncio.Lock | None = None
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    async def drive(self) -> None:
+        """Go on until the run ends or waits for somebody; raises LeaseLost when somebody else drives it by now."""
+        pause = self.setup.lease_seconds / 3
+        loop = asyncio.get_running_loop()
+        renewals: list[asyncio.Task[None]] = []
+        timer = loop.call_later(pause, lambda: renewals.append(loop.create_task(self._renew(pause))))
+        try:
+            while await self._go_on():
+                pass
+            await self.flush()
+        finally:
+            timer.cancel()
+            for task in renewals:
+                task.cancel()
+
+    async def _go_on(self) -> bool:
+        """Do what comes next; return whether there was anything to do."""
+        action = decide(self.plan, self.state)
+        if type(action) is Calls:
+            await self._make(action.calls)
+        elif type(action) is Event:
+            self.record(action)
+            if len(self.pending) >= MAX_PENDING:
+                await self.flush()
+                await asyncio.sleep(0)
+        return action is not IDLE
+
+    def record(self, happened: Event, at: int = 0) -> None:
+        """Apply an event, and keep its record for the next commit; `at` is when it happened, now unless given."""
+        if self.plan.has_sensitive:
+            happened = self._sealed(happened)
+        state = apply(self.plan, self.state, happened)
+        self._write(happened, state, at or self.setup.clock.now())
+        urgency = DURABLE if state.status != self.state.status else _URGENCY.get(happened.kind, RIDES)
+        self.urgency = max(self.urgency, urgency)
+        self.state = state
+
+    def _write(self, happened: Event, state: State, at: int) -> None:
+        last = self._last
+        note = note_text(happened.note)
+        entry = write_record(last.seq + 1, last.digest, happened.kind, happened.text, note, at)
+        self.pending.append(Pending(happened, at, entry, state))
+        self._last = entry
+
+    async def flush(self) -> None:
+        """Append what is pending; raises LeaseLost, or JournalError when the store fails."""
+        if self._flushing is None:
+            while self.pending:
+                await self._append()
+            return
+        async with self._flushing:
+            while self.pending:
+                await self._append()
+
+    async def _append(self) -> None:
+        setup, batch, urgency = self.setup, list(self.pending), self.urgency
+        if self.secrets:
+            kept, self.secrets = self.secrets, {}
+            await setup.io(setup.journal.vault.put, self.run, kept)
+        last = batch[-1]
+        signature = None
+        if setup.key is not None:
+            signature = setup.key.sign_head(self.run, last.entry.seq, last.entry.digest)
+        entries = [pending.entry for pending in batch]
+        now = setup.clock.now() / 1e6
+        expected = self.committed[1].seq
+        append = Append(self.run, expected, entries, last.state.status, now, urgency == DURABLE, signature)
+        try:
+            await setup.io(setup.journal.append, append, self.lease.fence)
+        except AppendConflict:
+            await self._give_way()
+            return
+        self.committed = (last.state, last.entry)
+        del self.pending[: len(batch)]
+        self.urgency = RIDES if not self.pending else self.urgency
+
+    async def _give_way(self) -> None:
+        """Put what others appended meanwhile before what is pending: a request to cancel, a refused delivery."""
+        setup, (state, last) = self.setup, self.committed
+        foreign = await setup.io(setup.journal.read, self.run, last.seq + 1)
+        for entry in foreign:
+            record = read_record(entry)
+            if record.kind not in _FOREIGN or record.prev != last.digest.hex():
+                raise LeaseLost(f"somebody else drives run `{self.run}` by now")
+            state = apply(self.plan, state, event(record.kind, record.body, record.note))  # type: ignore[arg-type]
+            last = entry
+        if not foreign:
+            raise LeaseLost(f"the journal of run `{self.run}` is shorter than it was")
+        again, self.pending, self._last, self.committed = self.pending, [], last, (state, last)
+        for pending in again:
+            state = apply(self.plan, state, pending.event)
+            self._write(pending.event, state, pending.at)
+        self.state = state
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    async def _make(self, calls: tuple[Call, ...]) -> None:
+        """Make attempts side by side; all run whatever the others do."""
+        if len(calls) == 1:
+            await self._attempt(calls[0])
+            return
+        self._flushing = self._flushing or asyncio.Lock()
+        most = getattr(self.plan.steps[self.state.at].step, "max_concurrency", None)
+        gate = asyncio.Semaphore(most or len(calls))
+
+        async def one(call: Call) -> None:
+            async with gate:
+                await self._attempt(call)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in calls:
+                    group.create_task(one(call))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _attempt(self, call: Call) -> None:
+        setup = self.setup
+        plan = self.plan.steps[self.state.at].calls[call.sub]
+        if call.is_retry and not call.is_started:
+            await setup.clock.sleep(setup.retry_delay(call.attempt))
+        note: dict[str, Any] = {"attempt": call.attempt, "performance": call.performance}
+        token = ""
+        if plan.has_intent:
+            token = await self._intend(plan, call, note)
+        if self.urgency:
+            await self.flush()
+        started = setup.clock.now()
+        if plan.is_model:
+            assert setup.model is not None, "a run without its model is refused"
+            result = await ask_model(setup.model, setup.clock, plan, call)
+            spent = result.spent
+            note |= {"tokens": spent.tokens, "cost": as_text(spent.cost), "model": spent.model}
+        else:
+            context = ToolContext(
+                self.plan.digest, self.run, call.step, call.visit, call.attempt, call.performance, token
+            )
+            result = await ask_tool(setup.tools, setup.clock, plan, call, context)
+        ended = setup.clock.now()
+        note["started"] = started
+        note["took"] = ended - started
+        self._answer(plan, call, result, note, ended)
+
+    async def _renew(self, pause: float) -> None:
+        """Renew the lease for as long as the run is driven."""
+        setup = self.setup
+        while True:
+            now = setup.clock.now() / 1e6
+            try:
+                await setup.io(setup.journal.renew, self.lease, now, setup.lease_seconds)
+            except LeaseLost:
+                return  # the next append says so, where it can be told
+            await asyncio.sleep(pause)
+
+    async def _intend(self, plan: CallPlan, call: Call, note: dict[str, Any]) -> str:
+        """Record the intent of an effect, unless it is there already; return the resume token of the performance."""
+        reference = token_reference(call.step, call.visit, call.performance)
+        if call.is_started:
+            kept = await self.setup.io(self.setup.journal.vault.get, self.run) if plan.may_suspend else {}
+            return f"{self.run}.{kept[reference].decode()}" if reference in kept else ""
+        key = idempotency_key(self.plan.digest, self.run, call.step, call.visit, call.performance)
+        said, token = note | {"key": key}, None
+        if plan.may_suspend:
+            token = Token.new(self.run)
+            said["token"] = token.digest(self.plan.digest, call.step, call.visit)
+            self.secrets[reference] = token.secret.encode()
+        body = {
+            "args": FrozenMap(call.args),
+            "policies": tuple(self.plan.policy_documents),
+            "step": call.step,
+            "tool": plan.tool,
+            "visit": call.visit,
+        }
+        self.record(Event("intent", body, said, "") if self.plan.has_sensitive else event("intent", body, said))
+        return token.text() if token is not None else ""
+
+    def _answer(self, plan: CallPlan, call: Call, result: Result, note: dict[str, Any], at: int) -> None:
+        happened = judge(self.plan, self.state, call, result, note)
+        if "output" in happened.body or "request" in happened.body:
+            step = self.plan.steps[self.state.at]
+            output = happened.body["output" if "output" in happened.body else "request"]
+            if self.plan.has_sensitive:
+                happened = self._sealed(happened)
+            size = len(happened.text) if happened.text.isascii() else len(happened.text.encode())
+            too_large = size_refusal(self.state, step, size)
+            # The record is longer than the output in it, and shorter where it has only a reference.
+            if too_large is not None or self.plan.has_sensitive:
+                too_large = oversize(self.plan, self.state, step, output)
+            if too_large is not None:
+                answer = Result("doubt" if plan.writes else "failed", error=too_large, spent=result.spent)
+                happened = judge(self.plan, self.state, call, answer, note)
+        self.record(happened, at)
+        if plan.has_intent:
+            self.urgency = DURABLE
+        elif plan.is_model:
+            self.urgency = max(self.urgency, COMMITS)
+
+    # -- sensitive values ----------------------------------------------------------------------------------------------
+
+    def _sealed(self, happened: Event) -> Event:
+        """Return an event without secrets: sealed where they are values, redacted where they stand in an error text."""
+        if happened.text and "error" not in happened.body:
+            return happened
+        body = {name: self._seal(value) for name, value in happened.body.items()}
+        if "error" in body:
+            body["error"] = self.redacted(str(body["error"]))
+        return event(happened.kind, body, happened.note)  # type: ignore[arg-type]
+
+    def _seal(self, value: Any) -> Any:
+        if isinstance(value, Secret):
+            sealed, secret = seal(value.value)
+            self.secrets[sealed.reference] = secret
+            self.known.extend(_leaves(value.value))
+            return sealed
+        if isinstance(value, Sealed):
+            return value
+        if isinstance(value, dict):
+            return FrozenMap((key, self._seal(item)) for key, item in value.items())
+        return tuple(self._seal(item) for item in value) if isinstance(value, tuple) else value
+
+    def redacted(self, text: str) -> str:
+        """Return a text without any sensitive value of the run."""
+        held = [leaf for chunk in self.state.slots for value in chunk for leaf in sealed_leaves(value)]
+        return redacted(text, [*held, *self.known])
+
+
+def sealed_leaves(value: Any) -> list[str]:
+    """Return the texts of all sensitive scalars in a value."""
+    if isinstance(value, Sealed):
+        return [] if value.is_gone else _leaves(value.value)
+    if isinstance(value, Mapping):
+        return [leaf for item in value.values() for leaf in sealed_leaves(item)]
+    return [leaf for item in value for leaf in sealed_leaves(item)] if type(value) is tuple else []
+
+
+def _leaves(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [leaf for item in value.values() for leaf in _leaves(item)]
+    if isinstance(value, tuple):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [] if value is None or isinstance(value, bool) else [as_text(value)]
+
+
+def note_text(note: Mapping[str, Any]) -> str:
+    """Return the canonical text of a note; the plainest, that of a first attempt, is written out."""
+    if not note:
+        return "{}"
+    if len(note) == 4 and "took" in note:
+        return (
+            f'{{"attempt":{note["attempt"]},"performance":{note["performance"]}'
+            f',"started":{note["started"]},"took":{note["took"]}}}'
+        )
+    return canonical(note)

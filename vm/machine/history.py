@@ -1,0 +1,123 @@
+"""From records back to a state: the fold that recovery and replay share with the live run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from stepward.vm.journal.canonical import NotCanonicalError, Sealed, canonical, restored
+from stepward.vm.journal.records import NO_DIGEST, Record, digest_of, document_digest, read_record
+from stepward.vm.journal.sealing import unsealer
+from stepward.vm.journal.store import Entry, Journal, JournalError
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+from stepward.vm.machine.apply import MisfitError, apply
+from stepward.vm.machine.events import Event
+from stepward.vm.machine.plan import Plan, read_document
+from stepward.vm.machine.state import State, before
+
+Unseal = Callable[[str, str], Sealed]
+
+
+class History(NamedTuple):
+    """A run that was read: its plan, its records, and the state after each of them."""
+
+    run: str
+    plan: Plan
+    records: tuple[Record, ...]
+    events: tuple[Event, ...]
+    state: State
+    last: Entry
+    secrets: Mapping[str, bytes]
+
+
+def checked_records(run: str, entries: Sequence[Entry]) -> tuple[Record, ...]:
+    """Return the records of entries whose chain holds; raises JournalError that says where it breaks."""
+    records, previous = [], NO_DIGEST
+    for number, entry in enumerate(entries):
+        if entry.seq != number or digest_of(entry.record) != entry.digest:
+            raise JournalError(f"record {number} of run `{run}` is not what was written; see `stepward verify`")
+        record = read_record(entry)
+        if record.prev != previous.hex():
+            raise JournalError(f"record {number} of run `{run}` does not follow the one before; see `stepward verify`")
+        records.append(record)
+        previous = entry.digest
+    if not records or records[0].kind != "started" or records[0].note.get("run") != run:
+        raise JournalError(f"the journal of run `{run}` does not start with its start; see `stepward verify`")
+    return tuple(records)
+
+
+def event_of(record: Record, unseal: Unseal) -> Event:
+    """Return the event that a record tells of; raises JournalError for one that can't be read."""
+    try:
+        body = restored(record.body, unseal)
+    except NotCanonicalError as error:
+        raise JournalError(f"record {record.seq}: {error}") from None
+    return Event(record.kind, body, record.note, canonical(record.body))
+
+
+def erased_references(records: Sequence[Record]) -> set[str]:
+    """Return the references of the values that were erased."""
+    return {reference for record in records if record.kind == "erased" for reference in record.body["references"]}
+
+
+def fold(plan: Plan, events: Sequence[Event]) -> State:
+    """Return the state after events; raises JournalError where one does not fit."""
+    state = before(plan)
+    for number, happened in enumerate(events):
+        try:
+            state = apply(plan, state, happened)
+        except MisfitError as error:
+            raise JournalError(f"record {number}: {error}; see `stepward verify`") from None
+        except (KeyError, TypeError, ValueError, AttributeError, AssertionError):
+            raise JournalError(
+                f"record {number} is no `{happened.kind}` of this program; see `stepward verify`"
+            ) from None
+    return state
+
+
+def load(journal: Journal, run: str, plans: Callable[[str, tuple[str, ...], tuple[str, ...]], Plan]) -> History | None:
+    """Return a run from its journal, or None when there is none; raises JournalError when it is damaged.
+
+    `plans` makes the plan of a program and policies, given their digests and the waived rules.
+    """
+    entries = journal.read(run)
+    if not entries:
+        return None
+    records = checked_records(run, entries)
+    head = journal.head(run)
+    # Somebody may have appended since: only a head that is behind, or of another record, is a fault.
+    if (
+        head is None
+        or head.seq < entries[-1].seq
+        or (head.seq == entries[-1].seq and head.digest != entries[-1].digest)
+    ):
+        raise JournalError(f"the head of run `{run}` is not its last record; see `stepward verify`")
+    body = records[0].body
+    plan = plans(body["program"], tuple(body["policies"]), tuple(body["waived"]))
+    secrets = journal.vault.get(run) if plan.has_sensitive or plan.suspends else {}
+    unseal = unsealer(secrets, erased_references(records))
+    events = tuple(event_of(record, unseal) for record in records)
+    return History(run, plan, records, events, fold(plan, events), entries[-1], secrets)
+
+
+def stored_plan(journal: Journal, program: str, policies: Sequence[str], waived: Sequence[str]) -> Plan:
+    """Return the plan of documents that a store keeps; raises JournalError when they are not what their digests say."""
+    return Plan(
+        Program.from_dict(_document(journal, program)),
+        [Policy.from_dict(_document(journal, digest)) for digest in policies],
+        waived,
+    )
+
+
+def _document(journal: Journal, digest: str) -> Any:
+    text = journal.document(digest)
+    if text is None or document_digest(text) != digest:
+        raise JournalError(f"the document `{digest[:16]}…` is missing, or not what was kept; see `stepward verify`")
+    return _plain(read_document(text))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value

@@ -1,0 +1,48 @@
+"""What identifies a performance to the outside: idempotency keys, and the tokens that resume a run."""
+
+from __future__ import annotations
+
+import secrets
+from hashlib import sha256
+from typing import NamedTuple
+
+from stepward.vm.journal.canonical import canonical
+from stepward.vm.journal.records import KEY_TAG, TOKEN_TAG
+
+
+def idempotency_key(program: str, run: str, step: str, visit: int, performance: int) -> str:
+    """Return the key of a performance: the same after a crash, another for another run, step, visit or program."""
+    name = {"performance": performance, "program": program, "run": run, "step": step, "visit": visit}
+    return sha256(KEY_TAG + canonical(name).encode()).hexdigest()
+
+
+class Token(NamedTuple):
+    """A resume token: the run that it is for, and its secret."""
+
+    run: str
+    secret: str
+
+    @classmethod
+    def new(cls, run: str) -> Token:
+        """Return a token that nobody can guess."""
+        return cls(run, secrets.token_urlsafe(24))
+
+    @classmethod
+    def read(cls, text: str) -> Token | None:
+        """Return the token in a text, or None when it is none."""
+        run, separator, secret = text.rpartition(".")
+        return cls(run, secret) if separator and run and secret else None
+
+    def text(self) -> str:
+        """Return the token as it is handed out."""
+        return f"{self.run}.{self.secret}"
+
+    def digest(self, program: str, step: str, visit: int) -> str:
+        """Return what the journal keeps of the token: it binds run, program, step and visit."""
+        name = {"program": program, "run": self.run, "secret": self.secret, "step": step, "visit": visit}
+        return sha256(TOKEN_TAG + canonical(name).encode()).hexdigest()
+
+
+def token_reference(step: str, visit: int, performance: int) -> str:
+    """Return the name under which the vault keeps the resume token of a performance."""
+    return f"token:{step}:{visit}:{performance}"

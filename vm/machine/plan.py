@@ -1,0 +1,346 @@
+"""A program made ready to run: every name has its slot, every text is parsed, every way out of a step is at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.vm.errors import ExpressionError, Problem, ProgramError
+from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.syntax import Defined, Expression, Reference, walk
+from stepward.vm.expressions.template import embedded, fill
+from stepward.vm.journal.canonical import canonical, portable, restored
+from stepward.vm.journal.records import document_digest
+from stepward.vm.language.flow import Transition
+from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.meaning import Clause, Meaning
+from stepward.vm.language.names import Source
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+from stepward.vm.language.steps import (
+    AnyStep,
+    EndStep,
+    Failing,
+    LlmCall,
+    ParallelStep,
+    SetStep,
+    ToolCall,
+)
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.reading.source import Place
+
+if TYPE_CHECKING:
+    from stepward.vm.machine.monitors import Watch
+
+Names = tuple[str, ...]
+NOWHERE: Final = -1
+
+
+class CallPlan:
+    """A call to a model or a tool, as a step or as a sub-step of a parallel one."""
+
+    __slots__ = (
+        "allowed",
+        "arg_types",
+        "attempts",
+        "call",
+        "constant",
+        "error",
+        "fallback",
+        "going",
+        "has_intent",
+        "id",
+        "is_idempotent",
+        "is_model",
+        "keeps_key",
+        "may_suspend",
+        "on_error",
+        "output",
+        "returns",
+        "sub",
+        "success_text",
+        "timeout",
+        "tool",
+        "variable",
+        "writes",
+    )
+
+    def __init__(self, call: LlmCall | ToolCall, sub: int, plan: Plan, source: Source) -> None:
+        self.id = call.id
+        self.sub = sub
+        self.call = call
+        self.is_model = isinstance(call, LlmCall)
+        self.output, self.error = plan.slot((call.id, "output")), plan.slot((call.id, "error"))
+        self.variable = NOWHERE if call.output_key is None else plan.slot((call.output_key,))
+        self.on_error = call.on_error
+        self.attempts = call.max_retries if call.on_error == "retry" else 1
+        self.timeout = None if call.timeout_seconds is None else float(call.timeout_seconds)
+        self.fallback = call.fallback if call.on_timeout == "fallback" else None
+        spec = ToolSpec(effect="read") if isinstance(call, LlmCall) else plan.meaning.tool(call.tool)
+        self.tool = "" if isinstance(call, LlmCall) else call.tool
+        self.arg_types: Mapping[str, TypeSpec] | None = spec.args
+        self.writes = spec.effect == "write"
+        self.is_idempotent = spec.idempotent or not self.writes
+        self.keeps_key = spec.idempotent
+        is_known = isinstance(call, LlmCall) or call.tool in plan.meaning.manifest
+        self.may_suspend = spec.suspends or not is_known
+        self.has_intent = self.writes or (self.may_suspend and is_known)
+        self.returns = plan.meaning.typing.effective(source)
+        self.allowed = call.allowed_outputs if isinstance(call, LlmCall) else None
+        self.going: Mapping[str, str] = {}
+        self.success_text = _success_text(call.id, self.going)
+        self.constant = None
+        if isinstance(call, ToolCall) and self.arg_types is None and not any(embedded(call.args)):
+            self.constant = fill(call.args, _no_reference)
+
+    @property
+    def has_fallback(self) -> bool:
+        """Whether a time-out may end in a value that the program gives."""
+        return self.call.on_timeout == "fallback"
+
+
+def _success_text(step: str, going: Mapping[str, str]) -> tuple[str, str]:
+    """Return the canonical text of a success up to its output, and from there up to the number of the visit.
+
+    Every step that goes well writes one, and only its output and visit differ.
+    """
+    text = canonical(portable({"kind": "success", "output": None, "step": step, "visit": 0, **going}))
+    before, _, after = text.partition('"output":null')
+    return before + '"output":', after.removesuffix("0}")
+
+
+class StepPlan:
+    """A step of the program's list."""
+
+    __slots__ = (
+        "assigned",
+        "branches",
+        "calls",
+        "clauses",
+        "cost",
+        "error",
+        "id",
+        "kind",
+        "max_visits",
+        "output",
+        "part",
+        "position",
+        "stalls",
+        "step",
+        "succeeds",
+        "variable",
+        "visits",
+        "ways",
+    )
+
+    def __init__(self, position: int, step: AnyStep, plan: Plan) -> None:
+        self.position = position
+        self.id = step.id
+        self.step = step
+        self.kind = step.type
+        self.visits = plan.slot((step.id, "#visits"))
+        self.max_visits = None if isinstance(step, EndStep) else step.max_visits
+        self.ways: dict[str, Transition] = {}
+        self.branches: dict[str | int, Transition] = {}
+        self.stalls: Transition | None = None
+        for way in plan.meaning.flow.transitions[position]:
+            if way.branch is not None:
+                self.branches[way.branch] = way
+            else:
+                self.ways.setdefault(way.kind, way)
+                self.stalls = way if way.kind == "visits" else self.stalls
+        self.part: tuple[int, None] = (position, None)
+        self.succeeds = self.ways.get("success", Transition("success", NOWHERE))
+        self.clauses: list[Clause] = plan.meaning.clauses_of.get(position, [])
+        self.calls: tuple[CallPlan, ...] = ()
+        self.output = self.error = self.variable = NOWHERE
+        if isinstance(step, Failing):
+            self.output, self.error = plan.slot((step.id, "output")), plan.slot((step.id, "error"))
+            self.variable = NOWHERE if step.output_key is None else plan.slot((step.output_key,))
+        if isinstance(step, ParallelStep):
+            self.calls = tuple(
+                CallPlan(part, sub, plan, plan.meaning.names.outputs[part.id])
+                for sub, part in enumerate(step.parallel_steps)
+            )
+        elif isinstance(step, LlmCall | ToolCall):
+            self.calls = (CallPlan(step, 0, plan, plan.meaning.names.outputs[step.id]),)
+            way = self.ways["success"]
+            if way.ending is None:
+                going = {"next": plan.program.steps[way.to].id}
+            else:
+                going = {"ends": way.ending.status, "reason": way.ending.reason}
+            self.calls[0].going = going
+            self.calls[0].success_text = _success_text(step.id, going)
+        own = [NOWHERE, self.output, self.error, self.variable]
+        own += [slot for call in self.calls for slot in (call.output, call.error, call.variable)]
+        if isinstance(step, SetStep):
+            own += [plan.slot((name,)) for name in step.set]
+        self.assigned = frozenset(own) - {NOWHERE}
+        self.cost = 1 + (len(self.calls) if isinstance(step, ParallelStep) else 0)
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether the step's calls are sub-steps."""
+        return self.kind == "parallel"
+
+
+class Plan:
+    """A program under its policies, ready to run. Equal programs and policies make equal plans.
+
+    `policies` are those that apply; `waived` are those of their rules that this run need not keep: `policy:rule`.
+    Raises ProgramError for a program that has no one meaning: SW005, SW101, SW106, SW301, and references to nothing.
+    """
+
+    def __init__(self, program: Program, policies: Sequence[Policy] = (), waived: Sequence[str] = ()) -> None:
+        self.program = program
+        self.policies = tuple(policies)
+        self.waived = frozenset(waived)
+        self.max_steps, self.max_stalled = program.max_steps, program.max_stalled_steps
+        self.document = _document(program)
+        self.digest = document_digest(self.document)
+        self.policy_documents = {document_digest(text): text for text in map(_document, self.policies)}
+        self.policy_digests = tuple(self.policy_documents)
+        # Which policies apply was settled when the run started: a path is no part of the program that is kept.
+        applying = [policy.model_copy(update={"applies_to": None}) for policy in self.policies]
+        self.meaning = Meaning(program, applying)
+        self._refuse()
+        self._slots: dict[Names, int] = {}
+        self._places: dict[Names, tuple[int, Names] | None] = {}
+        self.inputs = self._inputs()
+        self.input_types = {name: self.meaning.typing.effective(source) for name, source in self.inputs.items()}
+        for name in (*self.inputs, *self.meaning.names.variables):
+            self.slot((name,))
+        self.steps = tuple(StepPlan(position, step, self) for position, step in enumerate(program.steps))
+        self.size = len(self._slots)
+
+    def _refuse(self) -> None:
+        """Raise for what no machine could follow; the checker finds more, and says it better."""
+        flow, problems = self.meaning.flow, []
+        ids = [step.id for step in self.program.steps]
+        ids += [part.id for step in self.program.steps if step.type == "parallel" for part in step.parallel_steps]
+        if len(ids) != len(set(ids)):
+            twice = next(name for name in ids if ids.count(name) > 1)
+            problems.append(Problem("SW005", f"two steps have the id `{twice}`", "give each step an id of its own"))
+        if flow.has_missing_target:
+            problems.append(Problem("SW101", "a branch, `next_step` or `error_step` names no step of the program"))
+        problems += [
+            Problem("SW106", f"`{self.program.steps[number].id}` is an arm that the step above falls into")
+            for number in sorted(flow.ambiguous_arms)
+        ]
+        for clause in self.meaning.clauses:
+            if clause.error is not None:
+                place = Place(clause.path, within=(clause.error.start, clause.error.end))
+                problems.append(Problem("SW301", clause.error.message, clause.error.help, place))
+        for rule, text in self.meaning.whens:
+            try:
+                parse(text)
+            except ExpressionError as error:
+                problems.append(Problem("SW301", f"in rule `{rule.name}`: {error.message}", error.help))
+        if problems:
+            raise ProgramError(self.program.source_name, tuple(problems))
+
+    def _inputs(self) -> dict[str, Source]:
+        if self.program.inputs is not None:
+            return {name: Source("input", name, ("inputs", name)) for name in self.program.inputs}
+        found: dict[str, Source] = {}
+        for names in self._references():
+            meant = self.meaning.names.meaning(names)
+            if meant is not None and meant.sources[0].kind == "input":
+                found[meant.sources[0].name] = meant.sources[0]
+        return dict(sorted(found.items()))
+
+    def _references(self) -> Iterator[Names]:
+        for clause in self.meaning.clauses:
+            if clause.tree is not None:
+                yield from (reference.names for reference in all_references(clause.tree))
+        for site in self.meaning.calls:
+            call = site.call
+            held = (call.prompt, call.system or "") if isinstance(call, LlmCall) else call.args
+            yield from (found.reference.names for found in embedded(held))
+        for step in self.program.steps:
+            if isinstance(step, EndStep):
+                yield from (found.reference.names for found in embedded(step.output))
+
+    def slot(self, names: Names) -> int:
+        """Return the slot of `(variable,)`, `(step, "output")`, `(step, "error")` or `(step, "#visits")`."""
+        return self._slots.setdefault(names, len(self._slots))
+
+    def place(self, names: Names) -> tuple[int, Names] | None:
+        """Return the slot that a reference speaks of and the fields below, or None when it speaks of nothing."""
+        if names not in self._places:
+            located = self.meaning.names.locate(names)
+            slot = None if located is None else self._slots.get(located[0])
+            self._places[names] = None if slot is None or located is None else (slot, located[1])
+        return self._places[names]
+
+    @cached_property
+    def watch(self) -> Watch:
+        """The monitors of the guardrails in force."""
+        from stepward.vm.machine.monitors import Watch
+
+        return Watch(self)
+
+    def slots_read(self, trees: Iterable[Expression]) -> frozenset[int]:
+        """Return the slots of the names that expressions read, or ask about."""
+        places = (self.place(reference.names) for tree in trees for reference in all_references(tree))
+        return frozenset(place[0] for place in places if place is not None)
+
+    def assigners(self, slots: frozenset[int]) -> frozenset[int]:
+        """Return the steps that assign one of these slots when they start, or when they give up."""
+        return frozenset(step.position for step in self.steps if slots & step.assigned)
+
+    @cached_property
+    def has_sensitive(self) -> bool:
+        """Whether any value of the program can be sensitive: if none can, nobody needs to look."""
+        specs: list[TypeSpec | None] = [*(self.program.inputs or {}).values()]
+        for tool in self.meaning.manifest.values():
+            specs += [tool.returns, *(tool.args or {}).values()]
+        specs += [site.call.returns for site in self.meaning.calls if isinstance(site.call, LlmCall)]
+        return any(is_sensitive(spec) for spec in specs if spec is not None)
+
+    @cached_property
+    def suspends(self) -> bool:
+        """Whether some tool of the program may suspend a run."""
+        return any(call.may_suspend for step in self.steps for call in step.calls)
+
+    @cached_property
+    def names_of_slots(self) -> dict[int, str]:
+        """What a person calls each slot that holds a value: `$name` or `$step.output`, without the dollar sign."""
+        return {slot: ".".join(names) for names, slot in self._slots.items() if names[-1] != "#visits"}
+
+
+def all_references(tree: Expression) -> Iterator[Reference]:
+    """Yield every reference of a tree, those too that are only asked for by `defined`."""
+    for node in walk(tree):
+        if isinstance(node, Reference):
+            yield node
+        elif isinstance(node, Defined):
+            yield node.reference
+
+
+def is_sensitive(spec: TypeSpec) -> bool:
+    """Return whether a value of the type, or a part of one, is sensitive."""
+    if spec.sensitive:
+        return True
+    inner = [*(spec.properties or {}).values()]
+    inner += [part for part in (spec.items, spec.additional_properties) if isinstance(part, TypeSpec)]
+    return any(is_sensitive(part) for part in inner)
+
+
+def _document(thing: Program | Policy) -> bytes:
+    return canonical(portable(thing.to_data())).encode()
+
+
+def read_document(text: bytes) -> Any:
+    """Return the plain data of a program or policy as a store keeps it."""
+    return restored(json.loads(text), _no_sensitive)
+
+
+def _no_reference(names: Names) -> Any:
+    raise AssertionError(f"a constant refers to `{names}`")
+
+
+def _no_sensitive(*_: str) -> Any:
+    raise AssertionError("a program holds no sensitive values")

@@ -1,0 +1,166 @@
+"""Replay: a run folded again from its records, each held against what the machine would have done.
+
+A chain that is unbroken says that nobody changed the records since; this says that they are those of a machine. A
+journal rewritten and re-hashed whole can still not hold a transition that the program does not have, a guardrail that
+was not asked, an effect without its intent, or an output of another type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from stepward.vm.errors import StepwardError
+from stepward.vm.journal.canonical import ErasedError, Sealed, is_sealed, opened
+from stepward.vm.journal.store import Entry, Journal
+from stepward.vm.journal.verdict import Fault
+from stepward.vm.language.types import same
+from stepward.vm.machine.apply import MisfitError, apply
+from stepward.vm.machine.calls import Visit, prepare
+from stepward.vm.machine.data import refused
+from stepward.vm.machine.decide import decide
+from stepward.vm.machine.events import Calls, Event
+from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.plan import CallPlan, Plan
+from stepward.vm.machine.run import Run
+from stepward.vm.machine.state import FRESH, OPEN, State, before, visits_of
+
+FROM_OUTSIDE: Final = ("cancel", "refused", "erased")
+"""What nobody decides: it comes when it comes."""
+
+HELD: Final = ("resumed", "reconciled")
+FORGED: Final = "the records were not written by the machine for this program: find out who had the store and the keys"
+
+
+class Replayed(NamedTuple):
+    """A run that was folded again: as it is, what does not fit, and how many records were held against the program."""
+
+    run: Run
+    faults: tuple[Fault, ...]
+    steps: int
+
+
+def replay(journal: Journal, run: str) -> Replayed | None:
+    """Fold a run again; None when there is none. Raises JournalError when it can't even be read."""
+    found = load(journal, run, lambda *documents: stored_plan(journal, *documents))
+    if found is None:
+        return None
+    return Replayed(Run(run, found.plan, found.state, found.last), tuple(misfits(found)), len(found.events))
+
+
+def replayer(journal: Journal, run: str) -> Callable[[list[Entry]], Sequence[Fault]]:
+    """Return the check that `verify` asks once a run's chain is unbroken."""
+
+    def check(entries: list[Entry]) -> Sequence[Fault]:
+        try:
+            found = load(journal, run, lambda *documents: stored_plan(journal, *documents))
+        except StepwardError as error:
+            return [Fault(run, None, str(error), FORGED)]
+        return [] if found is None or len(found.events) < len(entries) else misfits(found)
+
+    return check
+
+
+def misfits(found: History) -> list[Fault]:
+    """Return the first record that the machine would not have written, if there is one."""
+    plan, state = found.plan, before(found.plan)
+    for number, happened in enumerate(found.events):
+        try:
+            why = _misfit(plan, state, happened) if number else None
+        except ErasedError:  # the journal's word stands, as in `_misfit`
+            why = None
+        try:
+            state = apply(plan, state, happened)
+        except MisfitError as error:
+            why = str(error)
+        if why is not None:
+            return [Fault(found.run, number, f"record {number}: {why}", FORGED)]
+    return []
+
+
+def _misfit(plan: Plan, state: State, happened: Event) -> str | None:
+    """Return why the machine would not have written this record here, or None."""
+    kind = happened.kind
+    if kind in FROM_OUTSIDE:
+        return None
+    if kind in HELD:
+        return _output_misfit(plan, state, happened)
+    if any(held.phase == OPEN for held in state.calls or ()) or kind in ("intent", "attempt", "doubt"):
+        return _call_misfit(plan, state, happened)
+    decided = [decide(plan, state)]
+    if state.is_cancelled:  # it was decided before somebody asked to cancel
+        decided.append(decide(plan, state._replace(is_cancelled=False)))
+    if any(type(action) is Event and _agree(action, happened) for action in decided):
+        return None
+    if _has_gone(happened.body) or any(_has_gone(value) for chunk in state.slots for value in chunk):
+        return None  # what was erased can't be computed again: the journal's word stands
+    return f"the machine would not have written `{kind}` of `{happened.body.get('step', '')}` here"
+
+
+def _agree(decided: Event, happened: Event) -> bool:
+    if decided.kind != happened.kind or decided.body.keys() != happened.body.keys():
+        return False
+    if decided.text and decided.text == happened.text:
+        return True
+    return all(name == "error" or _same(value, happened.body[name]) for name, value in decided.body.items())
+
+
+def _same(decided: Any, happened: Any) -> bool:
+    if _has_gone(happened):
+        return True
+    return same(
+        opened(decided) if is_sealed(decided) else decided, opened(happened) if is_sealed(happened) else happened
+    )
+
+
+def _has_gone(value: Any) -> bool:
+    if isinstance(value, Sealed):
+        return value.is_gone
+    if isinstance(value, dict):
+        return any(map(_has_gone, value.values()))
+    return isinstance(value, tuple) and any(map(_has_gone, value))
+
+
+def _call_misfit(plan: Plan, state: State, happened: Event) -> str | None:
+    step = plan.steps[state.at]
+    call = next((call for call in step.calls if call.id == happened.body.get("step")), None)
+    if call is None:
+        return f"`{happened.body.get('step')}` is called where `{step.id}` is to be performed"
+    if state.calls is None:
+        action = decide(plan, state)
+        if state.is_cancelled and type(action) is Event:
+            action = decide(plan, state._replace(is_cancelled=False))
+        if type(action) is not Calls or all(made.step != call.id for made in action.calls):
+            return f"the machine would not have called `{call.id}` here"
+    if happened.kind == "intent":
+        return _intent_misfit(plan, state, call, happened)
+    return _output_misfit(plan, state, happened) if happened.body.get("kind") == "success" else None
+
+
+def _intent_misfit(plan: Plan, state: State, call: CallPlan, happened: Event) -> str | None:
+    step = plan.steps[state.at]
+    if happened.body["tool"] != call.tool or list(happened.body["policies"]) != list(plan.policy_documents):
+        return f"the intent of `{call.id}` names another tool or policy"
+    if state.calls is None:
+        visit, held = visits_of(plan, state, step.position) + 1, None
+    else:
+        visit, held = visits_of(plan, state, step.position), state.calls[call.sub]
+    ready = prepare(Visit(plan, state, step, visit), call, held or FRESH)
+    if isinstance(ready, Event):
+        return None if any(_has_gone(value) for chunk in state.slots for value in chunk) else f"`{call.id}` can't start"
+    return (
+        None if _same(ready.args, happened.body["args"]) else f"`{call.id}` has other arguments than the program says"
+    )
+
+
+def _output_misfit(plan: Plan, state: State, happened: Event) -> str | None:
+    body = happened.body
+    if body.get("kind") != "success" or _has_gone(body.get("output")):
+        return None
+    call = next((call for call in plan.steps[state.at].calls if call.id == body.get("step")), None)
+    if call is None:
+        return f"`{body.get('step')}` is not what the run waits for"
+    value = opened(body["output"])
+    if call.allowed is not None and value not in call.allowed:
+        return f"the reply of `{call.id}` is none of its `allowed_outputs`"
+    return refused(value, call.returns, f"the output of `{call.id}`")

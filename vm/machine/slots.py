@@ -1,0 +1,60 @@
+"""A persistent vector: every version stays as it was, and a change costs the same however many came before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+WIDTH: Final = 32
+"""Slots of one chunk. A change copies one chunk and the tuple of chunks: cheap up to some ten thousand slots."""
+
+
+class _Undefined:
+    """The content of a slot that has no value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNDEFINED"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __reduce__(self) -> str:
+        return "UNDEFINED"
+
+
+UNDEFINED: Final = _Undefined()
+
+Slots = tuple[tuple[Any, ...], ...]
+"""Chunks of slots."""
+
+
+def empty(size: int) -> Slots:
+    """Return `size` undefined slots."""
+    chunk = (UNDEFINED,) * WIDTH
+    return (chunk,) * ((size + WIDTH - 1) // WIDTH)
+
+
+def get(slots: Slots, index: int) -> Any:
+    """Return the content of a slot."""
+    return slots[index // WIDTH][index % WIDTH]
+
+
+def put(slots: Slots, changes: Iterable[tuple[int, Any]]) -> Slots:
+    """Return the slots with some contents replaced."""
+    if len(slots) == 1:  # most programs
+        chunk = list(slots[0])
+        for index, value in changes:
+            chunk[index] = value
+        return (tuple(chunk),)
+    edited: dict[int, list[Any]] = {}
+    for index, value in changes:
+        number = index // WIDTH
+        if number not in edited:
+            edited[number] = list(slots[number])
+        edited[number][index % WIDTH] = value
+    result = list(slots)
+    for number, chunk in edited.items():
+        result[number] = tuple(chunk)
+    return tuple(result)

@@ -1,0 +1,174 @@
+"""The state of a run: immutable, and all that the core knows."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from stepward.vm.errors import UndefinedReferenceError
+from stepward.vm.expressions.evaluator import Lookup
+from stepward.vm.journal.canonical import Sealed, Secret, canonical, is_sealed, opened, portable
+from stepward.vm.journal.records import NO_DIGEST
+from stepward.vm.machine.events import RUNNING
+from stepward.vm.machine.plan import Names, Plan
+from stepward.vm.machine.slots import UNDEFINED, Slots, empty, get
+
+READY: Final = "ready"
+OPEN: Final = "open"
+HELD: Final = ("suspended", "doubt")
+SETTLED: Final = ("success", "fallback", "skipped", "failed")
+
+
+class Limits(NamedTuple):
+    """Bounds that the machine sets on every run; sizes in bytes of canonical JSON."""
+
+    output_bytes: int = 1 << 20
+    state_bytes: int = 16 << 20
+    steps: int = 1_000_000
+
+
+class CallState(NamedTuple):
+    """How far a call of the present step is.
+
+    `phase` is READY, OPEN (its intent is in the journal, its outcome is not), one of HELD or one of SETTLED; `attempt`
+    counts attempts of the visit, `base` those of earlier rounds of a retried parallel step; `performance` counts
+    performances, and `repeats` says that the last one is to be done again, because it did not happen; `token` is the
+    digest of the resume token.
+    """
+
+    phase: str = READY
+    attempt: int = 0
+    base: int = 0
+    performance: int = 0
+    value: Any = None
+    error: str = ""
+    trace: bytes = NO_DIGEST
+    token: str = ""
+    repeats: bool = False
+
+
+FRESH: Final = CallState()
+
+
+class State(NamedTuple):
+    """A run after some number of events.
+
+    `at` is the position of the step to perform; `calls` are the calls of a step that has begun; `steps` and `tokens`
+    are spent budget; `idle` counts steps that changed nothing; `size` is of all outputs in bytes; `round` counts the
+    attempts of a parallel step.
+    """
+
+    status: str
+    reason: str
+    at: int
+    slots: Slots
+    calls: tuple[CallState, ...] | None
+    round: int
+    steps: int
+    tokens: int
+    cost: int | Decimal
+    idle: int
+    size: int
+    monitors: tuple[Any, ...]
+    trace: bytes
+    output: Any
+    error: str
+    refusals: int
+    is_cancelled: bool
+    is_erased: bool
+    limits: Limits
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended."""
+        return self.status not in ("RUNNING", "SUSPENDED", "IN_DOUBT")
+
+
+def before(plan: Plan) -> State:
+    """Return the state of a run that has not started."""
+    return State(
+        RUNNING, "", 0, empty(plan.size), None, 1, 0, 0, 0, 0, 0, (), NO_DIGEST, None, "", 0, False, False, Limits()
+    )
+
+
+class Reader:
+    """Reads references in one state; `touched` says whether a sensitive value was among what was read.
+
+    `args` are what `$args.x` reads, in the conditions of guardrails.
+    """
+
+    __slots__ = ("args", "plan", "slots", "touched")
+
+    def __init__(self, plan: Plan, slots: Slots, args: Any = None) -> None:
+        self.plan = plan
+        self.slots = slots
+        self.args = args
+        self.touched = False
+
+    def raw(self, names: Names) -> Any:
+        """Return a value as the state holds it; raises UndefinedReferenceError where there is none."""
+        if self.args is not None and names[0] == "args":
+            value, fields = self.args, names[1:]
+        else:
+            place = self.plan.place(names)
+            if place is None:
+                raise UndefinedReferenceError(".".join(names))
+            value, fields = get(self.slots, place[0]), place[1]
+        is_secret = False
+        for field in fields:
+            if type(value) is Sealed or type(value) is Secret:
+                is_secret = True
+                value = opened(value)
+            value = value.get(field, UNDEFINED) if isinstance(value, dict) else UNDEFINED
+        if value is UNDEFINED:
+            raise UndefinedReferenceError(".".join(names))
+        return Secret(value) if is_secret else value
+
+    def __call__(self, names: Names) -> Any:
+        """Return a value with its sensitive parts open; raises as `raw` does."""
+        value = self.raw(names)
+        if self.plan.has_sensitive and is_sealed(value):
+            self.touched = True
+            return opened(value)
+        return value
+
+
+def reader(plan: Plan, state: State) -> Reader:
+    """Return what reads the values of a state."""
+    return Reader(plan, state.slots)
+
+
+def lookup(plan: Plan, state: State) -> Lookup:
+    """Return the lookup of the evaluator for a state."""
+    return Reader(plan, state.slots)
+
+
+def visits_of(plan: Plan, state: State, position: int) -> int:
+    """Return how often a step was entered."""
+    held = get(state.slots, plan.steps[position].visits)
+    return 0 if held is UNDEFINED else int(held[0])
+
+
+def snapshot(plan: Plan, state: State) -> bytes:
+    """Return the canonical bytes of a state: equal states have equal bytes, in every process on every machine."""
+    values = {name: get(state.slots, slot) for slot, name in plan.names_of_slots.items()}
+    counters = {step.id: list(held) for step in plan.steps if (held := get(state.slots, step.visits)) is not UNDEFINED}
+    data = state._asdict()
+    del data["slots"]
+    data |= {
+        "calls": None if state.calls is None else [_plain_call(call) for call in state.calls],
+        "monitors": _listed(state.monitors),
+        "trace": state.trace.hex(),
+        "limits": list(state.limits),
+        "counters": counters,
+        "values": {name: value for name, value in values.items() if value is not UNDEFINED},
+    }
+    return canonical(portable(data)).encode()
+
+
+def _plain_call(call: CallState) -> list[Any]:
+    return list(call._replace(trace=call.trace.hex()))  # type: ignore[arg-type]
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(item) for item in value] if isinstance(value, tuple) else value

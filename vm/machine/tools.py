@@ -1,0 +1,143 @@
+"""Tools: how the machine calls the functions that it is given, and what they may say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from stepward.vm.errors import StepwardError
+from stepward.vm.machine.keys import idempotency_key
+from stepward.vm.machine.models import is_async
+
+
+class InDoubt(StepwardError):  # noqa: N818 - it is no error: it says that nobody knows
+    """Raise it in a tool that can't know whether its effect happened: a connection lost after the request was sent.
+
+    Every other exception says that the effect did not happen.
+    """
+
+
+class Suspend(NamedTuple):
+    """Return it from a tool to suspend the run until somebody resumes it; the resume payload is the tool's output.
+
+    `request` is for whoever resumes: what is asked, of whom. It is kept in the journal.
+    """
+
+    request: Any = None
+
+
+class ToolContext(NamedTuple):
+    """What the machine tells a tool that has a parameter `context`. `resume_token` is empty unless it may suspend."""
+
+    program: str
+    run: str
+    step: str
+    visit: int
+    attempt: int
+    performance: int
+    resume_token: str
+
+    @property
+    def idempotency_key(self) -> str:
+        """The key of the performance: the same whenever the same one is started again, in any process."""
+        return idempotency_key(self.program, self.run, self.step, self.visit, self.performance)
+
+
+class Tools(Protocol):
+    """Something that has tools. `FunctionTools` has functions; a script has answers."""
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tool of that name."""
+        ...
+
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return the output of a tool, or Suspend; raises what the tool raises."""
+        ...
+
+
+class FunctionTools:
+    """Python functions as tools, by name: a mapping, or a module or object whose public callables they are.
+
+    A parameter named `idempotency_key` gets the key, one named `context` the ToolContext; all others are arguments.
+    Functions that are not async run in threads of their own.
+    """
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]] | object) -> None:
+        self._functions = functions
+        self._known: dict[str, tuple[Callable[..., Any], bool, frozenset[str]]] = {}
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a function of that name."""
+        return self._find(name) is not None
+
+    def _find(self, name: str) -> tuple[Callable[..., Any], bool, frozenset[str]] | None:
+        if name not in self._known:
+            if isinstance(self._functions, Mapping):
+                function = self._functions.get(name)
+            else:
+                function = None if name.startswith("_") else getattr(self._functions, name, None)
+            if not callable(function):
+                return None
+            self._known[name] = (function, is_async(function), _asked_for(function))
+        return self._known[name]
+
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return the output of a tool; raises what it raises."""
+        found = self._find(name)
+        assert found is not None, "a run without its tools is refused"
+        function, waits, asked = found
+        given = dict(args)
+        if asked:
+            if "idempotency_key" in asked:
+                given.setdefault("idempotency_key", context.idempotency_key)
+            if "context" in asked:
+                given.setdefault("context", context)
+        if waits:
+            return await function(**given)
+        return await in_thread(function, given)
+
+
+def _asked_for(function: Callable[..., Any]) -> frozenset[str]:
+    try:
+        names = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return frozenset()
+    return frozenset(names) & {"idempotency_key", "context"}
+
+
+async def in_thread(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    """Return what a function returns that may block.
+
+    Each call has a daemon thread of its own: one that hangs after its time-out must not keep the process from ending.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(result)
+        else:
+            answer.set_exception(error)
+
+    def work() -> None:
+        result, failure = None, None
+        try:
+            result = context.run(function, **given)
+        except BaseException as error:
+            # What ends loops, tasks and processes can't be raised across threads.
+            passes = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            failure = error if passes else RuntimeError(f"the tool raised {type(error).__name__}")
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=work, name="stepward-tool", daemon=True).start()
+    result = await answer
+    return await result if inspect.isawaitable(result) else result
