@@ -41,6 +41,10 @@ class FrozenMap(dict[str, Any]):
 
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
 
+    # What can be hashed pydantic shares as a default; else it copies it for every step.
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
     def __copy__(self) -> FrozenMap:
         return self
 
@@ -115,7 +119,14 @@ def freeze(value: object, depth: int = 0) -> Any:
     if depth >= MAX_DEPTH:
         raise ValueRefused(f"a value is nested deeper than {MAX_DEPTH} levels")
     if kind is dict or isinstance(value, Mapping):
-        return FrozenMap({_text_key(key): freeze(item, depth + 1) for key, item in value.items()})  # type: ignore[attr-defined]
+        return FrozenMap(
+            {
+                key if type(key) is str and key.isascii() else _text_key(key): (
+                    item if type(item) is str and item.isascii() else freeze(item, depth + 1)
+                )
+                for key, item in value.items()  # type: ignore[attr-defined]
+            }
+        )
     if isinstance(value, list | tuple):
         return tuple(freeze(item, depth + 1) for item in value)
     raise ValueRefused(f"a value must be text, a number, true, false, null, a list or an object, not {_kind(value)}")
@@ -124,7 +135,7 @@ def freeze(value: object, depth: int = 0) -> Any:
 def _text_key(key: object) -> str:
     if not isinstance(key, str):
         raise ValueRefused(f"a key of an object must be text, not `{key}`")
-    return key if type(key) is str and key.isascii() else _text(key)
+    return _text(key)
 
 
 def _text(text: str) -> str:
@@ -151,7 +162,8 @@ def as_text(value: Any) -> str:
     if isinstance(value, int):
         return format(decimal.Decimal(value), "f")
     assert isinstance(value, Mapping | list | tuple), "what stands in a text was frozen before"
-    return to_json(value)
+    # The order in which a tool happened to write an object must not change what a model is asked.
+    return "".join(_json_parts(value, 0, 0, in_order=False))
 
 
 def to_json(value: Any, indent: int = 0) -> str:
@@ -162,7 +174,7 @@ def to_json(value: Any, indent: int = 0) -> str:
     return "".join(_json_parts(value, indent, 0))
 
 
-def _json_parts(value: Any, indent: int, level: int) -> list[str]:
+def _json_parts(value: Any, indent: int, level: int, *, in_order: bool = True) -> list[str]:
     import json
 
     if isinstance(value, str):
@@ -176,11 +188,14 @@ def _json_parts(value: Any, indent: int, level: int) -> list[str]:
     end = "\n" + " " * (indent * level) if indent else ""
     separator = "," + (pad or " ")
     parts = [opening, pad]
-    entries = value.items() if isinstance(value, Mapping) else ((None, item) for item in value)
+    if isinstance(value, Mapping):
+        entries: Any = value.items() if in_order else sorted(value.items())
+    else:
+        entries = ((None, item) for item in value)
     for number, (key, item) in enumerate(entries):
         if number:
             parts.append(separator)
         if key is not None:
             parts.append(json.dumps(key, ensure_ascii=False) + ": ")
-        parts.extend(_json_parts(item, indent, level + 1))
+        parts.extend(_json_parts(item, indent, level + 1, in_order=in_order))
     return [*parts, end, closing]

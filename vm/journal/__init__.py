@@ -1,0 +1,1 @@
+"""Journals: the append-only records of runs, their hash chain, and the stores that keep them."""

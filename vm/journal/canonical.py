@@ -1,0 +1,190 @@
+"""Values as records hold them: RFC 8785 JSON without floats, so that anybody can compute the same bytes.
+
+RFC 8785 knows doubles only. Numbers that it would round, and references to sensitive values, are *tagged strings*: a
+text that starts with `#`, and a letter that says what follows. A text of the user that starts with `#` gets one more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final, NamedTuple, NoReturn
+
+from stepward.vm.errors import StepwardError
+from stepward.vm.values import FrozenMap, ValueRefused, exact
+
+LARGEST: Final = 2**53 - 1
+"""The largest integer that every reader of JSON has exactly."""
+
+TAG: Final = "#"
+NUMBER: Final = "#n"
+SEALED: Final = "#v"
+
+
+class Sealed(NamedTuple):
+    """A sensitive value: what stands for it in records, and the value itself.
+
+    `value` is None with `is_gone` where it was erased: the reference and the salted commitment stay.
+    """
+
+    reference: str
+    commitment: str
+    value: Any
+    is_gone: bool = False
+
+
+class Secret(NamedTuple):
+    """A sensitive value that nobody has sealed yet: it must not reach a record."""
+
+    value: Any
+
+
+class NotCanonicalError(StepwardError):
+    """Bytes are no canonical JSON as records are written."""
+
+
+# `ensure_ascii=False` and these separators give the bytes of RFC 8785 for what records hold, but for the order of keys
+# beyond the Basic Multilingual Plane: the RFC sorts by UTF-16 code units, Python by code points.
+_encode: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+_encode_in_order: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+def canonical(value: Any) -> str:
+    """Return the RFC 8785 text of plain JSON data without floats; `portable` makes such data of any value.
+
+    Raises UnicodeEncodeError for half a surrogate pair, which no value of the language holds.
+    """
+    text = _encode(value)
+    # A character beyond the plane takes two units of UTF-16; counting them costs a fraction of looking at each.
+    if text.isascii() or len(text.encode("utf-16-le")) == 2 * len(text):
+        return text
+    return _encode_in_order(_ordered(value))
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _ordered(value[key]) for key in sorted(value, key=_code_units)}
+    return [_ordered(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _code_units(key: str) -> bytes:
+    return key.encode("utf-16-be")
+
+
+def read_canonical(raw: bytes) -> Any:
+    """Return the plain JSON data in canonical bytes.
+
+    Raises NotCanonicalError unless `canonical` writes exactly these bytes for it: another order of keys, white space,
+    a key that comes twice, a fraction, an integer beyond LARGEST, and what is no JSON at all.
+    """
+    try:
+        text = raw.decode()
+        data = json.loads(text, parse_float=_refuse_number, parse_int=_integer, parse_constant=_refuse_number)
+        if canonical(data) == text:
+            return data
+    except (ValueError, RecursionError):
+        raise NotCanonicalError("this is no JSON that a record can hold") from None
+    raise NotCanonicalError("this JSON is not written the canonical way")
+
+
+def _integer(text: str) -> int:
+    number = int(text) if len(text) <= len(str(-LARGEST)) else LARGEST + 1
+    return number if -LARGEST <= number <= LARGEST else _refuse_number(text)
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ValueError(f"{text[:40]} stands without its tag")
+
+
+def portable(value: Any) -> Any:
+    """Return a frozen value of the language as JSON data: numbers exact, sensitive values as references."""
+    kind = type(value)
+    if kind is str:
+        return value if value[:1] != TAG else TAG + value
+    if value is None or kind is bool:
+        return value
+    if kind is int:
+        return value if -LARGEST <= value <= LARGEST else f"{NUMBER}{Decimal(value)}"
+    if kind is Decimal:
+        return f"{NUMBER}{value:f}"
+    if kind is Sealed:
+        return f"{SEALED}{value.reference}:{value.commitment}"
+    if isinstance(value, dict):
+        return {key: portable(item) for key, item in value.items()}
+    assert isinstance(value, list | tuple), f"{kind} is no value of the language"
+    return [portable(item) for item in value]
+
+
+def restored(data: Any, unseal: Callable[[str, str], Sealed]) -> Any:
+    """Return the value that `portable` wrote; `unseal` is given a reference and its commitment.
+
+    Raises NotCanonicalError for a tag that this version does not know, and for data that `portable` writes otherwise.
+    """
+    try:
+        return _restored(data, unseal)
+    except RecursionError:
+        raise NotCanonicalError("it is nested too deep") from None
+
+
+def _restored(data: Any, unseal: Callable[[str, str], Sealed]) -> Any:
+    if isinstance(data, str):
+        return data if data[:1] != TAG else _tagged(data, unseal)
+    if isinstance(data, dict):
+        return FrozenMap((key, _restored(item, unseal)) for key, item in data.items())
+    if isinstance(data, list):
+        return tuple(_restored(item, unseal) for item in data)
+    if data is None or isinstance(data, bool) or (isinstance(data, int) and -LARGEST <= data <= LARGEST):
+        return data
+    raise NotCanonicalError("a number that not every reader of JSON has exactly stands without its tag")
+
+
+def _tagged(text: str, unseal: Callable[[str, str], Sealed]) -> Any:
+    tag = text[:2]
+    if tag == TAG + TAG:
+        return text[1:]
+    if tag == NUMBER:
+        try:
+            number = exact(Decimal(text[2:]))
+        except (ArithmeticError, ValueRefused):
+            raise NotCanonicalError(f"`{text[:40]}` is no number") from None
+        if portable(number) == text:
+            return number
+        raise NotCanonicalError(f"`{text[:40]}` is not how its number is written")
+    if tag == SEALED:
+        reference, _, commitment = text[2:].partition(":")
+        return unseal(reference, commitment)
+    raise NotCanonicalError(f"`{text[:40]}` has a tag that this version does not know")
+
+
+def opened(value: Any) -> Any:
+    """Return a value with its sensitive parts as they are; raises ErasedError where one was erased."""
+    kind = type(value)
+    if kind is Sealed:
+        if value.is_gone:
+            raise ErasedError(value.reference)
+        return value.value
+    if kind is Secret:
+        return value.value
+    if isinstance(value, dict):
+        return FrozenMap((key, opened(item)) for key, item in value.items())
+    if kind is tuple:
+        return tuple(opened(item) for item in value)
+    return value
+
+
+def is_sealed(value: Any) -> bool:
+    """Return whether a value is sensitive, or has a part that is."""
+    if isinstance(value, Sealed | Secret):
+        return True
+    if isinstance(value, dict):
+        return any(is_sealed(item) for item in value.values())
+    return isinstance(value, tuple) and any(is_sealed(item) for item in value)
+
+
+class ErasedError(StepwardError):
+    """A sensitive value was erased: it can't be read any more, by anybody."""
+
+    def __init__(self, reference: str) -> None:
+        self.reference = reference
+        super().__init__(f"the sensitive value `{reference}` was erased")

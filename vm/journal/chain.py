@@ -1,0 +1,220 @@
+"""The chain of one run, checked record by record: what is damaged, and exactly where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
+from typing import Final, NamedTuple
+
+from stepward.vm.journal.canonical import NotCanonicalError, Sealed, read_canonical, restored
+from stepward.vm.journal.records import NO_DIGEST, Record, digest_of, read_record
+from stepward.vm.journal.store import Entry, Head, JournalError
+from stepward.vm.journal.verdict import Fault
+
+FIRST_KIND: Final = "started"
+
+
+class Anchor(NamedTuple):
+    """A record's digest as somebody knows it from elsewhere: from a receipt, or a head whose signature is good."""
+
+    seq: int
+    digest: bytes
+
+
+@dataclass(slots=True)
+class Chain:
+    """What was found, by number: the digests of the bytes that are there, and the records that can be read.
+
+    `sealed` has every sensitive value that a record names; `last` is the number of the last entry, -1 without any.
+    """
+
+    run: str
+    faults: list[Fault] = field(default_factory=list)
+    digests: dict[int, bytes] = field(default_factory=dict)
+    records: dict[int, Record] = field(default_factory=dict)
+    sealed: list[tuple[int, Sealed]] = field(default_factory=list)
+    last: int = -1
+
+    def add(self, seq: int | None, what: str) -> None:
+        """Note a fault."""
+        self.faults.append(Fault(self.run, seq, what))
+
+
+def check_chain(
+    run: str, entries: Iterable[Entry], head: Head | None, anchors: Sequence[Anchor], *, is_head_forged: bool
+) -> Chain:
+    """Check entries and stored head of a run.
+
+    `anchors` tell which side of a broken link is the damaged one; the stored head does too, unless it is known to be
+    forged.
+    """
+    chain = Chain(run)
+    kept = list(_numbered(chain, entries))
+    chain.digests = {entry.seq: digest_of(entry.record) for entry in kept}
+    chain.last = max(chain.digests, default=-1)
+    stored = [] if head is None or is_head_forged else [Anchor(head.seq, head.digest)]
+    _check_entries(chain, kept, [*anchors, *stored])
+    _check_first(chain)
+    _check_links(chain, stored, anchors)
+    _check_head(chain, {entry.seq: entry.digest for entry in kept}, head)
+    chain.faults.sort(key=lambda fault: -1 if fault.seq is None else fault.seq)
+    return chain
+
+
+def _numbered(chain: Chain, entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield the entries whose number is one of the chain and comes once, in order; what is between them is missing."""
+    sound = []
+    before = -1
+    for entry in entries:
+        # Not every database keeps to the types of its columns.
+        if type(entry.seq) is not int or type(entry.record) is not bytes or type(entry.digest) is not bytes:
+            chain.add(entry.seq if type(entry.seq) is int else None, f"entry `{entry.seq}` is not kept as an entry is")
+            continue
+        if entry.seq == before:
+            chain.add(entry.seq, f"record {entry.seq} is there twice")
+        elif entry.seq < before or entry.seq < 0:
+            chain.add(entry.seq, f"record {entry.seq} is out of its place")
+        before = max(entry.seq, before)
+        sound.append(entry)
+    expected = 0
+    for entry in sorted(sound, key=lambda entry: entry.seq):
+        if entry.seq < expected:
+            continue
+        if entry.seq > expected:
+            chain.add(expected, _are_missing(expected, entry.seq - 1))
+        expected = entry.seq + 1
+        yield entry
+
+
+def _are_missing(first: int, last: int) -> str:
+    return f"record {first} is missing" if first == last else f"records {first} to {last} are missing"
+
+
+def _check_entries(chain: Chain, kept: list[Entry], anchors: Sequence[Anchor]) -> None:
+    """Check each entry by itself, and keep its record where its bytes are what was written."""
+    for entry, following in zip_longest(kept, kept[1:]):
+        seq = entry.seq
+        actual = chain.digests[seq]
+        if entry.digest != actual:
+            named = {anchor.digest for anchor in anchors if anchor.seq == seq} | _named_by(following)
+            if actual not in named or entry.digest in named:
+                chain.add(seq, f"record {seq} was changed: it does not have the digest that is kept beside it")
+                continue
+            chain.add(seq, f"the digest that is kept beside record {seq} was changed; the record itself was not")
+        try:
+            read_canonical(entry.record)
+            record = read_record(entry)
+            chain.sealed.extend((seq, sealed) for sealed in _sealed_in(record))
+            chain.records[seq] = record
+        except JournalError as error:
+            chain.add(seq, str(error))
+        except NotCanonicalError as error:
+            chain.add(seq, f"record {seq} is not written as records are: {error}")
+
+
+def _named_by(following: Entry | None) -> set[bytes]:
+    """Return the digest that the next record names, if it can be read."""
+    try:
+        return {bytes.fromhex(read_record(following).prev)} if following else set()
+    except (JournalError, ValueError):
+        return set()
+
+
+def _sealed_in(record: Record) -> list[Sealed]:
+    """Return the sensitive values that a record names; raises NotCanonicalError for values written another way."""
+    found: list[Sealed] = []
+
+    def unseal(reference: str, commitment: str) -> Sealed:
+        found.append(Sealed(reference, commitment, None))
+        return found[-1]
+
+    restored(record.body, unseal)
+    return found
+
+
+def _check_first(chain: Chain) -> None:
+    record = chain.records.get(0)
+    if record is None:
+        return
+    if record.kind != FIRST_KIND or record.prev != NO_DIGEST.hex():
+        chain.add(0, "record 0 is not the beginning of a run")
+    elif record.note.get("run") != chain.run:
+        chain.add(0, f"record 0 is the beginning of another run, not of `{chain.run}`")
+
+
+# -- links ----------------------------------------------------------------------------------------------------------
+
+
+def _check_links(chain: Chain, head: Sequence[Anchor], anchors: Sequence[Anchor]) -> None:
+    """Check that each record names the digest of the one before, and blame the right one of the two if it does not."""
+    blamed: set[int] = set()
+    for before, after in pairwise(_stretches(chain)):
+        if before.stop != after.start:
+            continue
+        seq = after.start
+        what = f"record {seq} was not written after the record {seq - 1} that is here"
+        if _is_earlier_wrong(chain, before, after, head, anchors):
+            seq -= 1
+            what = f"record {seq} is not the one that record {seq + 1} was written after"
+        if seq not in blamed:
+            blamed.add(seq)
+            chain.add(seq, what)
+
+
+def _stretches(chain: Chain) -> list[range]:
+    """Return the stretches of records in which each names the one before."""
+    found: list[range] = []
+    for seq in sorted(chain.records):
+        if found and found[-1].stop == seq and chain.records[seq].prev == chain.digests[seq - 1].hex():
+            found[-1] = range(found[-1].start, seq + 1)
+        else:
+            found.append(range(seq, seq + 1))
+    return found
+
+
+def _is_earlier_wrong(
+    chain: Chain, before: range, after: range, head: Sequence[Anchor], anchors: Sequence[Anchor]
+) -> bool:
+    """Return whether of two stretches that don't fit the earlier one is what was changed.
+
+    Who knows a record of a stretch vouches for all of the stretch before it. Without such a witness, a single record
+    that fits on neither side is the stranger; then the stored head is taken at its word.
+    """
+    early, late = _is_known(chain, before, anchors), _is_known(chain, after, anchors)
+    if early == late:
+        early, late = _is_joined(chain, before), _is_joined(chain, after)
+    if early == late:
+        early, late = _is_known(chain, before, head), _is_known(chain, after, head)
+    return late and not early
+
+
+def _is_known(chain: Chain, stretch: range, anchors: Sequence[Anchor]) -> bool:
+    return any(anchor.seq in stretch and chain.digests[anchor.seq] == anchor.digest for anchor in anchors)
+
+
+def _is_joined(chain: Chain, stretch: range) -> bool:
+    return len(stretch) > 1 or stretch.start in (0, chain.last)
+
+
+# -- the head -------------------------------------------------------------------------------------------------------
+
+
+def _check_head(chain: Chain, beside: dict[int, bytes], head: Head | None) -> None:
+    """Check that the stored head is the last entry; `beside` has the digests that are kept beside the records."""
+    last = chain.last
+    if head is None:
+        chain.add(max(last, 0), "there is no stored head that can be read")
+    elif head.run != chain.run:
+        chain.add(max(last, 0), f"the stored head is that of another run, not of `{chain.run}`")
+    elif head.seq == last:
+        if head.digest not in (chain.digests[last], beside[last]):
+            chain.add(last, f"the stored head names another record {last} than the one that is here")
+    elif head.digest == chain.digests.get(last):
+        chain.add(last, f"the stored head has the digest of record {last}, and another number")
+    elif head.seq > last:
+        chain.add(last + 1, f"{_are_missing(last + 1, head.seq)}: the stored head names a later one")
+    elif head.digest == chain.digests.get(head.seq):
+        chain.add(head.seq + 1, f"record {head.seq + 1} lies behind the stored head")
+    else:
+        chain.add(max(head.seq, 0), f"the stored head names a record {head.seq} that is not here")

@@ -1,0 +1,453 @@
+"""Does a store keep the contract of `store.py`? Run `CHECKS` against yours, each one on its own or all by `check`.
+
+    from stepward.vm.journal.conformance import check
+
+    check(lambda: MyJournal("somewhere"))
+
+The function that is given opens the same store again at each call, as another process would. Checks make runs of their
+own, so they may share a store with each other and with anything else. A check that fails raises AssertionError.
+What no check can see, because it takes a loss of power: that durable appends are durable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from typing import Final, NamedTuple
+
+from stepward.vm.journal.store import Append, AppendConflict, Entry, Head, Journal, JournalError, Lease, LeaseLost, Row
+from stepward.vm.journal.trials import (
+    NOW,
+    TTL,
+    at_once,
+    behind,
+    created,
+    entries,
+    entry,
+    first,
+    following,
+    fresh_name,
+    picture,
+    refused,
+    row_of,
+    wins,
+)
+
+Opener = Callable[[], Journal]
+
+AT_ONCE: Final = 20
+"""Callers in a race."""
+
+
+class Check(NamedTuple):
+    """One demand of the contract: `demand` says it, `body` puts it to a store that it is given the means to open."""
+
+    name: str
+    demand: str
+    body: Callable[[Opener], None]
+
+    def run(self, make: Opener) -> None:
+        """Put the demand to the store that `make` opens; raises AssertionError where the store does not meet it."""
+        if not __debug__:
+            raise RuntimeError("`python -O` drops assertions, and with them every check; run without it")
+        with ExitStack() as stack:
+            try:
+                self.body(lambda: stack.enter_context(closing(make())))
+            except JournalError as error:
+                raise AssertionError(f"a call that must succeed raised {type(error).__name__}: {error}") from error
+
+
+def check(make: Opener) -> None:
+    """Put every demand to the store that `make` opens; raises AssertionError at the first that it does not meet."""
+    for one in CHECKS:
+        one.run(make)
+
+
+def create_once(make: Opener) -> None:
+    """Of many callers who create one run at once, one gets a lease, and its entries are the run's."""
+    run = fresh_name()
+    stores = [make() for _ in range(AT_ONCE)]
+    leases = at_once(lambda i: stores[i].create(first(run, entries(2, f"by {i}")), "p", f"h{i}", TTL), AT_ONCE)
+    winners = [i for i, lease in enumerate(leases) if lease is not None]
+    assert len(winners) == 1, f"{len(winners)} of {AT_ONCE} callers made the run"
+    assert make().read(run) == entries(2, f"by {winners[0]}"), "the run's entries are not those of who made it"
+
+
+def create_again(make: Opener) -> None:
+    """Creating a run that exists returns None and changes nothing, not even for its own holder."""
+    store, run = make(), fresh_name()
+    lease = store.create(first(run, status="running"), "p", "a", TTL)
+    assert lease is not None, "a new run was not made"
+    assert (lease.run, lease.expires) == (run, NOW + TTL), f"the lease of a new run is {lease}"
+    before = picture(store, run)
+    for holder in ("a", "b"):
+        again = first(run, entries(3, "other"), status="other")
+        assert make().create(again, "other", holder, 9 * TTL) is None, "a run was made twice"
+    assert picture(store, run) == before, "creating a run again changed it"
+
+
+def append_in_order(make: Opener) -> None:
+    """Entries are read in order, from any number on, by whoever opened the store; reading past the end gives none."""
+    store, other = make(), make()
+    run, fence = created(store)
+    held = entries(1)
+    for size in (1, 3, 2):
+        batch = following(held, size)
+        store.append(behind(run, held, batch, durable=size != 3), fence)
+        held += batch
+        assert other.read(run) == held, "what was read is not what was added"
+    for start in range(len(held) + 2):
+        assert other.read(run, start) == held[start:], f"reading from number {start} on went wrong"
+
+
+def conflict(make: Opener) -> None:
+    """An append behind anything but the last entry raises AppendConflict and leaves nothing behind; the next works."""
+    store = make()
+    run, fence = created(store, entries(3))
+    before = picture(store, run)
+    for expected in (-1, 0, 1, 3, 7):
+        late = [entry(expected + 1 + i, "late") for i in range(3)]
+        for with_fence in (fence, None):
+            append = Append(run, expected, late, "late", NOW + 1, True, b"late")
+            refused(AppendConflict, lambda a=append, f=with_fence: store.append(a, f))  # type: ignore[misc]
+        assert picture(make(), run) == before, f"a refused append behind entry {expected} left something behind"
+    store.append(behind(run, entries(3), following(entries(3), 1)), fence)
+    assert len(make().read(run)) == 4, "after a refused append the store does not take a good one"
+
+
+def append_race(make: Opener) -> None:
+    """Of many appends behind one entry at once exactly one happens, whole; the others raise AppendConflict."""
+    store = make()
+    run, _ = created(store)
+    stores = [make() for _ in range(AT_ONCE)]
+    batches = [following(entries(1), 2, f"by {i}") for i in range(AT_ONCE)]
+    results = at_once(lambda i: wins(lambda: stores[i].append(behind(run, entries(1), batches[i]), None)), AT_ONCE)
+    winners = [i for i, won in enumerate(results) if won]
+    assert len(winners) == 1, f"{len(winners)} of {AT_ONCE} appends behind one entry happened"
+    assert store.read(run) == entries(1) + batches[winners[0]], "the run does not hold what the winner added"
+
+
+def append_whole(make: Opener) -> None:
+    """Whoever reads while entries are added sees all entries of an append or none."""
+    store = make()
+    run, fence = created(store)
+    done = threading.Event()
+
+    def write() -> None:
+        held = entries(1)
+        try:
+            for _ in range(50):
+                batch = following(held, 4)
+                store.append(behind(run, held, batch, durable=False), fence)
+                held += batch
+        finally:
+            done.set()
+
+    def watch(reader: Journal) -> None:
+        while not done.is_set():
+            seen = len(reader.read(run))
+            assert seen % 4 == 1, f"a reader saw {seen} entries, a part of an append"
+
+    readers = [make(), store]
+    at_once(lambda i: write() if i == 2 else watch(readers[i]), 3)
+    assert len(store.read(run)) == 201, "not all that was added is there"
+
+
+def one_store_many_threads(make: Opener) -> None:
+    """One opened store serves several threads at once."""
+    store = make()
+    runs = [created(store) for _ in range(8)]
+
+    def work(i: int) -> None:
+        run, fence = runs[i]
+        held = entries(1)
+        for _ in range(10):
+            batch = following(held, 1, run)
+            store.append(behind(run, held, batch, durable=False), fence)
+            held += batch
+            assert store.read(run) == held, "a thread does not read what it added"
+
+    at_once(work, len(runs))
+    for run, _ in runs:
+        assert len(store.read(run)) == 11, "threads of one store lost entries"
+
+
+def fences(make: Opener) -> None:
+    """An append with a fencing number needs the newest; without one, whoever knows the last entry may add."""
+    worker, rescuer = make(), make()
+    run, stale = created(worker)
+    lease = rescuer.acquire(run, "b", NOW + TTL + 1, TTL)
+    assert lease is not None, "a lease that had expired was not given to somebody else"
+    before = picture(worker, run)
+    batch = following(entries(1), 1)
+    refused(LeaseLost, lambda: worker.append(behind(run, entries(1), batch), stale))
+    refused(LeaseLost, lambda: worker.append(behind(run, entries(1), batch), lease.fence + 1))
+    assert picture(worker, run) == before, "an append under a lost lease left something behind"
+    rescuer.append(behind(run, entries(1), batch), lease.fence)
+    worker.append(behind(run, entries(2), following(entries(2), 1)), None)
+    assert worker.read(run) == entries(3), "an append without a fencing number did not happen"
+    refused(LeaseLost, lambda: worker.append(behind(run, entries(1), batch), stale))
+
+
+def fences_rise(make: Opener) -> None:
+    """Each lease of a run has a fencing number one higher than the one before, whoever gets it and however."""
+    store = make()
+    run, fence = created(store)
+    other_run, other_fence = created(store)
+
+    def leased(holder: str, now: float) -> Lease:
+        nonlocal fence
+        lease = make().acquire(run, holder, now, TTL)
+        assert lease is not None, f"`{holder}` did not get a lease that was free"
+        assert lease.fence == fence + 1, f"after the fencing number {fence} came {lease.fence}"
+        assert (lease.run, lease.expires) == (run, now + TTL), f"the lease is {lease}"
+        fence = lease.fence
+        return lease
+
+    lease = leased("a", NOW + 1)
+    store.release(lease)
+    lease = leased("a", NOW + 2)
+    store.release(store.renew(lease, NOW + 3, TTL))
+    leased("b", NOW + 4)
+    leased("c", NOW + 4 + TTL + 1)
+    store.append(behind(other_run, entries(1), following(entries(1), 1)), other_fence)
+
+
+def lease_lasts(make: Opener) -> None:
+    """Nobody else gets a lease before it expires by the `now` that is passed; a refused try changes nothing."""
+    store = make()
+    run, fence = created(store)
+    before = picture(store, run)
+    for now in (NOW, NOW + TTL / 2, NOW + TTL - 0.001):
+        assert make().acquire(run, "b", now, TTL) is None, f"a second lease was given {NOW + TTL - now} s too early"
+    assert picture(store, run) == before, "a refused try to lease changed the run"
+    store.append(behind(run, entries(1), following(entries(1), 1)), fence)
+    assert make().acquire(run, "b", NOW + TTL + 0.001, TTL) is not None, "a lease that had expired was not given"
+
+
+def lease_race(make: Opener) -> None:
+    """Of many who want a lease that is free, one gets it."""
+    run, _ = created(make())
+    stores = [make() for _ in range(AT_ONCE)]
+    leases = at_once(lambda i: stores[i].acquire(run, f"h{i}", NOW + 2 * TTL, TTL), AT_ONCE)
+    given = [lease for lease in leases if lease is not None]
+    assert len(given) == 1, f"{len(given)} of {AT_ONCE} got the lease"
+
+
+def renew(make: Opener) -> None:
+    """A lease that is renewed lasts from then on; one that somebody else has taken over raises LeaseLost."""
+    store = make()
+    run, fence = created(store)
+    lease = store.renew(Lease(run, fence, NOW + TTL), NOW + 30, TTL)
+    assert lease == Lease(run, fence, NOW + 30 + TTL), f"the renewed lease is {lease}"
+    assert make().acquire(run, "b", NOW + TTL + 1, TTL) is None, "a renewed lease was given to somebody else"
+    assert make().acquire(run, "b", NOW + 30 + TTL + 1, TTL) is not None, "a renewed lease never expires"
+    before = picture(store, run)
+    refused(LeaseLost, lambda: store.renew(lease, NOW + 30 + TTL + 2, 9 * TTL))
+    assert picture(store, run) == before, "renewing a lost lease changed the run"
+
+
+def release(make: Opener) -> None:
+    """A lease that is given back is free at once; giving back one that was taken over since does nothing."""
+    store = make()
+    run, fence = created(store)
+    first = Lease(run, fence, NOW + TTL)
+    store.release(first)
+    assert row_of(store, run).expires == 0.0, "the list of runs shows a lease that was given back"
+    second = make().acquire(run, "b", NOW + 1, TTL)
+    assert second is not None, "a lease that was given back was not free"
+    store.release(first)
+    assert row_of(store, run).expires == second.expires, "a lost lease, given back, ended somebody else's"
+    assert make().acquire(run, "c", NOW + 2, TTL) is None, "a lost lease, given back, freed the run"
+
+
+def unknown_run(make: Opener) -> None:
+    """A run that does not exist has no entries, no head and no values; it can't be leased or added to."""
+    store, run = make(), fresh_name()
+    assert store.read(run) == [], "a run that does not exist has entries"
+    assert store.head(run) is None, "a run that does not exist has a head"
+    assert store.vault.get(run) == {}, "a run that does not exist has values"
+    assert store.vault.erase(run) == 0, "a run that does not exist had values"
+    refused(JournalError, lambda: store.acquire(run, "a", NOW, TTL))
+    refused(JournalError, lambda: store.append(Append(run, 0, [entry(1)], "s", NOW, True), None))
+    refused(JournalError, lambda: store.append(first(run), None))
+    assert store.head(run) is None, "what was refused has made a run"
+
+
+def bytes_survive(make: Opener) -> None:
+    """Records, signatures, documents and values come back byte by byte: zeros, no UTF-8, a mebibyte, none at all."""
+    store = make()
+    strange = [b"", b"\0", b"a\0b\0", bytes(range(256)), b"\xff\xfe\xc3\x28", b"\\x00'\"%s", bytes(range(256)) * 4096]
+    run, fence = created(store)
+    batch = [Entry(1 + i, content, hashlib.sha256(content).digest()) for i, content in enumerate(strange)]
+    store.append(Append(run, 0, batch, "s", NOW, True, signature=bytes(range(255, -1, -1))), fence)
+    assert make().read(run, 1) == batch, "a record or a digest came back changed"
+    head = make().head(run)
+    assert head is not None, "a run has no head"
+    assert head.signature == bytes(range(255, -1, -1)), "a signature came back changed"
+    for i, content in enumerate(strange):
+        digest = f"{run}-{i}"
+        store.put_document(digest, content)
+        assert make().document(digest) == content, "a document came back changed"
+    values = {f"value {i}": content for i, content in enumerate(strange)}
+    store.vault.put(run, values)
+    assert make().vault.get(run) == values, "a value came back changed"
+
+
+def strange_names(make: Opener) -> None:
+    """A run's id is any text without zeros, and two ids that differ in any character are two runs."""
+    store, name = make(), fresh_name()
+    endings = [
+        "",
+        " ",
+        "a",
+        "A",
+        "\u00e9",
+        "e\u0301",
+        "'",
+        '"',
+        "`",
+        "\\",
+        "%",
+        "_",
+        "/../",
+        ";--",
+        "\n",
+        "\u6f22\U0001f642",
+    ]
+    runs = [name + ending for ending in endings] + [" " + name, name + "x" * (200 - len(name))]
+    for i, run in enumerate(runs):
+        assert store.create(first(run, entries(1, f"run {i}")), "p", "a", TTL), f"the run {run!r} could not be made"
+        store.vault.put(run, {run: str(i).encode()})
+    for i, run in enumerate(runs):
+        assert make().read(run) == entries(1, f"run {i}"), f"the run {run!r} holds another's entries"
+        assert make().vault.get(run) == {run: str(i).encode()}, f"the run {run!r} holds another's values"
+    assert {row.run for row in store.rows()} >= set(runs), "the list of runs leaves one out"
+
+
+def rows(make: Opener) -> None:
+    """The list of runs is sorted by start, tells what was last written of each, and can be asked for some statuses."""
+    store, status = make(), fresh_name()
+    runs = [fresh_name() for _ in range(4)]
+    for run, started in zip(runs, (30.0, 10.5, 40.0, 20.0), strict=True):
+        append = Append(run, -1, entries(2), f"{status} made", started, True)
+        assert store.create(append, f"program of {run}", "a", TTL), "a run could not be made"
+    done = Append(runs[1], 1, following(entries(2), 3), f"{status} done", 77.25, True)
+    store.append(done, None)
+    expected = [
+        Row(runs[1], f"program of {runs[1]}", f"{status} done", 4, 10.5, 77.25, 10.5 + TTL),
+        Row(runs[3], f"program of {runs[3]}", f"{status} made", 1, 20.0, 20.0, 20.0 + TTL),
+        Row(runs[0], f"program of {runs[0]}", f"{status} made", 1, 30.0, 30.0, 30.0 + TTL),
+        Row(runs[2], f"program of {runs[2]}", f"{status} made", 1, 40.0, 40.0, 40.0 + TTL),
+    ]
+    other = make()
+    assert [row for row in other.rows() if row.run in runs] == expected, "the list of runs is wrong"
+    for wanted in ([f"{status} done"], {f"{status} made"}, iter([f"{status} done", f"{status} made", "no such"])):
+        statuses = list(wanted)
+        found = other.rows(iter(statuses))
+        assert found == [row for row in expected if row.status in statuses], f"the runs of {statuses} are wrong"
+    assert other.rows([]) == [], "runs of no status were asked for, and some were found"
+
+
+def heads(make: Opener) -> None:
+    """The head is the last entry of the last append, with that append's signature or none."""
+    store = make()
+    held = entries(2)
+    run, fence = created(store, held, signature=b"first")
+    expected: list[bytes | None] = [b"first", None, b"third"]
+    for number, signature in enumerate(expected):
+        if number:
+            batch = following(held, 2)
+            store.append(behind(run, held, batch, signature=signature), fence)
+            held += batch
+        head = make().head(run)
+        assert head == Head(run, held[-1].seq, held[-1].digest, signature), f"the head is {head}"
+
+
+def documents(make: Opener) -> None:
+    """A document is kept under its digest from the first time on; putting it again, even at once, is nothing new."""
+    store, digest = make(), fresh_name()
+    assert store.document(digest) is None, "a document that was never put is there"
+    stores = [make() for _ in range(AT_ONCE)]
+    at_once(lambda i: stores[i].put_document(digest, b"text"), AT_ONCE)
+    assert make().document(digest) == b"text", "a document is not what was put"
+    assert store.document(digest.upper()) is None, "a document is there under another digest"
+
+
+def vault(make: Opener) -> None:
+    """Values are kept by run and reference; a value put again replaces the first; erasing spares other runs."""
+    store, other = make(), make()
+    mine, theirs = fresh_name(), fresh_name()
+    store.vault.put(mine, {"a": b"1", "b": b"2"})
+    store.vault.put(theirs, {"a": b"3"})
+    store.vault.put(mine, {"b": b"4", "c": b"5"})
+    store.vault.put(mine, {})
+    assert other.vault.get(mine) == {"a": b"1", "b": b"4", "c": b"5"}, "values are not those that were put"
+    count = other.vault.erase(mine)
+    assert count == 3, f"three values were erased, and {count} were reported"
+    for reader in (store, other, make()):
+        assert reader.vault.get(mine) == {}, "an erased value came back"
+        assert reader.vault.get(theirs) == {"a": b"3"}, "erasing a run's values changed another's"
+    assert store.vault.erase(mine) == 0, "values were erased twice"
+    store.vault.put(mine, {"d": b"6"})
+    assert other.vault.get(mine) == {"d": b"6"}, "after an erasure the vault takes no more values"
+
+
+def vault_apart(make: Opener) -> None:
+    """Values are in the vault alone, and the vault does not care whether the run exists yet."""
+    store, run, value = make(), fresh_name(), b"7a1c-the-sensitive-value"
+    store.vault.put(run, {"a": value})
+    assert store.create(first(run), "p", "a", TTL), "values that were put first kept the run from being made"
+    shown = repr((store.read(run), store.head(run), row_of(store, run))).encode()
+    assert value not in shown, "a sensitive value is in the journal"
+    store.vault.erase(run)
+    assert store.read(run) == entries(1), "erasing values changed the entries"
+
+
+def reopened(make: Opener) -> None:
+    """A store that is closed and opened again shows the same, and counts fencing numbers on."""
+    run = fresh_name()
+    with closing(make()) as store:
+        lease = store.create(first(run), "p", "a", TTL)
+        assert lease is not None, "a run could not be made"
+        store.append(behind(run, entries(1), following(entries(1), 2), durable=False, signature=b"s"), lease.fence)
+        store.put_document(run, b"text")
+        store.vault.put(run, {"a": b"1"})
+        before = picture(store, run)
+    store = make()
+    assert picture(store, run) == before, "a store that was opened again shows something else"
+    assert store.document(run) == b"text", "a document was gone"
+    assert store.vault.get(run) == {"a": b"1"}, "a value was gone"
+    again = store.acquire(run, "a", NOW, TTL)
+    assert again == Lease(run, lease.fence + 1, NOW + TTL), f"after {lease} came {again}"
+
+
+CHECKS: Final = tuple(
+    Check(body.__name__, " ".join((body.__doc__ or "").split()), body)
+    for body in (
+        create_once,
+        create_again,
+        append_in_order,
+        conflict,
+        append_race,
+        append_whole,
+        one_store_many_threads,
+        fences,
+        fences_rise,
+        lease_lasts,
+        lease_race,
+        renew,
+        release,
+        unknown_run,
+        bytes_survive,
+        strange_names,
+        rows,
+        heads,
+        documents,
+        vault,
+        vault_apart,
+        reopened,
+    )
+)

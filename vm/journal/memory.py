@@ -1,0 +1,136 @@
+"""A store in memory: for tests, for trying out, and for runs that nobody needs after the process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+
+from stepward.vm.journal.refusals import append_refused, lease_lost, no_such_run
+from stepward.vm.journal.store import Append, Entry, Head, Lease, Row
+
+
+class _Run:
+    __slots__ = ("entries", "expires", "fence", "holder", "program", "signature", "started", "status", "updated")
+
+    def __init__(self, append: Append, program: str, lease: Lease, holder: str) -> None:
+        self.program = program
+        self.entries: list[Entry] = list(append.entries)
+        self.status = append.status
+        self.signature = append.signature
+        self.started = self.updated = append.now
+        self.holder = holder
+        self.fence = lease.fence
+        self.expires = lease.expires
+
+
+class MemoryVault:
+    """Sensitive values in memory; erasing drops them, and the process's memory is not overwritten."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._secrets: dict[str, dict[str, bytes]] = {}
+
+    def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
+        with self._lock:
+            self._secrets.setdefault(run, {}).update(secrets)
+
+    def get(self, run: str) -> dict[str, bytes]:
+        with self._lock:
+            return dict(self._secrets.get(run, {}))
+
+    def erase(self, run: str) -> int:
+        with self._lock:
+            return len(self._secrets.pop(run, {}))
+
+
+class MemoryJournal:
+    """Runs in memory. Nothing is durable: what happened is gone with the process."""
+
+    blocks = False
+
+    def __init__(self) -> None:
+        self.vault = MemoryVault()
+        self._lock = threading.Lock()
+        self._runs: dict[str, _Run] = {}
+        self._documents: dict[str, bytes] = {}
+
+    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
+        assert append.expected == -1, "a new run has no entry before its first"
+        assert append.entries[-1].seq == len(append.entries) - 1, "entries are numbered from 0 without a gap"
+        lease = Lease(append.run, 1, append.now + ttl)
+        kept = _Run(append, program, lease, holder)
+        with self._lock:
+            return lease if self._runs.setdefault(append.run, kept) is kept else None
+
+    def append(self, append: Append, fence: int | None) -> None:
+        run, expected, entries, status, now, _, signature = append
+        assert entries[-1].seq == expected + len(entries), "entries follow the expected one without a gap"
+        with self._lock:
+            kept = self._runs.get(run)
+            if kept is None:
+                raise append_refused(append, fence, None)
+            held = kept.entries
+            if len(held) != expected + 1 or (fence is not None and fence != kept.fence):
+                raise append_refused(append, fence, (len(held) - 1, kept.fence))
+            held.extend(entries)
+            kept.status = status
+            kept.updated = now
+            kept.signature = signature
+
+    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
+        with self._lock:
+            kept = self._runs.get(run)
+            if kept is None:
+                raise no_such_run(run)
+            if kept.holder != holder and kept.expires > now:
+                return None
+            kept.holder = holder
+            kept.fence += 1
+            kept.expires = now + ttl
+            return Lease(run, kept.fence, kept.expires)
+
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
+        with self._lock:
+            kept = self._runs.get(lease.run)
+            if kept is None or kept.fence != lease.fence:
+                raise lease_lost(lease.run, lease.fence)
+            kept.expires = now + ttl
+            return Lease(lease.run, lease.fence, kept.expires)
+
+    def release(self, lease: Lease) -> None:
+        with self._lock:
+            kept = self._runs.get(lease.run)
+            if kept is not None and kept.fence == lease.fence:
+                kept.expires = 0.0
+
+    def read(self, run: str, start: int = 0) -> list[Entry]:
+        with self._lock:
+            kept = self._runs.get(run)
+            return kept.entries[start:] if kept else []
+
+    def head(self, run: str) -> Head | None:
+        with self._lock:
+            kept = self._runs.get(run)
+            if kept is None:
+                return None
+            last = kept.entries[-1]
+            return Head(run, last.seq, last.digest, kept.signature)
+
+    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
+        wanted = None if statuses is None else set(statuses)
+        with self._lock:
+            rows = [
+                Row(run, kept.program, kept.status, len(kept.entries) - 1, kept.started, kept.updated, kept.expires)
+                for run, kept in self._runs.items()
+                if wanted is None or kept.status in wanted
+            ]
+        return sorted(rows, key=lambda row: row.started)
+
+    def put_document(self, digest: str, text: bytes) -> None:
+        self._documents.setdefault(digest, text)
+
+    def document(self, digest: str) -> bytes | None:
+        return self._documents.get(digest)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to let go of."""

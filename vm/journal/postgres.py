@@ -1,0 +1,173 @@
+"""A store for many machines: one schema of a PostgreSQL database."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from stepward.vm.journal.refusals import append_refused, lease_lost, no_such_run
+from stepward.vm.journal.store import Append, Entry, Head, JournalError, Lease, Row
+
+if TYPE_CHECKING:
+    from stepward.vm.journal.postgres_connection import PostgresConnection
+
+PATIENCE_SECONDS: Final = 30
+"""How long an erasure waits for transactions that still see what it deletes."""
+
+# Each append is one statement: one way to the server and back, and nothing between its parts that could be lost. What
+# the commit waits for is said inside it, for this one transaction. `writer` tells whose entries a run holds when the
+# answer to an append was lost and it is asked again.
+_ENTRIES: Final = """unnest(%(seqs)b::bigint[], %(records)b::bytea[], %(digests)b::bytea[])
+    AS entry (seq, record, digest), set_config('synchronous_commit', %(commit)s, true)"""
+_CREATE: Final = f"""WITH made AS (
+        INSERT INTO runs (run, program, status, seq, digest, signature, started, updated, holder, fence, expires)
+        VALUES (%(run)s, %(program)s, %(status)s, %(seq)s, %(digest)b, %(signature)b, %(now)s, %(now)s, %(holder)s, 1,
+            %(expires)s)
+        ON CONFLICT (run) DO NOTHING RETURNING run)
+    INSERT INTO records (run, seq, record, digest, writer)
+    SELECT made.run, entry.seq, entry.record, entry.digest, %(writer)s FROM made, {_ENTRIES} RETURNING seq"""
+_APPEND: Final = f"""WITH advanced AS (
+        UPDATE runs SET status = %(status)s, seq = %(seq)s, digest = %(digest)b, signature = %(signature)b,
+            updated = %(now)s
+        WHERE run = %(run)s AND seq = %(expected)s AND fence = coalesce(%(fence)s::bigint, fence) RETURNING run)
+    INSERT INTO records (run, seq, record, digest, writer)
+    SELECT advanced.run, entry.seq, entry.record, entry.digest, %(writer)s FROM advanced, {_ENTRIES} RETURNING seq"""
+_WRITTEN: Final = "SELECT seq FROM records WHERE run = %(run)s AND seq = %(seq)s AND writer = %(writer)s"
+_LEASE: Final = """UPDATE runs SET holder = %(holder)s, fence = fence + 1, expires = %(expires)s
+    WHERE run = %(run)s AND (holder = %(holder)s OR expires <= %(now)s) RETURNING run, fence, expires"""
+_EXPIRE: Final = "UPDATE runs SET expires = %(expires)s WHERE run = %(run)s AND fence = %(fence)s RETURNING run"
+_PUT: Final = """INSERT INTO secrets (run, reference, value)
+    SELECT %(run)s, secret.reference, secret.value FROM unnest(%(references)s::text[], %(values)b::bytea[])
+        AS secret (reference, value)
+    ON CONFLICT (run, reference) DO UPDATE SET value = excluded.value RETURNING reference"""
+
+
+class PostgresVault:
+    """The values of a PostgresJournal's runs, in a table of their own.
+
+    After `erase` no file of the table holds them. PostgreSQL's write-ahead log does until it is recycled, and so do
+    archives of it, replicas that lag, backups, and the server's own log where it writes down parameters.
+    """
+
+    def __init__(self, connection: PostgresConnection) -> None:
+        self._connection = connection
+
+    def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
+        if secrets:
+            values = {"run": run, "references": list(secrets), "values": list(secrets.values())}
+            self._connection.rows(_PUT, values)
+
+    def get(self, run: str) -> dict[str, bytes]:
+        query = "SELECT reference, value FROM secrets WHERE run = %(run)s"
+        return dict(self._connection.rows(query, {"run": run}))
+
+    def erase(self, run: str) -> int:
+        """Destroy every value of a run, and return how many there were; on return no file of the table holds them.
+
+        Call it again when it fails: values that are deleted but still in a file are destroyed then.
+        """
+        count = len(self._connection.rows("DELETE FROM secrets WHERE run = %(run)s RETURNING 1", {"run": run}))
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        # Rewriting the table keeps rows that are deleted but that some transaction in the database could still see;
+        # the server tells how many at the start of a notice's detail.
+        while not any(detail.startswith("0 ") for detail in self._connection.noticed("VACUUM (FULL, VERBOSE) secrets")):
+            if time.monotonic() > deadline:
+                why = "a transaction that began before still sees them; end it, and erase again"
+                raise JournalError(f"the values of the run `{run}` are deleted but not destroyed: {why}")
+            time.sleep(0.1)
+        return count
+
+
+class PostgresJournal:
+    """Runs in a schema of a PostgreSQL database, made on first use unless `create` is false.
+
+    `conninfo` is what libpq takes: a URL or `key=value` pairs. A connection that was lost is opened again once, and the
+    call repeated: an append knows its own entries again, a lease may skip a fencing number, an erasure may count none.
+    Durable appends are on the server's disk on return. Between the journal and the server, a pooler must keep sessions.
+    """
+
+    blocks = True
+
+    def __init__(self, conninfo: str, *, schema: str = "stepward", create: bool = True) -> None:
+        try:
+            from stepward.vm.journal.postgres_connection import PostgresConnection
+        except ImportError as error:
+            advice = "install Stepward with its extra: `pip install 'stepward[postgres]'`"
+            raise JournalError(f"a journal in PostgreSQL needs psycopg ({error}); {advice}") from error
+        self._connection = PostgresConnection(conninfo, schema, create=create)
+        self.vault = PostgresVault(self._connection)
+
+    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
+        assert append.expected == -1, "a new run has no entry before its first"
+        lease = Lease(append.run, 1, append.now + ttl)
+        values = {"program": program, "holder": holder, "expires": lease.expires}
+        return lease if self._write(_CREATE, append, values) else None
+
+    def append(self, append: Append, fence: int | None) -> None:
+        if not self._write(_APPEND, append, {"expected": append.expected, "fence": fence}):
+            has = self._connection.rows("SELECT seq, fence FROM runs WHERE run = %(run)s", {"run": append.run})
+            raise append_refused(append, fence, has[0] if has else None)
+
+    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
+        leased = self._connection.rows(_LEASE, {"run": run, "holder": holder, "now": now, "expires": now + ttl})
+        if leased:
+            return Lease._make(leased[0])
+        if not self.head(run):
+            raise no_such_run(run)
+        return None
+
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
+        renewed = lease._replace(expires=now + ttl)
+        if not self._connection.rows(_EXPIRE, renewed._asdict()):
+            raise lease_lost(lease.run, lease.fence)
+        return renewed
+
+    def release(self, lease: Lease) -> None:
+        self._connection.rows(_EXPIRE, lease._replace(expires=0.0)._asdict())
+
+    def read(self, run: str, start: int = 0) -> list[Entry]:
+        query = "SELECT seq, record, digest FROM records WHERE run = %(run)s AND seq >= %(start)s ORDER BY seq"
+        return list(map(Entry._make, self._connection.rows(query, {"run": run, "start": start})))
+
+    def head(self, run: str) -> Head | None:
+        query = "SELECT run, seq, digest, signature FROM runs WHERE run = %(run)s"
+        found = self._connection.rows(query, {"run": run})
+        return Head._make(found[0]) if found else None
+
+    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
+        query = """SELECT run, program, status, seq, started, updated, expires FROM runs
+            WHERE %(every)s OR status = ANY(%(statuses)s) ORDER BY started, number"""
+        values = {"every": statuses is None, "statuses": list(statuses or ())}
+        return list(map(Row._make, self._connection.rows(query, values)))
+
+    def put_document(self, digest: str, text: bytes) -> None:
+        statement = """INSERT INTO documents (digest, text) VALUES (%(digest)s, %(text)b)
+            ON CONFLICT (digest) DO NOTHING RETURNING digest"""
+        self._connection.rows(statement, {"digest": digest, "text": text})
+
+    def document(self, digest: str) -> bytes | None:
+        found = self._connection.rows("SELECT text FROM documents WHERE digest = %(digest)s", {"digest": digest})
+        return found[0][0] if found else None
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _write(self, statement: str, append: Append, values: Mapping[str, object]) -> bool:
+        """Add entries by a statement that changes nothing where they don't belong, and tell whether they are there."""
+        last = append.entries[-1]
+        assert last.seq == append.expected + len(append.entries), "entries follow the expected one without a gap"
+        seqs, records, digests = map(list, zip(*append.entries, strict=True))
+        everything = {
+            **append._asdict(),
+            **values,
+            "seq": last.seq,
+            "digest": last.digest,
+            "seqs": seqs,
+            "records": records,
+            "digests": digests,
+            "writer": uuid.uuid4(),
+            "commit": "on" if append.durable else "off",
+        }
+        return bool(self._connection.rows(statement, everything) or self._connection.rows(_WRITTEN, everything))

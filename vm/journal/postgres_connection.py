@@ -1,0 +1,155 @@
+"""One connection to PostgreSQL: reconnecting, the layout of the schema, and what is said when something fails."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from stepward.vm.journal.store import JournalError
+
+VERSION: Final = 1
+
+_TABLES: Final = (
+    """CREATE TABLE runs (
+        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run text NOT NULL UNIQUE, program text NOT NULL,
+        status text NOT NULL, seq bigint NOT NULL, digest bytea NOT NULL, signature bytea,
+        started double precision NOT NULL, updated double precision NOT NULL,
+        holder text NOT NULL, fence bigint NOT NULL, expires double precision NOT NULL)""",
+    """CREATE TABLE records (
+        run text, seq bigint, record bytea NOT NULL, digest bytea NOT NULL, writer uuid NOT NULL,
+        PRIMARY KEY (run, seq))""",
+    "CREATE TABLE documents (digest text PRIMARY KEY, text bytea NOT NULL)",
+    "CREATE TABLE secrets (run text, reference text, value bytea NOT NULL, PRIMARY KEY (run, reference))",
+    "CREATE TABLE layout (version integer NOT NULL)",
+)
+
+_ADVICE: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
+    (psycopg.errors.InsufficientPrivilege, "; grant it to the role"),
+    (psycopg.errors.ReadOnlySqlTransaction, "; connect to the primary"),
+    (psycopg.errors.DiskFull, "; make room on the server, and try again"),
+    (psycopg.errors.DuplicateTable, "; name a schema that holds nothing else"),
+    (psycopg.errors.UniqueViolation, "; somebody else has written into the schema"),
+)
+
+
+class PostgresConnection:
+    """A connection whose statements are each a transaction of their own, for one process and any of its threads."""
+
+    def __init__(self, conninfo: str, schema: str, *, create: bool) -> None:
+        self._conninfo = conninfo
+        self._schema = schema
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        with self._explained("opened"):
+            self._connection = self._connect()
+            try:
+                self._lay_out(create)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        """Run a statement that returns rows; where the connection was lost, once more on a new one.
+
+        So a statement may happen twice: it must not matter whether it does.
+        """
+        self._check_process()
+        with self._lock, self._explained("used"):
+            try:
+                return self._rows(statement, values)
+            except psycopg.OperationalError:
+                if not self._connection.closed:
+                    raise
+            self._connection = self._connect()
+            try:
+                return self._rows(statement, values)
+            except psycopg.OperationalError as error:
+                if not self._connection.closed:
+                    raise
+                why = (
+                    "the connection was lost twice; what was asked for may have happened: read the run before going on"
+                )
+                raise JournalError(f"the journal in PostgreSQL can't be used: {why}") from error
+
+    def noticed(self, statement: str) -> list[str]:
+        """Run a statement that can't be in a transaction, and return the details of the server's notices."""
+        details: list[str] = []
+
+        def note(diagnostic: psycopg.errors.Diagnostic) -> None:
+            details.append(diagnostic.message_detail or "")
+
+        self._check_process()
+        with self._lock, self._explained("used"):
+            self._connection.add_notice_handler(note)
+            try:
+                self._connection.execute(statement.encode())
+            finally:
+                self._connection.remove_notice_handler(note)
+        return details
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._check_process()
+        with self._lock:
+            self._connection.close()
+
+    def _rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement.encode(), values, binary=True).fetchall()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise JournalError("the journal in PostgreSQL was opened by another process; open it again after a fork")
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        connection = psycopg.connect(self._conninfo, autocommit=True, client_encoding="UTF8")
+        # An append that waited for another must look at what that one has written.
+        connection.execute("SET default_transaction_isolation = 'read committed'")
+        connection.execute("SET synchronous_commit = on")
+        connection.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(self._schema)))
+        return connection
+
+    def _lay_out(self, create: bool) -> None:
+        if self._is_laid_out():
+            return
+        if not create:
+            raise JournalError(f"there is no journal in the schema `{self._schema}` of the PostgreSQL database")
+        # Two that make one schema at once get an error even from IF NOT EXISTS. The lock is not of the transaction: one
+        # that began before the lock was had may not see what another has made.
+        key = (self._schema,)
+        self._connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", key)
+        with self._connection.transaction():
+            if not self._is_laid_out():
+                self._make_schema()
+        self._connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", key)
+
+    def _make_schema(self) -> None:
+        self._connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
+        for table in _TABLES:
+            self._connection.execute(table.encode())
+        self._connection.execute("INSERT INTO layout VALUES (%s)", (VERSION,))
+
+    def _is_laid_out(self) -> bool:
+        if self._connection.execute("SELECT to_regclass('layout')").fetchone() == (None,):
+            return False
+        versions = self._connection.execute("SELECT version FROM layout").fetchall()
+        if versions != [(VERSION,)]:
+            raise JournalError(f"the schema `{self._schema}` was written by a newer version; update Stepward")
+        return True
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            why = " ".join(str(error.diag.message_primary or error).split()) or type(error).__name__
+            advice = next((advice for kind, advice in _ADVICE if isinstance(error, kind)), "")
+            if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+                advice = "; look whether the server runs, and whether its address is right"
+            message = f"{why[:1].lower()}{why[1:]}{advice}"
+            raise JournalError(f"the journal in PostgreSQL can't be {what}: {message}") from error

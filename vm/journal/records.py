@@ -1,0 +1,89 @@
+"""The layout of a record, its chain and every domain tag: specs/journal.md says the same for other languages."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from stepward.vm.journal.canonical import canonical
+from stepward.vm.journal.store import Entry, JournalError
+
+VERSION: Final = 1
+
+# A digest never speaks of two things: each starts with the tag of what it is a digest of.
+RECORD_TAG: Final = b"stepward.record.1\n"
+HEAD_TAG: Final = b"stepward.head.1\n"
+TRACE_TAG: Final = b"stepward.trace.1\n"
+DOCUMENT_TAG: Final = b"stepward.document.1\n"
+KEY_TAG: Final = b"stepward.idempotency-key.1\n"
+TOKEN_TAG: Final = b"stepward.resume-token.1\n"
+VALUE_TAG: Final = b"stepward.sensitive-value.1\n"
+RECEIPT_TAG: Final = b"stepward.receipt.1\n"
+
+NO_DIGEST: Final = bytes(32)
+"""What the first record has for its predecessor, and a trace before its first item."""
+
+
+class Record(NamedTuple):
+    """A record that was read. `at` is in microseconds since the epoch.
+
+    `body` is what happened; `note` is about how: times, tokens, costs, keys. Only bodies enter the trace hash.
+    """
+
+    seq: int
+    kind: str
+    body: dict[str, Any]
+    note: dict[str, Any]
+    at: int
+    prev: str
+
+
+def write_record(seq: int, prev: bytes, kind: str, body: str, note: str, at: int) -> Entry:
+    """Return the entry of a record whose body and note are canonical text already.
+
+    The keys stand in the order of RFC 8785, so that the whole is canonical without being sorted again.
+    """
+    text = f'{{"at":{at},"body":{body},"kind":"{kind}","note":{note},"prev":"{prev.hex()}","seq":{seq},"v":{VERSION}}}'
+    record = text.encode()
+    return Entry(seq, record, sha256(RECORD_TAG + record).digest())
+
+
+def read_record(entry: Entry) -> Record:
+    """Return the record in an entry; raises JournalError when its bytes are no record of this version."""
+    try:
+        data = json.loads(entry.record)
+        body, kind, note, at, prev, seq, version = (
+            data[name] for name in ("body", "kind", "note", "at", "prev", "seq", "v")
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise JournalError(f"entry {entry.seq} is no record") from None
+    # Exact types: true equals 1, and is no version and no number of a record.
+    if type(version) is int and version != VERSION:
+        raise JournalError(f"record {entry.seq} has version {version}; this is a reader of version {VERSION}")
+    kinds = (dict, str, dict, int, str, int, int)
+    if len(data) != len(kinds) or tuple(map(type, (body, kind, note, at, prev, seq, version))) != kinds:
+        raise JournalError(f"entry {entry.seq} is no record")
+    if seq != entry.seq:
+        raise JournalError(f"entry {entry.seq} holds record {seq}")
+    return Record(seq, kind, body, note, at, prev)
+
+
+def digest_of(record: bytes) -> bytes:
+    """Return the digest that chains a record's bytes."""
+    return sha256(RECORD_TAG + record).digest()
+
+
+def document_digest(text: bytes) -> str:
+    """Return the digest under which a document, a program or a policy, is kept."""
+    return sha256(DOCUMENT_TAG + text).hexdigest()
+
+
+def head_message(run: str, seq: int, digest: bytes) -> bytes:
+    """Return what the signature of a head is made over."""
+    return HEAD_TAG + canonical({"digest": digest.hex(), "run": run, "seq": seq}).encode()
+
+
+def extend_trace(trace: bytes, kind: str, body: str) -> bytes:
+    """Return the trace hash after one more item: `kind` is that of its record, `body` canonical text."""
+    return sha256(TRACE_TAG + trace + kind.encode() + b"\n" + body.encode()).digest()

@@ -1,0 +1,28 @@
+"""Why a store refuses: the same errors, in the same words, from every store."""
+
+from __future__ import annotations
+
+from stepward.vm.journal.store import Append, AppendConflict, JournalError, LeaseLost
+
+
+def append_refused(append: Append, fence: int | None, has: tuple[int, int] | None) -> JournalError:
+    """Return why an append is refused; `has` is the run's last entry and newest fencing number, None for no such run.
+
+    A lost lease is told before a conflict: whoever has lost it has nothing to read again and decide.
+    """
+    if has is None:
+        return AppendConflict(f"there is no run `{append.run}` to add entries to")
+    last, newest = has
+    if fence is not None and fence != newest:
+        return lease_lost(append.run, fence)
+    return AppendConflict(f"the last entry of the run `{append.run}` is {last}, not {append.expected}")
+
+
+def lease_lost(run: str, fence: int) -> LeaseLost:
+    """Return the error for a lease that is not the newest."""
+    return LeaseLost(f"the run `{run}` was leased again after lease {fence}: another worker drives it")
+
+
+def no_such_run(run: str) -> JournalError:
+    """Return the error for a run that does not exist."""
+    return JournalError(f"there is no run `{run}`")

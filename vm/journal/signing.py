@@ -1,0 +1,190 @@
+"""Ed25519 keys: whoever holds the private half signs heads and receipts, whoever holds the public half checks them.
+
+A chain alone shows a change to somebody who knows its head. A signed head shows it to everybody with the public key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.vm.errors import StepwardError
+from stepward.vm.journal.records import head_message
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+SEED_BYTES: Final = 32
+_MAKE_ONE: Final = "`openssl genpkey -algorithm ed25519` makes one"
+
+
+class KeyRefused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
+    """A file or some bytes are no key that Stepward can use, or a key can't be saved where it was asked to be."""
+
+
+class VerifyKey:
+    """The public half of a key: it checks what the private half signed, and can be given to anybody."""
+
+    __slots__ = ("_key", "id")
+
+    def __init__(self, key: Ed25519PublicKey) -> None:
+        self._key = key
+        self.id: str = _key_id(key)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> VerifyKey:
+        """Read a public key from a PEM file; raises KeyRefused for anything else."""
+        return cls.from_pem(_content(path), os.fspath(path))
+
+    @classmethod
+    def from_pem(cls, pem: bytes, name: str = "the text") -> VerifyKey:
+        """Read a public key in PEM; raises KeyRefused, which calls it `name`, for anything else."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+        if b"PRIVATE KEY-----" in pem:
+            raise KeyRefused(
+                f"`{name}` is a private key; checking needs only the public one, so leave this where it is"
+            )
+        key = _read(partial(load_pem_public_key, pem), name, "public")
+        if not isinstance(key, Ed25519PublicKey):
+            raise KeyRefused(_other_type(name))
+        return cls(key)
+
+    def pem(self) -> bytes:
+        """Return the key in PEM, to be given to whoever verifies."""
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+    def has_signed(self, message: bytes, signature: bytes) -> bool:
+        """Return whether the private half made `signature` over exactly this message."""
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            self._key.verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VerifyKey) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"VerifyKey({self.id})"
+
+
+class SigningKey:
+    """A private key. Keep it where nobody who can write the journal can read it: else its signatures say nothing."""
+
+    __slots__ = ("_key", "public")
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public = VerifyKey(key.public_key())
+
+    @classmethod
+    def make(cls) -> SigningKey:
+        """Make a new key."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def from_seed(cls, seed: bytes) -> SigningKey:
+        """Return the key that 32 secret bytes stand for; raises KeyRefused for another number of bytes."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        if len(seed) != SEED_BYTES:
+            raise KeyRefused(f"the seed of an Ed25519 key has {SEED_BYTES} bytes, not {len(seed)}")
+        return cls(Ed25519PrivateKey.from_private_bytes(seed))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> SigningKey:
+        """Read a private key from an unencrypted PEM file; raises KeyRefused for anything else."""
+        return cls.from_pem(_content(path), os.fspath(path))
+
+    @classmethod
+    def from_pem(cls, pem: bytes, name: str = "the text") -> SigningKey:
+        """Read an unencrypted private key in PEM; raises KeyRefused, which calls it `name`, for anything else."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        if b"PUBLIC KEY-----" in pem:
+            raise KeyRefused(f"`{name}` is a public key; signing needs the private one")
+        key = _read(partial(load_pem_private_key, pem, password=None), name, "private")
+        if not isinstance(key, Ed25519PrivateKey):
+            raise KeyRefused(_other_type(name))
+        return cls(key)
+
+    @property
+    def id(self) -> str:
+        """The id of the key, the same as that of its public half."""
+        return self.public.id
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the key as PEM into a new file that only its owner can read.
+
+        Raises KeyRefused when the file exists already, because a lost key can't be had again, or can't be written.
+        """
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        pem = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        try:
+            # With the mode from the start: between writing and a later chmod others could read it.
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(pem)
+        except FileExistsError:
+            raise KeyRefused(f"`{os.fspath(path)}` exists already, and a key is never written over") from None
+        except OSError as error:
+            raise KeyRefused(f"`{os.fspath(path)}` can't be written: {_reason(error)}") from None
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature (64 bytes) over a message, which starts with a domain tag of its own."""
+        return self._key.sign(message)
+
+    def sign_head(self, run: str, seq: int, digest: bytes) -> bytes:
+        """Return the signature over the head of a run: its last record's number and digest."""
+        return self._key.sign(head_message(run, seq, digest))
+
+    def __repr__(self) -> str:
+        return f"SigningKey({self.id})"
+
+
+def _key_id(key: Ed25519PublicKey) -> str:
+    return sha256(key.public_bytes_raw()).hexdigest()[:16]
+
+
+def _content(path: str | os.PathLike[str]) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise KeyRefused(f"`{os.fspath(path)}` can't be read: {_reason(error)}") from None
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or "the system does not say why").lower()
+
+
+def _read(load: Callable[[], Any], name: str, half: str) -> Any:
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    try:
+        return load()
+    except TypeError:
+        # What the library raises for a password that it needs.
+        raise KeyRefused(f"the key in `{name}` is encrypted; Stepward reads it only without a password") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise KeyRefused(f"`{name}` holds no {half} key in PEM; {_MAKE_ONE}") from None
+
+
+def _other_type(name: str) -> str:
+    return f"the key in `{name}` is not of type Ed25519, and Stepward signs with no other; {_MAKE_ONE}"

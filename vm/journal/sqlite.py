@@ -1,0 +1,136 @@
+"""The store that is used unless another is named: one SQLite file, for all processes of one machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from stepward.vm.journal.refusals import append_refused, lease_lost, no_such_run
+from stepward.vm.journal.sqlite_file import DatabaseFile, Layout
+from stepward.vm.journal.sqlite_vault import SQLiteVault
+from stepward.vm.journal.store import Append, Entry, Head, JournalError, Lease, Row
+
+_LAYOUT: Final = Layout(
+    kind="journal",
+    application_id=0x5374704A,
+    version=1,
+    journal_mode="wal",
+    synchronous="FULL",
+    tables=(
+        """CREATE TABLE runs (
+            number INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, program TEXT NOT NULL, status TEXT NOT NULL,
+            seq INTEGER NOT NULL, digest BLOB NOT NULL, signature BLOB, started REAL NOT NULL, updated REAL NOT NULL,
+            holder TEXT NOT NULL, fence INTEGER NOT NULL, expires REAL NOT NULL)""",
+        """CREATE TABLE records (
+            run TEXT, seq INTEGER, record BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (run, seq)) WITHOUT ROWID""",
+        "CREATE TABLE documents (digest TEXT PRIMARY KEY, text BLOB NOT NULL) WITHOUT ROWID",
+    ),
+)
+
+_CREATE: Final = """INSERT INTO runs
+    (run, program, status, seq, digest, signature, started, updated, holder, fence, expires)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?) ON CONFLICT DO NOTHING"""
+_ADVANCE: Final = """UPDATE runs SET status = ?, seq = ?, digest = ?, signature = ?, updated = ?
+    WHERE run = ? AND seq = ? AND fence = coalesce(?, fence)"""
+_ADD: Final = "INSERT INTO records (run, seq, record, digest) VALUES (?, ?, ?, ?)"
+_LEASE: Final = """UPDATE runs SET holder = ?, fence = fence + 1, expires = ?
+    WHERE run = ? AND (holder = ? OR expires <= ?)"""
+_EXPIRE: Final = "UPDATE runs SET expires = ? WHERE run = ? AND fence = ?"
+
+
+class SQLiteJournal:
+    """Runs in the SQLite file at `path`, which is made when it does not exist unless `create` is false.
+
+    Sensitive values are in a second file beside it, `<path>.vault`. Durable appends are on the disk on return; others
+    survive the end of the process, and a loss of power once a durable one follows. The file belongs on a local disk.
+    """
+
+    blocks = True
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+        name = os.fspath(path)
+        if name in ("", ":memory:"):
+            raise JournalError(f"`{name}` is no file; for a journal that ends with its process, use MemoryJournal")
+        # The vault's name must not depend on which link to the file is given.
+        real = os.path.realpath(name)
+        self._file = DatabaseFile(real, name, _LAYOUT, create=create)
+        self.vault = SQLiteVault(f"{real}.vault", f"{name}.vault")
+
+    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
+        assert append.expected == -1, "a new run has no entry before its first"
+        last = append.entries[-1]
+        assert last.seq == len(append.entries) - 1, "entries are numbered from 0 without a gap"
+        lease = Lease(append.run, 1, append.now + ttl)
+        state = (append.run, program, append.status, last.seq, last.digest, append.signature)
+        with self._file.writing(durable=append.durable) as connection:
+            if not connection.execute(_CREATE, (*state, append.now, append.now, holder, lease.expires)).rowcount:
+                return None
+            connection.executemany(_ADD, [(append.run, *entry) for entry in append.entries])
+        return lease
+
+    def append(self, append: Append, fence: int | None) -> None:
+        run, expected, entries, status, now, durable, signature = append
+        last = entries[-1]
+        assert last.seq == expected + len(entries), "entries follow the expected one without a gap"
+        with self._file.writing(durable=durable) as connection:
+            state = (status, last.seq, last.digest, signature, now)
+            if not connection.execute(_ADVANCE, (*state, run, expected, fence)).rowcount:
+                has = connection.execute("SELECT seq, fence FROM runs WHERE run = ?", (run,)).fetchone()
+                raise append_refused(append, fence, has)
+            connection.executemany(_ADD, [(run, *entry) for entry in entries])
+
+    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
+        # Durable, so that no fencing number is ever given twice.
+        with self._file.writing(durable=True) as connection:
+            leased = connection.execute(_LEASE, (holder, now + ttl, run, holder, now)).rowcount
+            fence = connection.execute("SELECT fence FROM runs WHERE run = ?", (run,)).fetchone()
+        if fence is None:
+            raise no_such_run(run)
+        return Lease(run, fence[0], now + ttl) if leased else None
+
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
+        renewed = lease._replace(expires=now + ttl)
+        if not self._expire(renewed):
+            raise lease_lost(lease.run, lease.fence)
+        return renewed
+
+    def release(self, lease: Lease) -> None:
+        self._expire(lease._replace(expires=0.0))
+
+    def read(self, run: str, start: int = 0) -> list[Entry]:
+        query = "SELECT seq, record, digest FROM records WHERE run = ? AND seq >= ? ORDER BY seq"
+        with self._file.reading() as connection:
+            return list(map(Entry._make, connection.execute(query, (run, start))))
+
+    def head(self, run: str) -> Head | None:
+        query = "SELECT run, seq, digest, signature FROM runs WHERE run = ?"
+        with self._file.reading() as connection:
+            found = connection.execute(query, (run,)).fetchone()
+        return Head._make(found) if found else None
+
+    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
+        query = "SELECT run, program, status, seq, started, updated, expires FROM runs ORDER BY started, number"
+        with self._file.reading() as connection:
+            rows = list(map(Row._make, connection.execute(query)))
+        if statuses is None:
+            return rows
+        wanted = set(statuses)
+        return [row for row in rows if row.status in wanted]
+
+    def put_document(self, digest: str, text: bytes) -> None:
+        with self._file.writing(durable=True) as connection:
+            connection.execute("INSERT OR IGNORE INTO documents VALUES (?, ?)", (digest, text))
+
+    def document(self, digest: str) -> bytes | None:
+        with self._file.reading() as connection:
+            found = connection.execute("SELECT text FROM documents WHERE digest = ?", (digest,)).fetchone()
+        return found[0] if found else None
+
+    def close(self) -> None:
+        self._file.close()
+        self.vault.close()
+
+    def _expire(self, lease: Lease) -> int:
+        with self._file.writing(durable=False) as connection:
+            return connection.execute(_EXPIRE, (lease.expires, lease.run, lease.fence)).rowcount

@@ -1,0 +1,204 @@
+"""One SQLite file and one connection to it: opening, layout, transactions, and what is said when they fail."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from stepward.vm.journal.store import JournalError
+
+PATIENCE_SECONDS: Final = 30
+"""How long a call waits for another process to let go of the file."""
+
+_WHY: Final = {
+    sqlite3.SQLITE_BUSY: "another process has held it for too long; stop that process, or try again",
+    sqlite3.SQLITE_READONLY: "it may only be read; allow writing to the file and its folder",
+    sqlite3.SQLITE_IOERR: "the disk failed; look after the disk, and open it again",
+    sqlite3.SQLITE_CORRUPT: "it is damaged; bring it back from a copy",
+    sqlite3.SQLITE_FULL: "the disk is full; make room, and try again",
+    sqlite3.SQLITE_CANTOPEN: "the system does not open it; allow reading and writing in its folder",
+    sqlite3.SQLITE_NOTADB: "it is no database; name another file",
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a file of one kind looks like inside.
+
+    `synchronous` is the level at which a commit survives a loss of power in that `journal_mode`.
+    """
+
+    kind: str
+    application_id: int
+    version: int
+    journal_mode: str
+    synchronous: str
+    tables: tuple[str, ...]
+    settings: tuple[str, ...] = ()
+
+
+class DatabaseFile:
+    """A file of a given layout, for the process that opened it and any of its threads.
+
+    `name` is what messages call it. With `create` a file that does not exist is made, for its owner alone.
+    """
+
+    def __init__(self, path: str, name: str, layout: Layout, *, create: bool) -> None:
+        self._path = path
+        self._name = f"the {layout.kind} `{name}`"
+        self._layout = layout
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._synchronous = layout.synchronous
+        if os.path.isdir(path):
+            raise JournalError(f"{self._name} is a folder; name a file")
+        if not os.path.exists(path):
+            if not create:
+                raise JournalError(f"there is no {layout.kind} at `{name}`")
+            self._make_file()
+        with self._explained("opened"):
+            self._connection = self._connect(create)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection for one statement that reads."""
+        self._check_process()
+        with self._lock, self._explained("read"):
+            yield self._connection
+
+    @contextmanager
+    def writing(self, *, durable: bool) -> Iterator[sqlite3.Connection]:
+        """Lend the connection for one transaction, committed at the end and rolled back on any error."""
+        self._check_process()
+        connection = self._connection
+        with self._lock, self._explained("written"):
+            self._synchronize(self._layout.synchronous if durable else "NORMAL")
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    # What went wrong first is what the caller wants to know.
+                    with contextlib.suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+
+    def rewrite(self) -> None:
+        """Write the whole file again, so that no page holds anything but live rows."""
+        self._check_process()
+        with self._lock, self._explained("written"):
+            self._connection.execute("VACUUM")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._check_process()
+        with self._lock:
+            self._connection.close()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise JournalError(f"{self._name} was opened by another process; open it again after a fork")
+
+    def _synchronize(self, level: str) -> None:
+        # Only when it changes: it costs as much as a statement.
+        if level != self._synchronous:
+            self._connection.execute(f"PRAGMA synchronous = {level}")
+            self._synchronous = level
+
+    def _make_file(self) -> None:
+        # SQLite would let everybody read it. Where another process makes it at the same time, theirs is as good; it is
+        # not opened here, because closing it would drop the locks that this process has on it.
+        try:
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            pass
+        except OSError as error:
+            why = str(error.strerror).lower()
+            raise JournalError(
+                f"{self._name} can't be made: {why}; name a file in a folder that you may write"
+            ) from None
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            why = _WHY.get(_primary_code(error), str(error))
+            raise JournalError(f"{self._name} can't be {what}: {why}") from error
+
+    def _connect(self, create: bool) -> sqlite3.Connection:
+        # The switch to write-ahead logging answers "busy" at once when another process is at it too.
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            connection = sqlite3.connect(
+                Path(self._path).as_uri() + "?mode=rw",
+                uri=True,
+                timeout=PATIENCE_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            try:
+                self._lay_out(connection, create)
+                return connection
+            except sqlite3.OperationalError as error:
+                connection.close()
+                if _primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+            except BaseException:
+                connection.close()
+                raise
+
+    def _lay_out(self, connection: sqlite3.Connection, create: bool) -> None:
+        layout = self._layout
+        # On macOS a plain fsync leaves the data in the disk's own cache.
+        for setting in (*layout.settings, f"synchronous = {layout.synchronous}", "fullfsync = ON"):
+            connection.execute(f"PRAGMA {setting}")
+        connection.execute("BEGIN")
+        empty = self._is_empty(connection)
+        connection.execute("COMMIT")
+        if empty:
+            if not create:
+                raise JournalError(f"{self._name} is empty; name another file")
+            connection.execute("BEGIN IMMEDIATE")
+            # Another process may have been here since.
+            if self._is_empty(connection):
+                for table in layout.tables:
+                    connection.execute(table)
+                connection.execute(f"PRAGMA application_id = {layout.application_id}")
+                connection.execute(f"PRAGMA user_version = {layout.version}")
+            connection.execute("COMMIT")
+        if _pragma(connection, "journal_mode") != layout.journal_mode:
+            (mode,) = connection.execute(f"PRAGMA journal_mode = {layout.journal_mode}").fetchone()
+            if mode != layout.journal_mode:
+                raise JournalError(f"{self._name} lies on a disk that can't keep it safe; name a file on a local disk")
+
+    def _is_empty(self, connection: sqlite3.Connection) -> bool:
+        """Tell whether nothing is in the file yet; raises JournalError for what is not of this layout."""
+        owner, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
+        if owner == self._layout.application_id:
+            if version == self._layout.version:
+                return False
+            raise JournalError(f"{self._name} was written by a newer version; update Stepward")
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if owner or version or tables:
+            raise JournalError(f"{self._name} is a database of something else; name another file")
+        return True
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int | str:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    assert isinstance(value, int | str)
+    return value

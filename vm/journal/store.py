@@ -1,0 +1,165 @@
+"""What the machine asks of a store of journals. `conformance.py` tests whether a store keeps this contract.
+
+A store keeps, for each run, a list of entries that only grows, and a lease. It knows nothing of what the entries say.
+Methods block; they may be called from several threads at once, and several processes may share one store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from stepward.vm.errors import StepwardError
+
+
+class JournalError(StepwardError):
+    """A store can't be read or written, or what it holds is no journal."""
+
+
+class AppendConflict(JournalError):  # noqa: N818 - it is what happened, not a fault
+    """The run has other entries than its writer believed: read them, and decide again."""
+
+
+class LeaseLost(JournalError):  # noqa: N818
+    """Somebody else drives the run by now: stop, and touch nothing."""
+
+
+class Entry(NamedTuple):
+    """One record as it is kept: its canonical bytes, and the digest (32 bytes) that chains it."""
+
+    seq: int
+    record: bytes
+    digest: bytes
+
+
+class Head(NamedTuple):
+    """The end of a run's chain: the last entry, and a signature over it where a key is given."""
+
+    run: str
+    seq: int
+    digest: bytes
+    signature: bytes | None
+
+
+class Lease(NamedTuple):
+    """The right to drive a run. Each lease of a run has a higher fencing number than the one before.
+
+    `expires` is in seconds since the epoch, on the clock of whoever passes `now`.
+    """
+
+    run: str
+    fence: int
+    expires: float
+
+
+class Row(NamedTuple):
+    """A line in the list of runs. `status` and `program` are for finding runs; what a run is, its entries say.
+
+    `started` and `updated` are seconds since the epoch; `expires` is when its lease ends, 0.0 where nobody holds it.
+    """
+
+    run: str
+    program: str
+    status: str
+    seq: int
+    started: float
+    updated: float
+    expires: float
+
+
+class Append(NamedTuple):
+    """Entries to add behind entry `expected` (-1 for a run that does not exist yet), all or none.
+
+    `durable`: on return they survive a loss of power; else only the end of this process. `status` goes into the list
+    of runs.
+    """
+
+    run: str
+    expected: int
+    entries: Sequence[Entry]
+    status: str
+    now: float
+    durable: bool
+    signature: bytes | None = None
+
+
+class Vault(Protocol):
+    """Keeps sensitive values apart from the journal, so that they can be destroyed."""
+
+    def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
+        """Keep values by their reference, durable on return. Raises JournalError when that fails."""
+        ...
+
+    def get(self, run: str) -> dict[str, bytes]:
+        """Return every value of a run that is still there."""
+        ...
+
+    def erase(self, run: str) -> int:
+        """Destroy every value of a run, and return how many there were; on return no file holds them any more."""
+        ...
+
+
+class Journal(Protocol):
+    """A store of runs."""
+
+    blocks: bool
+    """Whether calls wait for a disk or a network, so that an event loop should make them in a thread."""
+
+    @property
+    def vault(self) -> Vault:
+        """Where the sensitive values of this store's runs are."""
+        ...
+
+    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
+        """Make a run with its first entries, leased to `holder` for `ttl` seconds; None when the run exists already.
+
+        Of any number of callers at once, in any number of processes, exactly one gets a lease. `append.expected` is -1.
+        """
+        ...
+
+    def append(self, append: Append, fence: int | None) -> None:
+        """Add entries to a run, all or none.
+
+        Raises AppendConflict when the run's last entry is not `append.expected`, and LeaseLost when `fence` is given
+        and is not the run's newest fencing number. Without `fence` whoever knows the last entry may add.
+        """
+        ...
+
+    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
+        """Lease a run, with a fencing number one higher than any before; None while somebody else's lease lasts.
+
+        `holder` itself gets a new lease at any time. Raises JournalError for a run that does not exist.
+        """
+        ...
+
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
+        """Make a lease last until `now + ttl`; raises LeaseLost when somebody else has leased the run since."""
+        ...
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back; does nothing when somebody else has leased the run since."""
+        ...
+
+    def read(self, run: str, start: int = 0) -> list[Entry]:
+        """Return the entries of a run from number `start` on, in order; none for a run that does not exist."""
+        ...
+
+    def head(self, run: str) -> Head | None:
+        """Return the end of a run's chain as it was written with the last append; None when there is no such run."""
+        ...
+
+    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
+        """Return the list of runs, oldest first; with `statuses` only those."""
+        ...
+
+    def put_document(self, digest: str, text: bytes) -> None:
+        """Keep a document (a program, a policy) under its digest, durable on return; again is nothing new."""
+        ...
+
+    def document(self, digest: str) -> bytes | None:
+        """Return a document, or None."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections; the journal is not used after."""
+        ...

@@ -1,0 +1,204 @@
+"""Verification: whether a run's journal is what was written, and where it is not.
+
+It needs no program and no machine: only the store, and the keys and receipts that somebody kept elsewhere. The chain
+shows every change to somebody who trusts its end; a signed head or a receipt is what makes the end worth trusting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Final
+
+from stepward.vm.journal.canonical import NotCanonicalError, Sealed
+from stepward.vm.journal.chain import Anchor, Chain, check_chain
+from stepward.vm.journal.receipts import Receipt
+from stepward.vm.journal.records import document_digest, head_message
+from stepward.vm.journal.sealing import unsealer
+from stepward.vm.journal.signing import VerifyKey
+from stepward.vm.journal.store import Entry, Head, Journal, JournalError
+from stepward.vm.journal.verdict import Fault, Verdict
+
+Replay = Callable[[list[Entry]], Sequence[Fault]]
+"""Checks what the entries of an unbroken chain mean, by running them again."""
+
+ERASED_KIND: Final = "erased"
+
+
+def verify(
+    journal: Journal,
+    run: str,
+    *,
+    keys: Sequence[VerifyKey] = (),
+    receipts: Sequence[Receipt] = (),
+    replay: Replay | None = None,
+) -> Verdict:
+    """Check everything that can be checked of a run, also behind a fault; the first fault is where the damage begins.
+
+    With `keys` the head and the receipts have to be signed by one of them. Without keys and receipts a journal that
+    was rewritten whole, or cut with its head rewritten to match, can't be told from another one that is in order.
+    `replay` is asked only when the chain is unbroken. Raises JournalError when the store can't be read at all.
+    """
+    head, entries = _read(journal, run)
+    signer = _signer(run, head, keys)
+    good, bad = _judged(run, receipts, keys)
+    anchors = [Anchor(receipt.seq, receipt.digest) for receipt in good]
+    if head is not None and signer is not None:
+        anchors.append(Anchor(head.seq, head.digest))
+    faults: list[Fault] = []
+    chain = Chain(run)
+    if head is None and not entries:
+        faults.append(
+            Fault(run, None, f"there is no run `{run}`", "name a run of this store, or restore it from a copy")
+        )
+    else:
+        chain = check_chain(run, entries, head, anchors, is_head_forged=bool(keys) and signer is None)
+        faults += chain.faults
+        if keys and signer is None:
+            faults.append(_unsigned(run, head, chain.last))
+    on_chain = {receipt.seq for receipt in good if chain.digests.get(receipt.seq) == receipt.digest}
+    off_chain = [receipt for receipt in good if chain.digests.get(receipt.seq) != receipt.digest]
+    faults += _off_the_chain(chain, off_chain, on_chain)
+    faults += bad
+    faults += _documents(journal, chain)
+    faults += _secrets(journal, chain)
+    if replay is not None and not chain.faults and entries:
+        faults += replay(entries)
+    return Verdict(
+        run, len(chain.digests), head, signer.id if signer else None, len(good) - len(off_chain), tuple(faults)
+    )
+
+
+def verify_all(
+    journal: Journal,
+    *,
+    keys: Sequence[VerifyKey] = (),
+    receipts: Sequence[Receipt] = (),
+    replay: Replay | None = None,
+) -> list[Verdict]:
+    """Check every run of a store, and every run that a receipt speaks of: one that is gone shows only there.
+
+    Raises JournalError when the store can't be read at all.
+    """
+    runs = dict.fromkeys(str(row.run) for row in journal.rows())
+    runs.update(dict.fromkeys(receipt.run for receipt in receipts))
+    return [
+        verify(journal, run, keys=keys, receipts=[r for r in receipts if r.run == run], replay=replay) for run in runs
+    ]
+
+
+def _read(journal: Journal, run: str) -> tuple[Head | None, list[Entry]]:
+    """Read head and entries so that they belong together, though the run may be going on."""
+    head = _readable(journal.head(run))
+    entries = journal.read(run)
+    later = _readable(journal.head(run))
+    if head is not None and later is not None and later.seq > head.seq:
+        entries = [entry for entry in entries if type(entry.seq) is not int or entry.seq <= head.seq]
+    return head, entries
+
+
+def _readable(head: Head | None) -> Head | None:
+    # Not every database keeps to the types of its columns.
+    if head is None or type(head.seq) is not int or type(head.digest) is not bytes:
+        return None
+    return head if head.signature is None or type(head.signature) is bytes else head._replace(signature=None)
+
+
+def _signer(run: str, head: Head | None, keys: Sequence[VerifyKey]) -> VerifyKey | None:
+    if head is None or head.signature is None:
+        return None
+    message = head_message(run, head.seq, head.digest)
+    signature = head.signature
+    return next((key for key in keys if key.has_signed(message, signature)), None)
+
+
+def _unsigned(run: str, head: Head | None, last: int) -> Fault:
+    what = "is signed by none of the given keys"
+    if head is None or head.signature is None:
+        what = "carries no signature"
+    help = "give the public key of whoever ran it; if that is the one given, trust nothing of this run"
+    return Fault(run, max(last, 0) if head is None else head.seq, f"the stored head {what}", help)
+
+
+def _judged(run: str, receipts: Sequence[Receipt], keys: Sequence[VerifyKey]) -> tuple[list[Receipt], list[Fault]]:
+    """Tell the receipts to hold the chain against from those that prove nothing: another run's, or not signed."""
+    good: list[Receipt] = []
+    bad: list[Fault] = []
+    for receipt in receipts:
+        name = f"the receipt for record {receipt.seq}"
+        if receipt.run != run:
+            help = "verify that run with it"
+            bad.append(Fault(run, None, f"{name} is one of the run `{receipt.run}`, not of `{run}`", help))
+        elif keys and receipt.signer(keys) is None:
+            what = "carries no signature" if receipt.signature is None else "is signed by none of the given keys"
+            help = "give the public key of whoever gave the receipt; if that is the one given, the receipt is forged"
+            bad.append(Fault(run, receipt.seq, f"{name} {what}", help))
+        else:
+            good.append(receipt)
+    return good, bad
+
+
+def _off_the_chain(chain: Chain, receipts: Sequence[Receipt], known: Collection[int]) -> Iterator[Fault]:
+    """Yield a fault for each receipt whose record is not on the chain; `known` are the records with one that is."""
+    last = chain.last
+    for receipt in sorted(receipts, key=lambda receipt: receipt.seq):
+        seq = receipt.seq
+        if seq > last:
+            ending = f"the run ends with record {last}" if last >= 0 else "nothing of the run is here"
+            yield Fault(chain.run, last + 1, f"there was a record {seq}, says a receipt, and {ending}")
+        elif seq not in chain.digests:
+            yield Fault(chain.run, seq, f"record {seq}, for which there is a receipt, is missing")
+        else:
+            first = 1 + max((other for other in known if other < seq), default=-1)
+            where = f"record {seq}" if first == seq else f"one of the records {first} to {seq}"
+            what = f"record {seq} is not the one that a receipt was given for: {where} was written anew"
+            yield Fault(chain.run, seq, what)
+
+
+def _documents(journal: Journal, chain: Chain) -> Iterator[Fault]:
+    """Yield a fault for each document that the first record names and that is not there as it was."""
+    first = chain.records.get(0)
+    if first is None:
+        return
+    program, policies = first.body.get("program"), first.body.get("policies")
+    if not isinstance(program, str) or not isinstance(policies, list):
+        yield Fault(chain.run, 0, "record 0 does not name its program and its policies")
+        return
+    for what, digest in [("program", program), *(("policy", digest) for digest in policies)]:
+        text = journal.document(digest) if isinstance(digest, str) else None
+        if text is None:
+            yield Fault(chain.run, 0, f"the {what} `{digest}`, which record 0 names, is missing", _PUT_BACK)
+        elif type(text) is not bytes or document_digest(text) != digest:
+            yield Fault(chain.run, 0, f"the {what} `{digest}`, which record 0 names, was changed", _PUT_BACK)
+
+
+_PUT_BACK: Final = "bring the document back from a copy; it is the right one when its digest is this one"
+
+
+def _secrets(journal: Journal, chain: Chain) -> Iterator[Fault]:
+    """Yield a fault for each sensitive value that is neither in the vault as it was nor erased, or is both."""
+    erased: dict[str, int] = {}
+    for seq, record in chain.records.items():
+        if record.kind == ERASED_KIND:
+            references = record.body.get("references")
+            if not isinstance(references, list) or not all(isinstance(item, str) for item in references):
+                yield Fault(chain.run, seq, f"record {seq} does not name what was erased")
+                continue
+            erased.update((reference, seq) for reference in references)
+    first: dict[Sealed, int] = {}
+    for seq, sealed in chain.sealed:
+        first.setdefault(sealed, seq)
+    if not first and not erased:
+        return
+    secrets = {name: secret for name, secret in journal.vault.get(chain.run).items() if type(secret) is bytes}
+    for reference, seq in erased.items():
+        if reference in secrets:
+            what = f"the sensitive value `{reference}`, which record {seq} calls erased, is still in the vault"
+            yield Fault(chain.run, seq, what, "erase the run again")
+    unseal = unsealer(secrets, erased)
+    for sealed, seq in first.items():
+        try:
+            unseal(sealed.reference, sealed.commitment)
+        except JournalError as error:
+            yield Fault(chain.run, seq, f"{error}, and record {seq} names it", "bring the vault back from a copy")
+        except NotCanonicalError as error:
+            yield Fault(chain.run, seq, f"the sensitive value `{sealed.reference}` can't be read: {error}")
