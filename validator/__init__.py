@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.graph import StepGraph
     from stepward.validator.findings import Evidence, Finding, Property, Report, Severity, Verdict
     from stepward.validator.testing import assert_valid
-    from stepward.validator.validator import ProgramValidator
+    from stepward.validator.validator import ProgramValidator, check_program
 
 _HOMES = {
     "Evidence": "findings",
@@ -20,6 +20,7 @@ _HOMES = {
     "StepGraph": "analysis.graph",
     "Verdict": "findings",
     "assert_valid": "testing",
+    "check_program": "validator",
 }
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "StepGraph",
     "Verdict",
     "assert_valid",
+    "check_program",
 ]
 
 

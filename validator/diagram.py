@@ -16,7 +16,6 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.analysis.context import Context
-from stepward.validator.analysis.monitors import matches
 from stepward.validator.gate.settings import AdvisedError
 from stepward.validator.report.text import safe, width
 from stepward.vm.language.flow import END, MISSING, Transition
@@ -32,6 +31,7 @@ from stepward.vm.language.guardrails import (
     Requires,
 )
 from stepward.vm.language.program import Program
+from stepward.vm.language.selectors import matches
 from stepward.vm.language.steps import (
     AnyStep,
     BaseStep,
@@ -183,7 +183,7 @@ class _Drawing:
         guards: dict[str, list[str]] = {}
         for rule in self.context.program.guardrails:
             for selector in _protected(rule):
-                for hit in matches(selector, self.context):
+                for hit in matches(selector, self.context.meaning):
                     guards.setdefault(hit.part.id, []).append(rule.name)
         return guards
 

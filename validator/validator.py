@@ -49,6 +49,11 @@ class ProgramValidator:
         )
 
 
+def check_program(program: Program, policies: Sequence[Policy] = ()) -> tuple[Finding, ...]:
+    """Return the findings of a program: what `ExecutionVM(checker=check_program)` asks before a program's first run."""
+    return ProgramValidator(program, policies=policies).validate().findings
+
+
 def validate_document(
     document: Document, policies: Sequence[Policy] = (), *, today: datetime.date | None = None
 ) -> Report:

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from stepward.vm.language.meaning import Meaning
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
-    from stepward.vm.machine.execution import DeliveryRefused, ExecutionVM, NoSuchRun, RunBusy, RunRefused
+    from stepward.vm.machine.execution import ExecutionVM
+    from stepward.vm.machine.litellm import LiteLLMModel
     from stepward.vm.machine.models import ModelReply, ModelRequest, ScriptedModel
+    from stepward.vm.machine.refusals import DeliveryRefused, NoSuchRun, RunBusy, RunRefused
     from stepward.vm.machine.run import Run
     from stepward.vm.machine.state import Limits
     from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext
@@ -49,11 +51,12 @@ _HOMES = {
     "Meaning": "language.meaning",
     "Policy": "language.policy",
     "Program": "language.program",
-    "DeliveryRefused": "machine.execution",
+    "DeliveryRefused": "machine.refusals",
     "ExecutionVM": "machine.execution",
-    "NoSuchRun": "machine.execution",
-    "RunBusy": "machine.execution",
-    "RunRefused": "machine.execution",
+    "NoSuchRun": "machine.refusals",
+    "RunBusy": "machine.refusals",
+    "RunRefused": "machine.refusals",
+    "LiteLLMModel": "machine.litellm",
     "ModelReply": "machine.models",
     "ModelRequest": "machine.models",
     "ScriptedModel": "machine.models",
@@ -75,6 +78,7 @@ __all__ = [
     "Flow",
     "InDoubt",
     "Limits",
+    "LiteLLMModel",
     "Meaning",
     "MemoryJournal",
     "ModelReply",

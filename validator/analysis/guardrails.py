@@ -19,8 +19,6 @@ from stepward.validator.analysis.monitors import (
     NeverMonitor,
     RequiresMonitor,
     UndefinedMonitor,
-    by_step,
-    matches,
 )
 from stepward.validator.analysis.outcomes import ALLOW_LIST, LAYER, NOT_YET, Origin, Outcome, words
 from stepward.validator.analysis.product import USED_UP, Bad, Exploration, Monitor, explore_counted
@@ -42,6 +40,7 @@ from stepward.vm.language.guardrails import (
     protected,
 )
 from stepward.vm.language.policy import Policy
+from stepward.vm.language.selectors import by_step, matches
 from stepward.vm.language.steps import ConditionStep, EndStep, SetStep, ToolCall
 from stepward.vm.reading.source import Place
 
@@ -109,14 +108,14 @@ class _Judge:
         if isinstance(rule, Never):
             return NeverMonitor(context, self._steps(rule.never))
         if isinstance(rule, AtMostOnce):
-            return AtMostOnceMonitor(context, by_step(matches(rule.at_most_once, context)))
+            return AtMostOnceMonitor(context, by_step(matches(rule.at_most_once, context.meaning)))
         if isinstance(rule, Exclusive):
             return ExclusiveMonitor(context, *(self._steps(side) for side in rule.exclusive))
-        first = matches(rule.followed_by.first, context)
+        first = matches(rule.followed_by.first, context.meaning)
         return FollowedByMonitor(context, rule, first, self._steps(rule.followed_by.then), certain=certain)
 
     def _steps(self, selector: AnySelector) -> list[int]:
-        return [hit.step for hit in matches(selector, self.context)]
+        return [hit.step for hit in matches(selector, self.context.meaning)]
 
     # -- verdicts ------------------------------------------------------------------------------------------------
 
@@ -124,7 +123,9 @@ class _Judge:
         """Whether the program can start what the rule protects, forbids or counts; a policy's rule need not."""
         selectors = protected(rule)
         needed = selectors if isinstance(rule, Exclusive) else selectors[:1]
-        return all(any(self.flow.reachable[hit.step] for hit in matches(selector, self.context)) for selector in needed)
+        return all(
+            any(self.flow.reachable[hit.step] for hit in matches(selector, self.context.meaning)) for selector in needed
+        )
 
     def _decide(
         self, monitor: Monitor, rule: AnyRule, origin: Origin, strict: Monitor | None = None
@@ -219,7 +220,7 @@ class _Judge:
 
     def _lacking(self, tree: Expression, selector: AnySelector) -> str | None:
         """Return a reference of a `when` that the program can't have, or None."""
-        parts = [hit.part for hit in matches(selector, self.context)]
+        parts = [hit.part for hit in matches(selector, self.context.meaning)]
         arguments = {name for part in parts if isinstance(part, ToolCall) for name in self._arguments(part)}
         for node in walk(tree):
             if isinstance(node, Reference):
@@ -321,7 +322,7 @@ class _Judge:
     def _place(self, rule: AnyRule, number: int) -> Place:
         """Return the id of the step, or of the sub-step that the rule speaks of."""
         for selector in protected(rule):
-            for hit in matches(selector, self.context):
+            for hit in matches(selector, self.context.meaning):
                 if hit.step == number and hit.sub is not None:
                     return Place(("steps", number, "parallel_steps", hit.sub, "id"))
         return Place(("steps", number, "id"))

@@ -7,8 +7,7 @@ its condition reads is assigned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from itertools import product
 
 from stepward.validator.analysis.assignment import assigned_names, read_roots
@@ -20,77 +19,14 @@ from stepward.vm.language.guardrails import (
     AnyGuard,
     AnyOf,
     AnyRequirement,
-    AnySelector,
     BranchSelector,
-    EffectSelector,
     FollowedBy,
-    StepSelector,
-    ToolSelector,
     guards,
 )
+from stepward.vm.language.selectors import Hit, branch_names, by_step, matches
 from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, ParallelStep, ToolCall
 
 NEVER, STALE, FRESH = 0, 1, 2
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A step or sub-step that a selector matches; `sub` is None for the step itself."""
-
-    step: int
-    sub: int | None
-    part: BaseStep
-
-
-def matches(selector: AnySelector | AnyGuard, context: Context) -> list[Hit]:
-    """Return the steps and sub-steps that a selector matches."""
-    if isinstance(selector, BranchSelector):
-        return [hit for hit in _all_parts(context) if hit.part.id == selector.step and _has_branch(hit.part, selector)]
-    return [hit for hit in _all_parts(context) if _is_selected(selector, hit.part, context)]
-
-
-def _all_parts(context: Context) -> Iterator[Hit]:
-    for number, step in enumerate(context.program.steps):
-        yield Hit(number, None, step)
-        if isinstance(step, ParallelStep):
-            for sub, part in enumerate(step.parallel_steps):
-                yield Hit(number, sub, part)
-
-
-def _is_selected(selector: ToolSelector | StepSelector | EffectSelector, part: BaseStep, context: Context) -> bool:
-    if isinstance(selector, StepSelector):
-        return part.id == selector.step
-    if not isinstance(part, ToolCall):
-        return False
-    if isinstance(selector, ToolSelector):
-        return part.tool == selector.tool
-    return context.meaning.tool(part.tool).effect == selector.effect
-
-
-def _has_branch(part: BaseStep, selector: BranchSelector) -> bool:
-    return isinstance(part, ConditionStep) and selector.branch in branch_names(part)
-
-
-def branch_names(step: ConditionStep) -> dict[str | int, str | int]:
-    """Return what a guardrail may call a branch, and the name that control flow gives it."""
-    names: dict[str | int, str | int] = {}
-    if step.condition is not None and step.then is not None:
-        names["then"] = "then"
-    for number, case in enumerate(step.cases or (), start=1):
-        names[number] = number
-        if case.name is not None:
-            names[case.name] = number
-    if step.otherwise is not None:
-        names["otherwise"] = "otherwise"
-    return names
-
-
-def by_step(hits: Iterable[Hit]) -> dict[int, list[Hit]]:
-    """Return the hits of each step of the program's list."""
-    result: dict[int, list[Hit]] = {}
-    for hit in hits:
-        result.setdefault(hit.step, []).append(hit)
-    return result
 
 
 def succeeds(hit: Hit, way: Transition) -> tuple[bool, ...]:
@@ -145,7 +81,7 @@ class RequiresMonitor(_Watcher):
         self.requirement = requirement
         self.guards = tuple(dict.fromkeys(guards(requirement)))
         self.position = {guard: number for number, guard in enumerate(self.guards)}
-        self.hits = [by_step(matches(guard, context)) for guard in self.guards]
+        self.hits = [by_step(matches(guard, context.meaning)) for guard in self.guards]
         self.reads = [self._reads(guard) if fresh else frozenset() for guard in self.guards]
 
     def _reads(self, guard: AnyGuard) -> frozenset[tuple[str, ...]]:
@@ -268,7 +204,7 @@ class FollowedByMonitor(_Watcher):
         self.certain = certain
         self.ends = rule.ends
         self.then = frozenset(then)
-        both = {(hit.step, hit.sub) for hit in matches(rule.followed_by.then, context)}
+        both = {(hit.step, hit.sub) for hit in matches(rule.followed_by.then, context.meaning)}
         self.first = by_step(hit for hit in first if (hit.step, hit.sub) not in both)
 
     def enter(self, step: int, state: State) -> str | None:

@@ -16,7 +16,7 @@ FIRST_KIND: Final = "started"
 
 
 class Anchor(NamedTuple):
-    """A record's digest as somebody knows it from elsewhere: from a receipt, or a head whose signature is good."""
+    """A record's digest as somebody knows it: from a receipt, or from the stored head."""
 
     seq: int
     digest: bytes
@@ -46,8 +46,8 @@ def check_chain(
 ) -> Chain:
     """Check entries and stored head of a run.
 
-    `anchors` tell which side of a broken link is the damaged one; the stored head does too, unless it is known to be
-    forged.
+    `anchors`, from receipts, tell which side of a broken link is the damaged one; so does the stored head, unless it is
+    known to be forged.
     """
     chain = Chain(run)
     kept = list(_numbered(chain, entries))
@@ -71,10 +71,10 @@ def _numbered(chain: Chain, entries: Iterable[Entry]) -> Iterator[Entry]:
         if type(entry.seq) is not int or type(entry.record) is not bytes or type(entry.digest) is not bytes:
             chain.add(entry.seq if type(entry.seq) is int else None, f"entry `{entry.seq}` is not kept as an entry is")
             continue
-        if entry.seq == before:
-            chain.add(entry.seq, f"record {entry.seq} is there twice")
-        elif entry.seq < before or entry.seq < 0:
+        if entry.seq < max(before, 0):
             chain.add(entry.seq, f"record {entry.seq} is out of its place")
+        elif entry.seq == before:
+            chain.add(entry.seq, f"record {entry.seq} is there twice")
         before = max(entry.seq, before)
         sound.append(entry)
     expected = 0
@@ -98,7 +98,7 @@ def _check_entries(chain: Chain, kept: list[Entry], anchors: Sequence[Anchor]) -
         actual = chain.digests[seq]
         if entry.digest != actual:
             named = {anchor.digest for anchor in anchors if anchor.seq == seq} | _named_by(following)
-            if actual not in named or entry.digest in named:
+            if actual not in named:
                 chain.add(seq, f"record {seq} was changed: it does not have the digest that is kept beside it")
                 continue
             chain.add(seq, f"the digest that is kept beside record {seq} was changed; the record itself was not")
@@ -176,25 +176,18 @@ def _stretches(chain: Chain) -> list[range]:
 def _is_earlier_wrong(
     chain: Chain, before: range, after: range, head: Sequence[Anchor], anchors: Sequence[Anchor]
 ) -> bool:
-    """Return whether of two stretches that don't fit the earlier one is what was changed.
+    """Return whether of two stretches that don't fit the end of the earlier one is what was changed.
 
-    Who knows a record of a stretch vouches for all of the stretch before it. Without such a witness, a single record
-    that fits on neither side is the stranger; then the stored head is taken at its word.
+    Who knows a record vouches for it and for what is before it in its stretch. Where no receipt decides, the stored
+    head is taken at its word.
     """
-    early, late = _is_known(chain, before, anchors), _is_known(chain, after, anchors)
-    if early == late:
-        early, late = _is_joined(chain, before), _is_joined(chain, after)
-    if early == late:
-        early, late = _is_known(chain, before, head), _is_known(chain, after, head)
-    return late and not early
+    early = _is_known(chain, before[-1:], anchors)
+    late = _is_known(chain, after, anchors)
+    return late if early != late else _is_known(chain, after, head)
 
 
 def _is_known(chain: Chain, stretch: range, anchors: Sequence[Anchor]) -> bool:
     return any(anchor.seq in stretch and chain.digests[anchor.seq] == anchor.digest for anchor in anchors)
-
-
-def _is_joined(chain: Chain, stretch: range) -> bool:
-    return len(stretch) > 1 or stretch.start in (0, chain.last)
 
 
 # -- the head -------------------------------------------------------------------------------------------------------

@@ -121,7 +121,8 @@ class Journal(Protocol):
         """Add entries to a run, all or none.
 
         Raises AppendConflict when the run's last entry is not `append.expected`, and LeaseLost when `fence` is given
-        and is not the run's newest fencing number. Without `fence` whoever knows the last entry may add.
+        and is not the run's newest fencing number: LeaseLost where both hold. Without `fence` whoever knows the last
+        entry may add. After any other JournalError nobody knows whether the entries are there: read the run again.
         """
         ...
 

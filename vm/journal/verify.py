@@ -42,8 +42,6 @@ def verify(
     signer = _signer(run, head, keys)
     good, bad = _judged(run, receipts, keys)
     anchors = [Anchor(receipt.seq, receipt.digest) for receipt in good]
-    if head is not None and signer is not None:
-        anchors.append(Anchor(head.seq, head.digest))
     faults: list[Fault] = []
     chain = Chain(run)
     if head is None and not entries:

@@ -24,6 +24,15 @@ class MisfitError(StepwardError):
     """An event can't happen in this state: a journal that holds it was not written by the machine for this program."""
 
 
+_FROM_OUTSIDE: Final = {"reconciled": "attempt", "resumed": "attempt"}
+"""What a call gave has one meaning, whoever brought it."""
+
+
+def traced(trace: bytes, event: Event) -> bytes:
+    """Return the trace hash after an event."""
+    return extend_trace(trace, _FROM_OUTSIDE.get(event.kind, event.kind), event.text)
+
+
 def apply(plan: Plan, state: State, event: Event) -> State:
     """Return the state after an event; raises MisfitError for one that can't happen here."""
     handler = _HANDLERS.get(event.kind)
@@ -45,7 +54,7 @@ def _started(plan: Plan, state: State, event: Event) -> State:
         slots=put(state.slots, changes) if changes else state.slots,
         monitors=plan.watch.first,
         limits=Limits(*event.note["limits"]),
-        trace=extend_trace(state.trace, event.kind, event.text),
+        trace=traced(state.trace, event),
     )
 
 
@@ -54,7 +63,7 @@ def _ended(plan: Plan, state: State, event: Event) -> State:
     if "step" in body:
         state = _entered(plan, state, _step(plan, state, body))
         state = state._replace(output=body["output"])
-    return _over(state, body, extend_trace(state.trace, event.kind, event.text))
+    return _over(state, body, traced(state.trace, event))
 
 
 def _over(state: State, body: Any, trace: bytes) -> State:
@@ -64,7 +73,8 @@ def _over(state: State, body: Any, trace: bytes) -> State:
 
 
 def _cancel(plan: Plan, state: State, event: Event) -> State:  # noqa: ARG001
-    return state._replace(is_cancelled=True)
+    # It waits for nobody any more: whoever asked may die before the run has ended, and recovery looks for RUNNING.
+    return state._replace(is_cancelled=True, status=RUNNING)
 
 
 def _refused(plan: Plan, state: State, event: Event) -> State:  # noqa: ARG001
@@ -231,11 +241,11 @@ def _answered(plan: Plan, state: State, step: StepPlan, sub: int, held: CallStat
         return _leave(plan, state, step, event, way, _Done(changes, len(event.text) if is_bound else 0, succeeded))
     if held.phase in SETTLED or "rule" in event.body:
         if step.is_parallel:
-            held = held._replace(trace=extend_trace(held.trace, event.kind, event.text))
+            held = held._replace(trace=traced(held.trace, event))
         else:
-            state = state._replace(trace=extend_trace(state.trace, event.kind, event.text))
+            state = state._replace(trace=traced(state.trace, event))
     if event.body.get("ends"):
-        return _over(state, event.body, extend_trace(state.trace, event.kind, event.text))
+        return _over(state, event.body, traced(state.trace, event))
     return _hold(state, sub, held)
 
 
@@ -244,7 +254,7 @@ def _hold(state: State, sub: int, held: CallState) -> State:
     calls = (*state.calls[:sub], held, *state.calls[sub + 1 :])
     phases = {call.phase for call in calls}
     status = RUNNING
-    if not phases & {READY, OPEN}:
+    if not phases & {READY, OPEN} and not state.is_cancelled:
         status = IN_DOUBT if "doubt" in phases else SUSPENDED if "suspended" in phases else RUNNING
     return state._replace(calls=calls, status=status)
 
@@ -267,7 +277,7 @@ def _resumed(plan: Plan, state: State, event: Event) -> State:
 
 
 def _reconciled(plan: Plan, state: State, event: Event) -> State:
-    verdict = event.body["verdict"]
+    verdict = event.note["verdict"]
     if verdict == "done":
         return _settled_from_outside(plan, state, event, "doubt")
     state, step, sub = _begun(plan, state, event)
@@ -276,7 +286,7 @@ def _reconciled(plan: Plan, state: State, event: Event) -> State:
     if held.phase != "doubt":
         raise MisfitError(f"`{step.calls[sub].id}` is not in doubt")
     if verdict == "abandon":
-        return _over(state, event.body, extend_trace(state.trace, event.kind, event.text))
+        return _over(state, event.body, traced(state.trace, event))
     return _hold(state, sub, held._replace(phase=READY, repeats=True))
 
 
@@ -296,7 +306,7 @@ def _unstarted(plan: Plan, state: State, event: Event) -> State:
     if event.body.get("reason") == "guardrail" or not step.calls:
         is_begun = not step.calls and event.body.get("reason") != "guardrail"
         state = _entered(plan, state, step) if is_begun else state
-        return _over(state, event.body, extend_trace(state.trace, event.kind, event.text))
+        return _over(state, event.body, traced(state.trace, event))
     state, step, sub = _begun(plan, state, event)
     assert state.calls is not None
     held = state.calls[sub]._replace(phase=event.body["kind"], error=event.body["error"])
@@ -392,7 +402,7 @@ def _leave(
         idle,
         state.size + size - before,
         monitors,
-        extend_trace(state.trace, event.kind, event.text),
+        traced(state.trace, event),
         state.output,
         body.get("error", state.error) if "ends" in body else state.error,
         state.refusals,

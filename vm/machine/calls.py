@@ -69,10 +69,11 @@ def oversize(plan: Plan, state: State, step: StepPlan, value: Any) -> str | None
     return size_refusal(state, step, size)
 
 
-def size_refusal(state: State, step: StepPlan, size: int) -> str | None:
-    """Return why so many bytes are too many, or None."""
-    if size > state.limits.output_bytes:
-        return f"the output has {size} bytes, more than the {state.limits.output_bytes} allowed"
+def size_refusal(state: State, step: StepPlan, size: int, most: int | None = None) -> str | None:
+    """Return why so many bytes are too many, or None; `most` is the limit of one output, if it is another."""
+    most = state.limits.output_bytes if most is None else most
+    if size > most:
+        return f"the output has {size} bytes, more than the {most} allowed"
     held = get(state.slots, step.visits)
     total = state.size + size - (0 if held is UNDEFINED else held[1])
     if total > state.limits.state_bytes:
@@ -234,7 +235,14 @@ def _joined(plan: Plan, state: State, step: StepPlan, held: tuple[CallState, ...
     body: dict[str, Any] = {"step": step.id, "visit": visit}
     failed = [(call.id, now.error) for call, now in zip(step.calls, held, strict=True) if now.phase == "failed"]
     if not failed:
-        return event("joined", body | {"kind": "success", **way_out(plan, step.ways["success"])})
+        # Held here and not as they come: which sub-step is one too many must not depend on timing.
+        size = sum(len(canonical(portable(now.value)).encode()) for now in held)
+        too_large = size_refusal(state, step, size, state.limits.state_bytes)
+        if too_large is None:
+            return event("joined", body | {"kind": "success", **way_out(plan, step.ways["success"])})
+        if "failed" not in step.ways:
+            return ended(plan, state, "FAILED", "error")
+        return event("joined", body | {"error": too_large, "kind": "failed", **way_out(plan, step.ways["failed"])})
     body["error"] = "; ".join(f"`{name}`: {error}" for name, error in failed[:3])
     if step.step.on_error == "retry" and state.round < step.step.max_retries:
         if out_of_steps(plan, state, 1 + len(failed)):

@@ -10,18 +10,18 @@ from stepward.vm.journal.canonical import Sealed, Secret, canonical
 from stepward.vm.journal.records import read_record, write_record
 from stepward.vm.journal.sealing import seal
 from stepward.vm.journal.signing import SigningKey
-from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, Lease, LeaseLost
+from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Lease, LeaseLost
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
 from stepward.vm.machine.calls import judge, oversize, size_refusal
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.decide import decide
-from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, event
+from stepward.vm.machine.events import Call, Calls, Event, Result, event
 from stepward.vm.machine.keys import Token, idempotency_key, token_reference
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.redaction import redacted
-from stepward.vm.machine.state import State
+from stepward.vm.machine.state import OPEN, State
 from stepward.vm.machine.tools import ToolContext, Tools
 from stepward.vm.values import FrozenMap, as_text
 
@@ -105,16 +105,20 @@ class Driver:
                 task.cancel()
 
     async def _go_on(self) -> bool:
-        """Do what comes next; return whether there was anything to do."""
-        action = decide(self.plan, self.state)
-        if type(action) is Calls:
-            await self._make(action.calls)
-        elif type(action) is Event:
-            self.record(action)
-            if len(self.pending) >= MAX_PENDING:
-                await self.flush()
-                await asyncio.sleep(0)
-        return action is not IDLE
+        """Do what comes next, and more of it as long as there is room; return whether there was anything to do."""
+        while len(self.pending) < MAX_PENDING:
+            action = decide(self.plan, self.state)
+            if type(action) is Event:
+                self.record(action)
+            elif type(action) is not Calls:
+                return False
+            elif len(action.calls) == 1:
+                await self._attempt(action.calls[0])
+            else:
+                await self._make(action.calls)
+        await self.flush()
+        await asyncio.sleep(0)
+        return True
 
     def record(self, happened: Event, at: int = 0) -> None:
         """Apply an event, and keep its record for the next commit; `at` is when it happened, now unless given."""
@@ -122,8 +126,10 @@ class Driver:
             happened = self._sealed(happened)
         state = apply(self.plan, self.state, happened)
         self._write(happened, state, at or self.setup.clock.now())
-        urgency = DURABLE if state.status != self.state.status else _URGENCY.get(happened.kind, RIDES)
-        self.urgency = max(self.urgency, urgency)
+        if state.status is not self.state.status:
+            self.urgency = DURABLE
+        elif happened.kind in _URGENCY:
+            self.urgency = max(self.urgency, _URGENCY[happened.kind])
         self.state = state
 
     def _write(self, happened: Event, state: State, at: int) -> None:
@@ -146,8 +152,10 @@ class Driver:
     async def _append(self) -> None:
         setup, batch, urgency = self.setup, list(self.pending), self.urgency
         if self.secrets:
-            kept, self.secrets = self.secrets, {}
+            kept = dict(self.secrets)
             await setup.io(setup.journal.vault.put, self.run, kept)
+            for name in kept:
+                del self.secrets[name]
         last = batch[-1]
         signature = None
         if setup.key is not None:
@@ -179,6 +187,8 @@ class Driver:
             raise LeaseLost(f"the journal of run `{self.run}` is shorter than it was")
         again, self.pending, self._last, self.committed = self.pending, [], last, (state, last)
         for pending in again:
+            if state.is_cancelled and pending.event.kind == "intent":
+                continue  # what it speaks of has not started, and need not any more
             state = apply(self.plan, state, pending.event)
             self._write(pending.event, state, pending.at)
         self.state = state
@@ -187,9 +197,6 @@ class Driver:
 
     async def _make(self, calls: tuple[Call, ...]) -> None:
         """Make attempts side by side; all run whatever the others do."""
-        if len(calls) == 1:
-            await self._attempt(calls[0])
-            return
         self._flushing = self._flushing or asyncio.Lock()
         most = getattr(self.plan.steps[self.state.at].step, "max_concurrency", None)
         gate = asyncio.Semaphore(most or len(calls))
@@ -198,12 +205,11 @@ class Driver:
             async with gate:
                 await self._attempt(call)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for call in calls:
-                    group.create_task(one(call))
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+        # Not a TaskGroup: that would leave the siblings of one whose append fails, and their effects would go on.
+        results = await asyncio.gather(*map(one, calls), return_exceptions=True)
+        errors = [result for result in results if result is not None]
+        for error in sorted(errors, key=lambda error: isinstance(error, LeaseLost)):
+            raise error
 
     async def _attempt(self, call: Call) -> None:
         setup = self.setup
@@ -212,11 +218,18 @@ class Driver:
             await setup.clock.sleep(setup.retry_delay(call.attempt))
         note: dict[str, Any] = {"attempt": call.attempt, "performance": call.performance}
         token = ""
+        if self.state.is_cancelled and not call.is_started:
+            return
         if plan.has_intent:
             token = await self._intend(plan, call, note)
         if self.urgency:
             await self.flush()
+            if self.state.is_cancelled and not self._is_open(call):
+                return
         started = setup.clock.now()
+        if started / 1e6 >= self.lease.expires:
+            # This process was paused: somebody else may have the run by now, and must not see this effect too.
+            self.lease = await setup.io(setup.journal.renew, self.lease, started / 1e6, setup.lease_seconds)
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
             result = await ask_model(setup.model, setup.clock, plan, call)
@@ -232,15 +245,21 @@ class Driver:
         note["took"] = ended - started
         self._answer(plan, call, result, note, ended)
 
+    def _is_open(self, call: Call) -> bool:
+        held = self.state.calls
+        return held is not None and held[call.sub].phase == OPEN
+
     async def _renew(self, pause: float) -> None:
         """Renew the lease for as long as the run is driven."""
         setup = self.setup
         while True:
             now = setup.clock.now() / 1e6
             try:
-                await setup.io(setup.journal.renew, self.lease, now, setup.lease_seconds)
+                self.lease = await setup.io(setup.journal.renew, self.lease, now, setup.lease_seconds)
             except LeaseLost:
                 return  # the next append says so, where it can be told
+            except JournalError:
+                pass  # likewise; or the store comes back
             await asyncio.sleep(pause)
 
     async def _intend(self, plan: CallPlan, call: Call, note: dict[str, Any]) -> str:

@@ -35,7 +35,9 @@ def checked_records(run: str, entries: Sequence[Entry]) -> tuple[Record, ...]:
     """Return the records of entries whose chain holds; raises JournalError that says where it breaks."""
     records, previous = [], NO_DIGEST
     for number, entry in enumerate(entries):
-        if entry.seq != number or digest_of(entry.record) != entry.digest:
+        # Not every database keeps to the types of its columns.
+        is_kept = type(entry.record) is bytes and entry.seq == number
+        if not is_kept or digest_of(entry.record) != entry.digest:
             raise JournalError(f"record {number} of run `{run}` is not what was written; see `stepward verify`")
         record = read_record(entry)
         if record.prev != previous.hex():

@@ -111,6 +111,12 @@ def _success_text(step: str, going: Mapping[str, str]) -> tuple[str, str]:
     return before + '"output":', after.removesuffix("0}")
 
 
+def _start_text(policies: Sequence[str], program: str, waived: Sequence[str]) -> str:
+    """Return the canonical text of the start of a run, from behind its inputs on."""
+    body = {"inputs": None, "policies": list(policies), "program": program, "waived": sorted(waived)}
+    return canonical(portable(body)).removeprefix('{"inputs":null')
+
+
 class StepPlan:
     """A step of the program's list."""
 
@@ -202,6 +208,7 @@ class Plan:
         self.digest = document_digest(self.document)
         self.policy_documents = {document_digest(text): text for text in map(_document, self.policies)}
         self.policy_digests = tuple(self.policy_documents)
+        self.start_text = _start_text(self.policy_digests, self.digest, waived)
         # Which policies apply was settled when the run started: a path is no part of the program that is kept.
         applying = [policy.model_copy(update={"applies_to": None}) for policy in self.policies]
         self.meaning = Meaning(program, applying)

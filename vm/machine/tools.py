@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from stepward.vm.errors import StepwardError
@@ -55,8 +55,8 @@ class Tools(Protocol):
         """Return whether there is a tool of that name."""
         ...
 
-    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
-        """Return the output of a tool, or Suspend; raises what the tool raises."""
+    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
+        """Return what to await for the output of a tool, or Suspend; it raises what the tool raises."""
         ...
 
 
@@ -86,8 +86,8 @@ class FunctionTools:
             self._known[name] = (function, is_async(function), _asked_for(function))
         return self._known[name]
 
-    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
-        """Return the output of a tool; raises what it raises."""
+    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
+        """Return what to await for the output of a tool; it raises what the tool raises."""
         found = self._find(name)
         assert found is not None, "a run without its tools is refused"
         function, waits, asked = found
@@ -97,9 +97,7 @@ class FunctionTools:
                 given.setdefault("idempotency_key", context.idempotency_key)
             if "context" in asked:
                 given.setdefault("context", context)
-        if waits:
-            return await function(**given)
-        return await in_thread(function, given)
+        return function(**given) if waits else in_thread(function, given)
 
 
 def _asked_for(function: Callable[..., Any]) -> frozenset[str]:

@@ -1,0 +1,163 @@
+"""The runs of a store, as a machine sees them: it reads them, leases them, and appends what anybody may append."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import uuid
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar
+
+from stepward.vm.journal.canonical import canonical
+from stepward.vm.journal.records import write_record
+from stepward.vm.journal.store import Append, AppendConflict, LeaseLost, Row
+from stepward.vm.machine.apply import apply
+from stepward.vm.machine.driver import Driver, Setup
+from stepward.vm.machine.events import Event, event
+from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.keys import idempotency_key, token_reference
+from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.refusals import NoSuchRun, RunBusy
+from stepward.vm.machine.run import Doubt, Run, Suspension
+from stepward.vm.machine.state import State, visits_of
+
+T = TypeVar("T")
+
+MAX_REFUSALS: Final = 100
+"""Refused deliveries that one run's journal records; more are refused all the same."""
+
+MAX_PLANS: Final = 64
+"""Programs that a machine keeps ready to run."""
+
+INLINE: ContextVar[bool] = ContextVar("stepward_inline", default=False)
+"""Whether the journal is called at once although it blocks: nobody else waits for this event loop."""
+
+
+class Runs:
+    """The runs of one store."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.journal = setup.journal
+        self.clock = setup.clock
+        self._setup = setup
+        self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._leases = 0
+        self._stored: dict[Any, Plan] = {}
+
+    async def _io(self, function: Callable[..., T], *args: Any) -> T:
+        """Call the journal: at once where that does not block or nobody else waits, else in a thread."""
+        if not self.journal.blocks or INLINE.get():
+            return function(*args)
+        return await asyncio.to_thread(function, *args)
+
+    async def get(self, run: str) -> Run:
+        """Return a run as its journal has it; raises NoSuchRun."""
+        return seen(await self._found(run))
+
+    async def runs(self, statuses: Iterable[str] | None = None) -> list[Row]:
+        """Return the list of runs, oldest first; with `statuses` only those."""
+        return await self._io(self.journal.rows, statuses)
+
+    async def _load(self, run: str) -> History | None:
+        if not is_id(run):
+            return None
+        return await self._io(load, self.journal, run, self._stored_plan)
+
+    async def _found(self, run: str) -> History:
+        found = await self._load(run)
+        if found is None:
+            raise NoSuchRun(f"there is no run `{run}`")
+        return found
+
+    def _stored_plan(self, program: str, policies: tuple[str, ...], waived: tuple[str, ...]) -> Plan:
+        key = (program, policies, waived)
+        if key not in self._stored:
+            if len(self._stored) >= MAX_PLANS:
+                self._stored.clear()
+            self._stored[key] = stored_plan(self.journal, program, policies, waived)
+        return self._stored[key]
+
+    def _next_holder(self) -> str:
+        """A name for each lease: two tasks of one machine must not share one."""
+        self._leases += 1
+        return f"{self._holder}:{self._leases}"
+
+    async def _take(self, run: str) -> tuple[Driver, History] | None:
+        """Lease a run and read it; None while somebody else drives it."""
+        now = self.clock.now() / 1e6
+        lease = await self._io(self.journal.acquire, run, self._next_holder(), now, self._setup.lease_seconds)
+        if lease is None:
+            return None
+        found = await self._found(run)
+        driver = Driver(self._setup, found.plan, run, found.state, found.last, lease)
+        return driver, found
+
+    async def _taken(self, run: str) -> tuple[Driver, History]:
+        await self._found(run)
+        taken = await self._take(run)
+        if taken is None:
+            raise RunBusy(f"somebody else drives run `{run}`")
+        return taken
+
+    async def _drive(self, driver: Driver) -> Run:
+        """Drive a run as far as it goes; where somebody else has taken it over, return it as it is."""
+        try:
+            await driver.drive()
+        except LeaseLost:
+            return await self.get(driver.run)
+        finally:
+            await self._io(self.journal.release, driver.lease)
+        state, last = driver.committed
+        if state.calls is None:
+            return Run(driver.run, driver.plan, state, last)
+        return await self.get(driver.run)
+
+    async def _refuse(self, run: str, what: str, why: str) -> None:
+        """Put a refused delivery into the journal of the run, so that somebody sees it."""
+        body = {"what": what, "why": why}
+        await self._append(run, lambda state: event("refused", body) if state.refusals < MAX_REFUSALS else None)
+
+    async def _append(self, run: str, make: Callable[[State], Event | None]) -> None:
+        """Append what anybody may append, whoever drives the run; nothing where `make` returns None."""
+        while True:
+            found = await self._found(run)
+            happened = make(found.state)
+            if happened is None:
+                return
+            last, now = found.last, self.clock.now()
+            state = apply(found.plan, found.state, happened)
+            entry = write_record(
+                last.seq + 1, last.digest, happened.kind, happened.text, canonical(dict(happened.note)), now
+            )
+            key = self._setup.key
+            signature = None if key is None else key.sign_head(run, entry.seq, entry.digest)
+            try:
+                append = Append(run, last.seq, [entry], state.status, now / 1e6, True, signature)
+                await self._io(self.journal.append, append, None)
+            except AppendConflict:
+                await asyncio.sleep(0)
+                continue
+            return
+
+
+def is_id(run: str) -> bool:
+    """Return whether a text can be the id of a run."""
+    return 0 < len(run) <= 200 and run.isprintable()
+
+
+def seen(found: History) -> Run:
+    """Return a run with what it waits for."""
+    plan, state = found.plan, found.state
+    step = plan.steps[state.at]
+    visit = visits_of(plan, state, step.position)
+    suspensions, doubts = [], []
+    for call, held in zip(step.calls, state.calls or (), strict=False):
+        if held.phase == "suspended":
+            secret = found.secrets.get(token_reference(call.id, visit, held.performance), b"").decode()
+            suspensions.append(Suspension(call.id, f"{found.run}.{secret}" if secret else "", held.value))
+        elif held.phase == "doubt":
+            key = idempotency_key(plan.digest, found.run, call.id, visit, held.performance)
+            doubts.append(Doubt(call.id, call.tool, key, held.error))
+    return Run(found.run, plan, state, found.last, tuple(suspensions), tuple(doubts))
