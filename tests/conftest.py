@@ -1,0 +1,39 @@
+"""Fixtures of more than one file."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+
+class Place(NamedTuple):
+    """Where a PostgreSQL journal of a test is."""
+
+    conninfo: str
+    schema: str
+
+
+@pytest.fixture(scope="session")
+def postgres_database() -> Iterator[str]:
+    """A database for this process: what is open in another one's can't keep rows from being destroyed in ours."""
+    server = os.environ.get("STEPWARD_TEST_POSTGRES")
+    if not server:
+        pytest.skip("there is no PostgreSQL server; run the tests by `tests/postgres_server.sh make fast`")
+    import psycopg
+    from psycopg.conninfo import make_conninfo
+
+    name = f"stepward_test_{uuid.uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+        yield make_conninfo(server, dbname=name)
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@pytest.fixture
+def postgres(postgres_database: str) -> Place:
+    """A schema that nothing is in yet."""
+    return Place(postgres_database, f'Test "{uuid.uuid4().hex}"')
