@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import threading
 import uuid
+import weakref
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -86,6 +88,7 @@ class ExecutionVM(Deliveries):
         self._plans: dict[Any, tuple[Program, Plan, datetime.date | None]] = {}
         self._known: set[str] = set()
         self._equipped: set[str] = set()
+        self._thread = threading.local()
         self._passed: dict[str, list[Finding]] = {}
 
     # -- run -----------------------------------------------------------------------------------------------------------
@@ -245,6 +248,25 @@ class ExecutionVM(Deliveries):
 
     # -- for code without an event loop --------------------------------------------------------------------------------
 
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, on an event loop that this thread keeps: a new one for each call costs a step."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            coroutine.close()
+            raise StepwardError("an event loop runs here: await the form without `_sync`")
+        runner = getattr(self._thread, "runner", None)
+        if runner is None:
+            runner = self._thread.runner = asyncio.Runner()
+            weakref.finalize(self, runner.close)
+        token = INLINE.set(True)
+        try:
+            return runner.run(coroutine)
+        finally:
+            INLINE.reset(token)
+
     def run_sync(
         self,
         program: Program,
@@ -254,50 +276,35 @@ class ExecutionVM(Deliveries):
         accept: Collection[str] = (),
     ) -> Run:
         """Do as `run` does, for code without an event loop."""
-        return _sync(self.run(program, inputs, run_id=run_id, accept=accept))
+        return self._wait(self.run(program, inputs, run_id=run_id, accept=accept))
 
     def get_sync(self, run: str) -> Run:
         """Do as `get` does, for code without an event loop."""
-        return _sync(self.get(run))
+        return self._wait(self.get(run))
 
     def recover_sync(self, run_id: str | None = None) -> list[Run]:
         """Do as `recover` does, for code without an event loop."""
-        return _sync(self.recover(run_id))
+        return self._wait(self.recover(run_id))
 
     def resume_sync(self, token: str, payload: Any = None) -> Run:
         """Do as `resume` does, for code without an event loop."""
-        return _sync(self.resume(token, payload))
+        return self._wait(self.resume(token, payload))
 
     def reconcile_sync(self, run_id: str, step: str, verdict: Verdict, output: Any = None) -> Run:
         """Do as `reconcile` does, for code without an event loop."""
-        return _sync(self.reconcile(run_id, step, verdict, output))
+        return self._wait(self.reconcile(run_id, step, verdict, output))
 
     def cancel_sync(self, run_id: str) -> Run:
         """Do as `cancel` does, for code without an event loop."""
-        return _sync(self.cancel(run_id))
+        return self._wait(self.cancel(run_id))
 
     def erase_sync(self, run_id: str) -> Run:
         """Do as `erase` does, for code without an event loop."""
-        return _sync(self.erase(run_id))
+        return self._wait(self.erase(run_id))
 
 
 def _has_tools(tools: object) -> bool:
     return callable(getattr(tools, "has", None)) and callable(getattr(tools, "call", None))
-
-
-def _sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
-        coroutine.close()
-        raise StepwardError("an event loop runs here: await the form without `_sync`")
-    token = INLINE.set(True)
-    try:
-        return asyncio.run(coroutine)
-    finally:
-        INLINE.reset(token)
 
 
 def _frozen(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
