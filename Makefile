@@ -8,7 +8,7 @@ PACKAGES := vm sabotage validator
 .PHONY: help demo test lint fast format docs fixtures bench clean
 
 help:
-	@echo "make demo      install into .venv, check the example programs, show one finding"
+	@echo "make demo      install into .venv, check the example programs, show one finding, run a refund"
 	@echo "make test      lint, types and all tests"
 	@echo "make fast      the tests that take under two seconds each"
 	@echo "make format    format the code"
@@ -30,6 +30,8 @@ help:
 	@mkdir -p $@
 	@for package in $(PACKAGES); do ln -sfn ../../$$package $@/$$package; done
 
+PROGRAMS := specs/programs
+
 demo: .venv/installed
 	@echo "== the gate on the good programs"
 	$(BIN)/stepward check specs/programs/good --policy specs/policies/payments.yaml --policy specs/policies/operations.yaml
@@ -37,7 +39,17 @@ demo: .venv/installed
 	@echo "== a program with a hole: the transfer runs although the screening failed"
 	@$(BIN)/stepward check specs/programs/bad/SW401/obvious.yaml; test $$? -eq 1
 	@echo
-	@echo "the gate let the good programs through and stopped the bad one. next:"
+	@echo "== the refund program, run on a journal in a temporary folder"
+	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	$(BIN)/stepward key "$$folder/key" > "$$folder/told"; \
+	$(BIN)/stepward run $(PROGRAMS)/good/customer_refund.yaml --tools $(PROGRAMS)/tools.py \
+		--model script:$(PROGRAMS)/replies/customer_refund.yaml --journal "$$folder/runs.db" --run-id demo --key "$$folder/key" \
+		--input order_id=ORD-000042 --input amount=120.50 --input request="It came broken" \
+		--input customer_email=ann@example.com; \
+	echo; echo "== its journal, verified"; \
+	$(BIN)/stepward verify "$$folder/runs.db" --key "$$folder/key.pub"
+	@echo
+	@echo "the gate let the good programs through and stopped the bad one; the machine ran one. next:"
 	@echo "  $(BIN)/stepward explain SW401"
 	@echo "  $(BIN)/stepward graph specs/programs/good/customer_refund.yaml -o refund.svg"
 	@echo "  $(BIN)/stepward check path/to/your/programs"
@@ -66,8 +78,9 @@ fixtures: .venv/installed-test
 	STEPWARD_WRITE_FIXTURES=1 $(BIN)/python -m pytest -q tests/test_fixtures.py
 
 bench: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,machine-peers]'
 	$(BIN)/python benchmarks/check.py
+	$(BIN)/python benchmarks/machine.py
 
 clean:
 	rm -rf .venv .typing build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -27,6 +29,15 @@ def example() -> str:
     return next(block for block in blocks("yaml") if block.startswith("name:"))
 
 
+TOOLS = """
+def issue_refund(amount):
+    return f"refund of {amount}"
+
+def send_rejection():
+    return None
+"""
+
+
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that the README's commands name."""
@@ -37,6 +48,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     policy = (ROOT / "specs/policies/operations.yaml").read_text(encoding="utf-8")
     (tmp_path / "policies/payments.yaml").write_text(policy, encoding="utf-8")
     (tmp_path / "payments.yaml").write_text(policy, encoding="utf-8")
+    (tmp_path / "tools.py").write_text(TOOLS, encoding="utf-8")
+    (tmp_path / "replies.yaml").write_text('analyze: "yes"\n', encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -48,6 +61,9 @@ def stepward_lines() -> list[str]:
 
 @pytest.mark.parametrize("line", stepward_lines())
 def test_a_command_of_the_readme_runs(line: str, workplace: Path) -> None:
+    (run,) = [line for line in stepward_lines() if line.startswith("stepward run ")]
+    if line.startswith(("stepward runs", "stepward replay", "stepward verify")):
+        assert CliRunner().invoke(main, shlex.split(run)[1:]).exit_code == 0
     result = CliRunner().invoke(main, shlex.split(line)[1:])
     assert result.exit_code in (0, 1), result.output
     assert not result.output.startswith("error:"), "what could not be done at all starts so"
@@ -66,12 +82,18 @@ def test_the_finding_of_the_readme_is_what_is_printed(workplace: Path) -> None:
 
 
 def test_the_python_of_the_readme_runs(workplace: Path) -> None:
-    (block,) = blocks("python")
+    check, _ = blocks("python")
     names: dict[str, object] = {}
-    exec(block, names)
+    exec(check, names)
     test = names["test_the_refund_program"]
     assert callable(test)
     test()
+
+
+def test_the_machine_of_the_readme_runs(workplace: Path) -> None:
+    _, machine = blocks("python")
+    exec(machine, {})
+    assert CliRunner().invoke(main, ["verify", "refunds.db"]).output.startswith("run `order-42`: 5 records, intact")
 
 
 def test_every_link_of_the_documents_leads_somewhere() -> None:
@@ -94,14 +116,20 @@ def test_the_number_of_rules_in_the_changelog_is_true() -> None:
     assert "forty-six rules" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def every_command(command: click.Command) -> Iterator[click.Command]:
+    yield command
+    for inner in getattr(command, "commands", {}).values():
+        yield from every_command(inner)
+
+
 def test_the_page_of_the_command_names_every_option_and_no_other() -> None:
     described = set(re.findall(r"`(--[a-z-]+)", COMMAND)) - {"--help"}
     real = {
         option
-        for command in main.commands.values()  # type: ignore[attr-defined]
+        for command in every_command(main)
         for parameter in command.params
         for option in parameter.opts
-        if option.startswith("--") and option != "--help"
+        if option.startswith("--") and option not in ("--help", "--version")
     }
     assert described == real
 

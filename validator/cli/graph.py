@@ -50,25 +50,13 @@ def _format_of(output: Path | None) -> str:
 
 
 def _load(file: Path, name: str | None) -> Program:
-    from stepward.validator.gate.discovery import Candidate, TargetError, read_candidate
-    from stepward.validator.gate.paths import absolute
+    from stepward.validator.cli.loading import load_program
     from stepward.vm.errors import DocumentError
-    from stepward.vm.language.program import Program
 
-    contents = read_candidate(Candidate(absolute(file), is_named=True))
     try:
-        if contents.error is not None:
-            raise contents.error
-        programs = [Program.from_document(document) for document in contents.documents]
+        return load_program(file, name)
     except DocumentError as error:
         for problem in error.problems:
             click.echo(f"error: `{file}`: {problem.message}", err=True)
         click.echo(f"  = help: `stepward check {file}` says where, and what to do", err=True)
         sys.exit(2)
-    chosen = [program for program in programs if name in (None, program.name)]
-    if len(chosen) == 1:
-        return chosen[0]
-    names = ", ".join(f"`{program.name}`" for program in programs)
-    if not chosen:
-        raise TargetError(f"there is no program `{name}` in `{file}`", f"it holds {names}")
-    raise TargetError(f"there are {len(chosen)} programs in `{file}`", f"name one with `--program`: {names}")

@@ -14,7 +14,12 @@ from stepward.validator.cli.check import check
 from stepward.validator.cli.completion import completion
 from stepward.validator.cli.explain import explain
 from stepward.validator.cli.graph import graph
+from stepward.validator.cli.key import key
+from stepward.validator.cli.replay import replay
+from stepward.validator.cli.run import run
+from stepward.validator.cli.runs import runs
 from stepward.validator.cli.schema import schema
+from stepward.validator.cli.verify import verify
 from stepward.validator.gate.settings import AdvisedError
 
 INTERNAL = 2
@@ -67,5 +72,5 @@ def main() -> None:
     """Stepward proves that a workflow program can only go where it is allowed to go."""
 
 
-for command in (check, explain, graph, schema, completion):
+for command in (check, explain, graph, schema, run, runs, replay, verify, key, completion):
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""`--object package.module:NAME`: programs that only running code can make."""
+"""What has to be imported: `--object package.module:NAME` for programs that only code can make, and tools."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import os
 import sys
 from contextlib import redirect_stdout
 from importlib import import_module
-from typing import Any
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
+from typing import Any, cast
 
 from stepward.validator.gate.discovery import TargetError
+from stepward.validator.gate.paths import absolute
 from stepward.vm.language.program import Program
 
 _HOW = "write `--object package.module:NAME`"
@@ -23,9 +26,7 @@ def load_object(name: str) -> Program | dict[str, Any]:
     module_name, _, path = name.partition(":")
     if not module_name or not path:
         raise TargetError(f"`{name}` does not name an object", _HOW)
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    value: Any = _guarded(name, lambda: import_module(module_name))
+    value: Any = _imported(module_name, name)
     for part in path.split("."):
         if not hasattr(value, part):
             known = [word for word in vars(value) if not word.startswith("_")] if hasattr(value, "__dict__") else []
@@ -37,6 +38,36 @@ def load_object(name: str) -> Program | dict[str, Any]:
         help = "name a `Program`, a dict, or a function without arguments that returns one"
         raise TargetError(f"`{name}` is not a program", help)
     return value
+
+
+def load_module(name: str) -> ModuleType:
+    """Return a module, found as by `python -m`; raises TargetError as `load_object` does."""
+    return _imported(name, name)
+
+
+def load_file(path: str) -> ModuleType:
+    """Return the module in a file, whose neighbours it may import; raises TargetError as `load_object` does."""
+    file = absolute(path)
+    if not file.is_file():
+        raise TargetError(f"`{path}` is no file", "name a .py file, or a module as Python imports it")
+    spec = spec_from_file_location(f"stepward_tools_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise TargetError(f"`{path}` is no Python source", "name a .py file, or a module as Python imports it")
+    module, loader = module_from_spec(spec), spec.loader
+    sys.modules[spec.name] = module  # what looks for its own module while it is made finds it
+    _find_from(str(file.parent))
+    _guarded(path, lambda: loader.exec_module(module))
+    return module
+
+
+def _imported(module: str, name: str) -> ModuleType:
+    _find_from(os.getcwd())
+    return cast(ModuleType, _guarded(name, lambda: import_module(module)))
+
+
+def _find_from(folder: str) -> None:
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def _nearest(word: str, known: list[str]) -> str:

@@ -144,6 +144,20 @@ class Run:
         text, format = (document.text, document.format) if document else ("", "json")
         self._add_reports([report], text, format, absolute(name), name, settings)
 
+    def check_program(self, program: Program) -> list[Policy]:
+        """Check one program of a file that may hold several, and return the policies that it was held against.
+
+        Raises ConfigurationError for settings that can't be used, PolicyError for a policy that is none.
+        """
+        document = program.document
+        assert document is not None, "a program of a file was read from it"
+        path = absolute(document.name)
+        settings = self._configurations.above(path.parent)
+        policies = self._policies.of(settings)
+        report = ProgramValidator(program, policies, today=self._today).validate()
+        self._add_reports([report], document.text, document.format, path, shown_name(path), settings)
+        return policies
+
     # -- one file --------------------------------------------------------------------------------------------------
 
     def _add_contents(self, contents: Contents, path: FilePath, shown: str) -> None:

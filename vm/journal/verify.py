@@ -114,7 +114,7 @@ def _unsigned(run: str, head: Head | None, last: int) -> Fault:
     if head is None or head.signature is None:
         what = "carries no signature"
     help = "give the public key of whoever ran it; if that is the one given, trust nothing of this run"
-    return Fault(run, max(last, 0) if head is None else head.seq, f"the stored head {what}", help)
+    return Fault(run, max(last, 0), f"the stored head {what}", help)
 
 
 def _judged(run: str, receipts: Sequence[Receipt], keys: Sequence[VerifyKey]) -> tuple[list[Receipt], list[Fault]]:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from decimal import Decimal
 from typing import Any, Final
 
-from stepward.vm.journal.canonical import opened
+from stepward.vm.journal.canonical import LARGEST, opened
 from stepward.vm.language.steps import LlmCall
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.data import marked, refused
@@ -17,6 +17,9 @@ from stepward.vm.machine.models import Model, ModelReply, ModelRequest, is_async
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, Tools, in_thread
 from stepward.vm.values import ValueRefused, exact, freeze
+
+MAX_NAME: Final = 200
+"""Characters of a model's name that are kept."""
 
 MAX_ERROR: Final = 2_000
 """Characters of an error text that are kept."""
@@ -66,8 +69,8 @@ def _suspended(plan: CallPlan, output: Suspend) -> Result:
         return Result("doubt" if plan.writes else "failed", error=why)
     try:
         return Result("suspended", freeze(output.request))
-    except ValueRefused as error:
-        return Result("suspended", f"its request can't be kept: {error}")
+    except Exception as error:  # ValueRefused, or what a lazy list or object raises when it is read
+        return Result("suspended", f"its request can't be kept: {error_text(error)}")
 
 
 def typed(plan: CallPlan, output: Any, otherwise: Answer) -> Result:
@@ -76,6 +79,8 @@ def typed(plan: CallPlan, output: Any, otherwise: Answer) -> Result:
         value = freeze(output)
     except ValueRefused as error:
         return Result(otherwise, error=f"the output of `{plan.id}` is no value: {error}")
+    except Exception as error:  # a lazy list or object may fail when it is read
+        return Result(otherwise, error=f"the output of `{plan.id}` can't be read: {error_text(error)}")
     why = refused(value, plan.returns, f"the output of `{plan.id}`")
     return Result("output", marked(value, plan.returns)) if why is None else Result(otherwise, error=why)
 
@@ -105,10 +110,10 @@ def _spent(reply: ModelReply) -> Spent:
     except (ValueRefused, AssertionError):
         cost = 0
     try:
-        tokens = max(int(reply.tokens), 0)
+        tokens = min(max(int(reply.tokens), 0), LARGEST)
     except (TypeError, ValueError, OverflowError):
         tokens = 0
-    return Spent(tokens, cost, str(reply.model).encode("utf-8", "replace").decode())
+    return Spent(tokens, cost, _written(reply.model)[:MAX_NAME])
 
 
 def _schema(plan: CallPlan) -> dict[str, Any] | None:
@@ -146,8 +151,15 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number")
 
 
+def _written(thing: object) -> str:
+    """Return `str(thing)`, fit for a record, also of what can't write itself."""
+    try:
+        return str(thing).encode("utf-8", "replace").decode()
+    except Exception:
+        return type(thing).__name__
+
+
 def error_text(error: BaseException) -> str:
     """Return what an exception says, bounded, and fit for a record."""
-    said = str(error) or type(error).__name__
-    text = said.encode("utf-8", "replace").decode()
+    text = _written(error) or type(error).__name__
     return text if len(text) <= MAX_ERROR else text[:MAX_ERROR] + "…"

@@ -309,11 +309,13 @@ class Driver:
 
     def _sealed(self, happened: Event) -> Event:
         """Return an event without secrets: sealed where they are values, redacted where they stand in an error text."""
-        if happened.text and "error" not in happened.body:
+        if happened.text and not happened.body.keys() & {"error", "request"}:
             return happened
         body = {name: self._seal(value) for name, value in happened.body.items()}
         if "error" in body:
             body["error"] = self.redacted(str(body["error"]))
+        if "request" in body:
+            body["request"] = self._redacted_value(body["request"])
         return event(happened.kind, body, happened.note)  # type: ignore[arg-type]
 
     def _seal(self, value: Any) -> Any:
@@ -327,6 +329,14 @@ class Driver:
         if isinstance(value, dict):
             return FrozenMap((key, self._seal(item)) for key, item in value.items())
         return tuple(self._seal(item) for item in value) if isinstance(value, tuple) else value
+
+    def _redacted_value(self, value: Any) -> Any:
+        """Return what a tool asks of whoever resumes: its texts may quote what the tool was given."""
+        if isinstance(value, str):
+            return self.redacted(value)
+        if isinstance(value, dict):
+            return FrozenMap((key, self._redacted_value(item)) for key, item in value.items())
+        return tuple(self._redacted_value(item) for item in value) if isinstance(value, tuple) else value
 
     def redacted(self, text: str) -> str:
         """Return a text without any sensitive value of the run."""

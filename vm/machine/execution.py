@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from typing import Any, Protocol, TypeVar
 
 from stepward.vm.errors import StepwardError
-from stepward.vm.journal.canonical import canonical, opened, portable
+from stepward.vm.journal.canonical import LARGEST, canonical, opened, portable
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.journal.signing import SigningKey
@@ -79,11 +79,11 @@ class ExecutionVM(Deliveries):
         self.model = model
         self.policies = (policy,) if isinstance(policy, Policy) else tuple(policy)
         self.checker = checker
-        self.limits = limits
+        self.limits = Limits(*(min(int(bound), LARGEST) for bound in limits))  # records have no larger numbers
         store: Journal = MemoryJournal() if journal is None else journal
         watch: Clock = SystemClock() if clock is None else clock
         super().__init__(Setup(store, self.tools, model, watch, key, retry_delay, lease_seconds, self._io))
-        self._limits = list(limits)
+        self._limits = list(self.limits)
         self._has_waivers = any(policy.waivers for policy in self.policies)
         self._plans: dict[Any, tuple[Program, Plan, datetime.date | None]] = {}
         self._known: set[str] = set()
@@ -147,6 +147,8 @@ class ExecutionVM(Deliveries):
             driver.record(Event("started", body, note, start))
         first = driver.pending[0]
         size = len(first.entry.record)
+        if plan.has_sensitive:  # the record has references in their place
+            size = max(size, len(canonical(portable(opened(FrozenMap(inputs)))).encode()))
         if size > self.limits.state_bytes:
             raise RunRefused(f"the inputs have {size} bytes, more than the {self.limits.state_bytes} allowed")
         if driver.secrets:
@@ -260,7 +262,8 @@ class ExecutionVM(Deliveries):
         runner = getattr(self._thread, "runner", None)
         if runner is None:
             runner = self._thread.runner = asyncio.Runner()
-            weakref.finalize(self, runner.close)
+            # Not `runner.close`: that runs the loop, and a machine may be collected while another loop runs.
+            weakref.finalize(self, runner.get_loop().close)
         token = INLINE.set(True)
         try:
             return runner.run(coroutine)
@@ -309,7 +312,7 @@ def _has_tools(tools: object) -> bool:
 
 def _frozen(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
-        return freeze(dict(inputs))  # type: ignore[no-any-return]
+        return {name: freeze(value) for name, value in inputs.items()}
     except ValueRefused as error:
         raise RunRefused(f"an input is no value: {error}") from None
 

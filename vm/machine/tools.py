@@ -94,7 +94,7 @@ class FunctionTools:
         given = dict(args)
         if asked:
             if "idempotency_key" in asked:
-                given.setdefault("idempotency_key", context.idempotency_key)
+                given["idempotency_key"] = context.idempotency_key
             if "context" in asked:
                 given.setdefault("context", context)
         return function(**given) if waits else in_thread(function, given)

@@ -1,0 +1,209 @@
+"""Every good program runs to an end: with the tools and replies that lie beside them, and with answers of any kind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import runpy
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepward.validator.gate.discovery import Candidate, read_candidate
+from stepward.vm import ExecutionVM, ModelReply, ModelRequest, Program, Run, ScriptedModel, ToolContext
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.machine.clock import ManualClock
+from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.replay import replay
+from stepward.vm.reading.files import read_file
+
+PROGRAMS = Path(__file__).parents[1] / "specs/programs"
+FILES = sorted(path for path in (PROGRAMS / "good").iterdir() if path.suffix in (".yaml", ".json", ".py"))
+TOOLS = runpy.run_path(str(PROGRAMS / "tools.py"))
+
+INPUTS: dict[str, dict[str, Any]] = {
+    "access_request": {
+        "requester_id": "EMP-000001",
+        "system": "payroll",
+        "role": "editor",
+        "justification": "month end",
+    },
+    "content_moderation": {"post_id": "PST-00000001", "author_id": "USR-000001", "text": "hello"},
+    "customer_onboarding": {
+        "applicant_id": "APP-000001",
+        "full_name": "Ann Example",
+        "customer_email": "ann@example.com",
+        "document_id": "DOC-000001",
+        "country": "DE",
+    },
+    "customer_refund": {
+        "order_id": "ORD-000042",
+        "request": "It came broken",
+        "amount": 620,
+        "customer_email": "ann@example.com",
+    },
+    "data_erasure": {"request_id": "REQ-000001", "subject_email": "ann@example.com", "jurisdiction": "eu"},
+    "database_migration": {"database": "orders", "migration_id": "MIG-0001"},
+    "document_extraction": {"document_id": "DOC-000001", "kind": "invoice"},
+    "expense_reimbursement": {
+        "report_id": "EXP-000001",
+        "employee_id": "EMP-000001",
+        "amount": Decimal("86.40"),
+        "category": "meals",
+        "receipt_count": 4,
+    },
+    "failed_payment_recovery": {
+        "payment_id": "PAY-00000001",
+        "customer_id": "CUS-000001",
+        "phone": "+4915112345678",
+        "amount": 60,
+        "currency": "EUR",
+    },
+    "feature_flag_rollout": {"flag": "new-search"},
+    "incident_triage": {
+        "alert_id": "ALR-000001",
+        "service": "api",
+        "environment": "production",
+        "report": "slow since noon",
+    },
+    "invoice_approval": {
+        "invoice_id": "INV-00000001",
+        "supplier_id": "SUP-000007",
+        "amount": 1190,
+        "currency": "EUR",
+        "purchase_order_id": "PO-000001",
+        "cost_centre": "OPS001",
+    },
+    "loan_decision": {
+        "application_id": "LAP-000001",
+        "amount": 9000,
+        "term_months": 36,
+        "purpose": "car",
+        "employment": "permanent",
+        "age": 41,
+        "country": "DE",
+        "statement": "a car for the way to work",
+    },
+    "nightly_report": {"report_date": "2026-03-02", "recipients": ["ops@example.com"]},
+    "password_reset": {"account_id": "ACC-000001", "customer_email": "ann@example.com"},
+    "post_checkout": {
+        "event_id": "EVT-0000000001",
+        "event_type": "checkout.completed",
+        "signature": "676d0de7fe889635",
+        "order_id": "ORD-000042",
+        "total": 740,
+        "customer_email": "ann@example.com",
+        "phone": "+4915112345678",
+    },
+    "release_notes": {"release": "v2.7"},
+    "stuck_order": {"order_id": "ORD-000042"},
+    "subscription_cancellation": {
+        "subscription_id": "SUB-000001",
+        "customer_email": "ann@example.com",
+        "reason_text": "it got too expensive",
+    },
+    "support_ticket_routing": {"ticket_id": "TCK-000001", "body": "my export never ends", "customer_tier": "plus"},
+}
+
+
+def program_in(path: Path) -> Program:
+    (document,) = read_candidate(Candidate(path, is_named=True)).documents
+    return Program.from_document(document)
+
+
+def example(spec: TypeSpec | None, choices: Iterator[int]) -> Any:
+    """Return a value of a type; which of several comes from `choices`."""
+    if spec is None or (spec.type is None and spec.enum is None):
+        return "anything"
+    if spec.enum is not None:
+        return spec.enum[next(choices) % len(spec.enum)]
+    kind = (spec.type or ())[next(choices) % len(spec.type or ())]
+    if kind == "object":
+        return {name: example(part, choices) for name, part in (spec.properties or {}).items()}
+    if kind == "array":
+        return [example(spec.items, choices) for _ in range(next(choices) % 3)]
+    if kind in ("integer", "number"):
+        low, high = spec.minimum or 0, spec.maximum
+        found = low + next(choices) * 7 % 900
+        return found if high is None or found <= high else high
+    return {"boolean": next(choices) % 2 == 0, "null": None, "string": "2026-03-02"}[kind]
+
+
+def to_its_end(machine: ExecutionVM, program: Program, payload: Any) -> Run:
+    """Run a program, resume it as often as it suspends, and return it when it has ended."""
+    plan = Plan(program)
+    run = machine.run_sync(program, INPUTS[program.name])
+    for _ in range(100):
+        if not run.suspensions:
+            return run
+        waits = run.suspensions[0]
+        (call,) = [call for step in plan.steps for call in step.calls if call.id == waits.step]
+        run = machine.resume_sync(waits.token, payload(call.returns))
+    raise AssertionError(f"{program.name} suspends without end")
+
+
+def agreed(spec: TypeSpec) -> Any:
+    """Return what somebody says who agrees."""
+    if spec.type == ("object",):
+        return {name: agreed(part) for name, part in (spec.properties or {}).items()}
+    return spec.enum[0] if spec.enum else {("boolean",): True, ("string",): "as you say"}[spec.type or ()]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_good_program_succeeds_with_the_tools_and_replies_beside_it(path: Path) -> None:
+    program = program_in(path)
+    replies = PROGRAMS / "replies" / f"{path.stem}.yaml"
+    asks_a_model = any(call.is_model for step in Plan(program).steps for call in step.calls)
+    assert asks_a_model == replies.exists()
+    script: Mapping[str, Any] = read_file(replies)[0].data if asks_a_model else {}
+    machine = ExecutionVM(TOOLS, ScriptedModel(script), clock=ManualClock())
+    run = to_its_end(machine, program, agreed)
+    assert (run.status, run.error, run.broken) == ("SUCCESS", "", ())
+    replayed = replay(machine.journal, run.id)
+    assert replayed is not None
+    assert replayed.faults == ()
+    assert replayed.run.snapshot() == run.snapshot()
+
+
+def test_every_tool_that_a_good_program_declares_is_there() -> None:
+    declared = {name for path in FILES for name in program_in(path).tools or {}}
+    assert declared <= TOOLS.keys()
+    own = {name for name, value in TOOLS.items() if getattr(value, "__module__", "") == TOOLS["__name__"]}
+    assert {name for name in own if not name.startswith("_")} == declared
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("seed", range(8))
+def test_a_good_program_ends_whatever_it_is_answered(path: Path, seed: int) -> None:
+    program = program_in(path)
+    plan = Plan(program)
+    returns = {call.id: call.returns for step in plan.steps for call in step.calls}
+    choices = itertools.count(seed, 1 + seed % 3)
+
+    class Anything:
+        """Tools and a model that answer something of the right type, and fail now and then."""
+
+        def has(self, name: str) -> bool:
+            return True
+
+        async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+            if next(choices) % 11 == 10:
+                raise ConnectionError("nobody answers")
+            await asyncio.sleep(0)
+            return example(returns[context.step], choices)
+
+        async def complete(self, request: ModelRequest) -> ModelReply:
+            if request.allowed:
+                return ModelReply(request.allowed[next(choices) % len(request.allowed)], 3, Decimal("0.001"))
+            return ModelReply(example(returns[request.step], choices), 3, Decimal("0.001"))
+
+    machine = ExecutionVM(Anything(), Anything(), clock=ManualClock())
+    run = to_its_end(machine, program, lambda spec: example(spec, choices))
+    assert run.is_over
+    assert run.broken == ()
+    replayed = replay(machine.journal, run.id)
+    assert replayed is not None
+    assert replayed.faults == ()

@@ -1,0 +1,34 @@
+"""The one program in a file that a command is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stepward.vm.language.program import Program
+
+
+def load_program(file: Path, name: str | None) -> Program:
+    """Return the program in a file, of several the one of that name.
+
+    Raises DocumentError for what is no program, TargetError for a file that can't be read or a name that fits none.
+    """
+    from stepward.validator.gate.discovery import Candidate, TargetError, read_candidate
+    from stepward.validator.gate.paths import absolute
+    from stepward.vm.language.program import Program
+
+    try:
+        contents = read_candidate(Candidate(absolute(file), is_named=True))
+    except TargetError as error:
+        raise TargetError(error.message, "correct the path") from None
+    if contents.error is not None:
+        raise contents.error
+    programs = [Program.from_document(document) for document in contents.documents]
+    chosen = [program for program in programs if name in (None, program.name)]
+    if len(chosen) == 1:
+        return chosen[0]
+    names = ", ".join(f"`{program.name}`" for program in programs)
+    if not chosen:
+        raise TargetError(f"there is no program `{name}` in `{file}`", f"it holds {names}")
+    raise TargetError(f"there are {len(chosen)} programs in `{file}`", f"name one with `--program`: {names}")

@@ -1,0 +1,316 @@
+"""What the commands about runs share: their options, the machine that those name, and what is told of a run."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import click
+
+from stepward.validator.gate.settings import AdvisedError
+
+if TYPE_CHECKING:
+    from stepward.vm.journal.signing import SigningKey
+    from stepward.vm.journal.store import Journal
+    from stepward.vm.language.policy import Policy
+    from stepward.vm.machine.execution import ExecutionVM
+    from stepward.vm.machine.history import History
+    from stepward.vm.machine.models import Model
+    from stepward.vm.machine.plan import Plan
+    from stepward.vm.machine.run import Run
+    from stepward.vm.machine.tools import FunctionTools
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ENDED_OTHERWISE, UNFINISHED, INTERRUPTED = 1, 4, 130
+"""Exit statuses: a run ended, but not in SUCCESS; it has not ended; somebody stopped the command."""
+
+DEFAULT_JOURNAL: Final = "runs.db"
+FILE: Final = click.Path(path_type=Path)
+
+
+class MachineError(AdvisedError):
+    """What was asked of a run can't be done."""
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def complete_runs(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the ids of the runs in the journal that the command line names so far."""
+    journal = context.params.get("journal") or DEFAULT_JOURNAL
+    try:
+        with closing(open_journal(str(journal))) as opened:
+            return [row.run for row in opened.rows() if row.run.startswith(incomplete)]
+    except Exception:  # a shell that completes shows nothing of what went wrong
+        return []
+
+
+def journal_option(function: F) -> F:
+    """Add `--journal` to a command about runs that exist."""
+    return click.option(
+        "--journal",
+        default=DEFAULT_JOURNAL,
+        show_default=True,
+        metavar="FILE",
+        help="The journal: a SQLite file, or `postgresql://…`.",
+    )(function)
+
+
+def format_option(function: F) -> F:
+    """Add `--output-format`."""
+    return click.option(
+        "--output-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="How to tell it.",
+    )(function)
+
+
+def key_option(function: F) -> F:
+    """Add `--key`, the private key that signs."""
+    return click.option(
+        "--key", "key_file", type=FILE, metavar="FILE", help="A private key to sign with; `stepward key` makes one."
+    )(function)
+
+
+def driving_options(function: F) -> F:
+    """Add the options of a command that makes a run go on: its tools, its model, and the key that signs."""
+    model = click.option(
+        "--model", metavar="NAME", help="The model: `script:FILE`, or a name that LiteLLM knows, for llm steps."
+    )
+    tools = click.option(
+        "--tools",
+        metavar="MODULE",
+        help="The tools: a module (`package.module`) or a .py file whose functions they are.",
+    )
+    return tools(model(key_option(function)))
+
+
+# -- what the options name ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what the machine, a journal or a key refuses into a message and what to do about it."""
+    from stepward.vm.errors import DocumentError, StepwardError
+    from stepward.vm.machine.refusals import DeliveryRefused, NoSuchRun, RunBusy, RunRefused
+
+    try:
+        yield
+    except (AdvisedError, DocumentError):
+        raise
+    except NoSuchRun as error:
+        raise MachineError(str(error), "`stepward runs` lists them; `--journal` names another journal") from None
+    except RunRefused as error:
+        help = "name the new run otherwise with `--run-id`" if str(error).startswith("run `") else ""
+        raise MachineError(str(error), help) from None
+    except DeliveryRefused as error:
+        raise MachineError(str(error), "`stepward runs RUN` shows what the run waits for") from None
+    except RunBusy as error:
+        help = "wait until it is done; where it has crashed, its lease ends a minute after its last sign of life"
+        raise MachineError(str(error), help) from None
+    except StepwardError as error:
+        raise MachineError(str(error)) from None
+
+
+def open_journal(name: str | None, *, create: bool = False) -> Journal:
+    """Return the journal of a name, and one in memory for none; raises JournalError when it can't be opened."""
+    if name is None:
+        from stepward.vm.journal.memory import MemoryJournal
+
+        return MemoryJournal()
+    if name in ("", ":memory:"):
+        raise MachineError("`--journal` names no file", "name one; `stepward run` without it keeps the run in memory")
+    if name.startswith(("postgresql://", "postgres://")):
+        from stepward.vm.journal.postgres import PostgresJournal
+
+        return PostgresJournal(name, create=create)
+    from stepward.vm.journal.sqlite import SQLiteJournal
+
+    if not create and not os.path.exists(name):
+        help = f"name one with `--journal`; `stepward run PROGRAM --journal {shlex.quote(name)}` makes it"
+        raise MachineError(f"there is no journal at `{name}`", help)
+    return SQLiteJournal(name, create=create)
+
+
+def load_key(file: Path | None) -> SigningKey | None:
+    """Return the private key in a file; raises KeyRefused for what is none."""
+    if file is None:
+        return None
+    from stepward.vm.journal.signing import SigningKey
+
+    return SigningKey.load(file)
+
+
+def load_tools(name: str | None) -> Any:
+    """Return the module whose functions are tools; raises TargetError for what can't be imported."""
+    if name is None:
+        return None
+    from stepward.validator.cli.objects import load_file, load_module
+
+    is_file = name.endswith(".py") or os.sep in name
+    return load_file(name) if is_file else load_module(name)
+
+
+def load_model(name: str | None) -> Model | None:
+    """Return a scripted model, or one by way of LiteLLM; raises MachineError or ModelRefused for what is none."""
+    if name is None:
+        return None
+    kind, separator, file = name.partition(":")
+    if not name or name == "script:":
+        raise MachineError("`--model` names no model", "write `--model script:FILE`, or a name that LiteLLM knows")
+    if kind == "script" and separator:
+        from stepward.validator.cli.values import values_in
+        from stepward.vm.machine.models import ScriptedModel
+
+        return ScriptedModel(values_in(file, "replies"))
+    from stepward.vm.machine.litellm import LiteLLMModel
+
+    with redirect_stdout(sys.stderr):  # it has much to say when it is imported
+        return LiteLLMModel(name)
+
+
+class Means(NamedTuple):
+    """What a machine makes runs go on with; `named` is what `--tools` says."""
+
+    tools: FunctionTools
+    model: Model | None
+    key: SigningKey | None
+    named: str | None
+
+    def machine(self, journal: Journal, policies: Sequence[Policy] = ()) -> ExecutionVM:
+        """Return a machine that has these means."""
+        from stepward.vm.machine.execution import ExecutionVM
+
+        return ExecutionVM(self.tools, self.model, journal, policies, key=self.key)
+
+    def require(self, plan: Plan) -> None:
+        """Refuse a program whose tools or model are not there; raises MachineError."""
+        calls = [call for step in plan.steps for call in step.calls]
+        missing = sorted({call.tool for call in calls if not call.is_model and not self.tools.has(call.tool)})
+        if missing:
+            self._refuse_tools(missing)
+        asking = [call.id for call in calls if call.is_model]
+        if asking and self.model is None:
+            steps = ", ".join(f"`{step}`" for step in asking)
+            verb = "asks" if len(asking) == 1 else "ask"
+            help = "give one with `--model`: `script:FILE` with a reply for each step, or a name that LiteLLM knows"
+            raise MachineError(f"{steps} {verb} a model, and there is none", help)
+
+    def _refuse_tools(self, missing: list[str]) -> None:
+        tools = ", ".join(f"`{tool}`" for tool in missing)
+        what = "tool" if len(missing) == 1 else "tools"
+        if self.named is None:
+            help = "name a module whose functions they are with `--tools package.module` or `--tools FILE.py`"
+            raise MachineError(f"the program calls {what} {tools}, and there is no `--tools`", help)
+        help = f"write a function `{missing[0]}` there, or name another module with `--tools`"
+        raise MachineError(f"`{self.named}` has no function for {what} {tools}", help)
+
+
+def load_means(options: dict[str, Any]) -> Means:
+    """Return the means that the options of a command name."""
+    from stepward.vm.machine.tools import FunctionTools
+
+    tools, model = load_tools(options.get("tools")), load_model(options.get("model"))
+    return Means(FunctionTools(tools or {}), model, load_key(options.get("key_file")), options.get("tools"))
+
+
+# -- what is told ------------------------------------------------------------------------------------------------------
+
+
+def uses_color() -> bool:
+    """Return whether standard output is for eyes, and may be painted."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def history_of(journal: Journal, run: str) -> History:
+    """Return the records of a run; raises NoSuchRun, or JournalError when they are damaged."""
+    from stepward.vm.machine.history import load, stored_plan
+    from stepward.vm.machine.refusals import NoSuchRun
+
+    found = load(journal, run, lambda *documents: stored_plan(journal, *documents))
+    if found is None:
+        raise NoSuchRun(f"there is no run `{run}`")
+    return found
+
+
+def tell_run(run: Run, journal: Journal, options: dict[str, Any]) -> None:
+    """Print the trace of a run, what became of it, and what somebody can do about it."""
+    from stepward.validator.report.text import safe
+    from stepward.validator.report.trace import render_outcome, render_trace, run_data, trace_data
+
+    found = history_of(journal, run.id)
+    if options["output_format"] == "json":
+        print_json({"version": 1, "run": run_data(run, found), "trace": trace_data(found)})
+        return
+    color = uses_color()
+    text = f"run `{safe(run.id)}` of `{safe(run.program)}`\n\n"
+    text += f"{render_trace(found, color=color)}\n{render_outcome(run, found)}{''.join(_advice(run, options))}"
+    click.echo(text, nl=False, color=color)
+
+
+def print_json(data: Any) -> None:
+    """Print data as JSON, its numbers exact."""
+    from stepward.vm.values import to_json
+
+    click.echo(to_json(data, indent=2))
+
+
+def _advice(run: Run, options: dict[str, Any]) -> Iterator[str]:
+    from stepward.validator.report.text import safe
+    from stepward.vm.values import to_json
+
+    if run.status in ("SUSPENDED", "IN_DOUBT") and options.get("journal") is None:
+        yield "\nthis run was in memory and is gone; with `--journal FILE` it could go on\n"
+        return
+    more = _again(options)
+    for waits in run.suspensions:
+        asks = "" if waits.request is None else f", and asks: {safe(to_json(waits.request))}"
+        yield f"\n`{waits.step}` waits for somebody{asks}\n"
+        if waits.token:
+            yield f"  resume: stepward runs resume {shlex.quote(waits.token)} --payload JSON{more}\n"
+    for doubt in run.doubts:
+        yield f"\n`{doubt.step}` is in doubt: {safe(doubt.why)}\n"
+        yield f"  look whether `{doubt.tool}` happened, under the idempotency key {doubt.key}, then say so:\n"
+        command = f"stepward runs reconcile {shlex.quote(run.id)} {shlex.quote(doubt.step)}"
+        yield f"    it did:      {command} done --output JSON{more}\n"
+        yield f"    it did not:  {command} not-done{more}\n"
+        yield f"    give up:     {command} abandon{more}\n"
+    if run.status == "RUNNING":
+        yield "\nsomebody drives this run; if nobody does any more, pick it up:\n"
+        yield f"  stepward runs recover {shlex.quote(run.id)}{more}\n"
+
+
+def _again(options: dict[str, Any]) -> str:
+    """Return the options that a command about the same run needs; no password is among them."""
+    words = []
+    journal = options.get("journal")
+    if journal not in (None, DEFAULT_JOURNAL):
+        words += ["--journal", _without_password(str(journal))]
+    for name, option in (("tools", "--tools"), ("model", "--model"), ("key_file", "--key")):
+        if options.get(name) is not None:
+            words += [option, str(options[name])]
+    return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+def _without_password(journal: str) -> str:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(journal) if "://" in journal else None
+    if parts is None or parts.password is None:
+        return journal
+    return journal.replace(f":{parts.password}@", "@", 1)
+
+
+def exit_status(*runs: Run) -> int:
+    """Return 0 when all runs ended in SUCCESS, UNFINISHED when one has not ended, else ENDED_OTHERWISE."""
+    if any(not run.is_over for run in runs):
+        return UNFINISHED
+    return 0 if all(run.status == "SUCCESS" for run in runs) else ENDED_OTHERWISE

@@ -1,0 +1,194 @@
+"""`stepward run`: a program, run by the machine."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from contextlib import closing, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from stepward.validator.cli.machine import (
+    FILE,
+    INTERRUPTED,
+    MachineError,
+    driving_options,
+    exit_status,
+    explained,
+    format_option,
+    load_means,
+    open_journal,
+    tell_run,
+)
+
+if TYPE_CHECKING:
+    from stepward.validator.gate.checking import RunResult
+    from stepward.vm.language.policy import Policy
+    from stepward.vm.language.program import Program
+    from stepward.vm.machine.execution import ExecutionVM
+    from stepward.vm.machine.plan import Plan
+    from stepward.vm.machine.run import Run as MachineRun
+
+REFUSED = 2
+
+
+def _complete_inputs(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the inputs of the program that the command line names so far, each with its `=`."""
+    from stepward.validator.cli.loading import load_program
+
+    try:
+        # With the value of its last option still to come, a command line is not taken apart to its end.
+        file = context.params.get("file") or context.args[0]
+        program = load_program(Path(file), context.params.get("name"))
+    except Exception:  # a shell that completes shows nothing of what went wrong
+        return []
+    return [f"{name}=" for name in program.inputs or () if name.startswith(incomplete)]
+
+
+@click.command()
+@click.argument("file", metavar="PROGRAM", type=FILE)
+@click.option(
+    "--input",
+    "pairs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An input (repeatable); text as it is where text is declared, else YAML or JSON.",
+    shell_complete=_complete_inputs,
+)
+@click.option(
+    "--inputs",
+    metavar="FILE",
+    help="The inputs, as one YAML or JSON mapping; `-` is standard input.",
+    type=click.Path(),
+)
+@driving_options
+@click.option("--journal", metavar="FILE", help="The journal: a SQLite file, or `postgresql://…`.  [default: memory]")
+@click.option("--run-id", metavar="ID", help="Names the run; the same id and inputs give the run that exists.")
+@click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable).")
+@click.option("--accept", multiple=True, metavar="CODES", help="Run in spite of these findings (repeatable).")
+@click.option("--program", "name", metavar="NAME", help="Which program, when the file holds several.")
+@click.option("--config", type=FILE, metavar="FILE", help="Use this configuration.")
+@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+@format_option
+def run(file: Path, **options: Any) -> None:
+    """Run the program in PROGRAM, when it passes the gate, and print its trace.
+
+    Exits with 0 when the run ended in SUCCESS, 1 when it ended in another way, 2 when it was refused or the command
+    can't be used, 4 when it has not ended: it is suspended, in doubt, or driven by somebody else.
+    """
+    if options["config"] and options["isolated"]:
+        raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
+    gc.enable()  # unlike a check, a run may last
+    accepted = _accepted(options["accept"])
+    program, policies = _admitted(file, options, accepted)
+    with explained():
+        plan = _plan(program, policies)
+        given = _inputs(program, plan, options)
+        means = load_means(options)
+        means.require(plan)
+        # The last thing that can go wrong makes a file: nobody gets one for a misspelt option.
+        with closing(open_journal(options["journal"], create=True)) as journal:
+            name = options["run_id"]
+            if name and journal.head(name) is not None:
+                click.echo(f"run `{name}` exists: this is how it is", err=True)
+            run = _run(means.machine(journal, policies), program, given, options)
+            tell_run(run, journal, options)
+    sys.exit(exit_status(run))
+
+
+def _run(machine: ExecutionVM, program: Program, given: dict[str, Any], options: dict[str, Any]) -> MachineRun:
+    try:
+        with redirect_stdout(sys.stderr):  # what a tool prints is no part of the trace
+            return machine.run_sync(program, given, run_id=options["run_id"])
+    except KeyboardInterrupt:
+        if options["journal"] is not None:
+            click.echo(
+                "\ninterrupted: `stepward runs` lists the run, `stepward runs recover` goes on with it", err=True
+            )
+        sys.exit(INTERRUPTED)
+
+
+def _plan(program: Program, policies: list[Policy]) -> Plan:
+    from stepward.vm.errors import DocumentError
+    from stepward.vm.machine.plan import Plan
+
+    try:
+        return Plan(program, [policy for policy in policies if policy.applies(program.name, program.source_name)])
+    except DocumentError as error:
+        problem = error.problems[0]
+        help = f"{problem.code} leaves no one meaning to the program: it can't be accepted, only mended"
+        raise MachineError(problem.message, help) from None
+
+
+def _inputs(program: Program, plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
+    from stepward.validator.cli.values import inputs_of
+
+    return inputs_of(options["pairs"], options["inputs"], plan.input_types, program.name)
+
+
+# -- the gate ----------------------------------------------------------------------------------------------------------
+
+
+def _accepted(given: tuple[str, ...]) -> frozenset[str]:
+    codes = [code.strip().upper() for text in given for code in text.split(",") if code.strip()]
+    if not codes:
+        if given:
+            raise click.UsageError("--accept names no code")
+        return frozenset()
+    from stepward.validator.gate.settings import near_code
+    from stepward.validator.rules.registry import RULE_BY_CODE
+
+    for code in codes:
+        if code not in RULE_BY_CODE:
+            raise click.UsageError(f"--accept: `{code}` is not a code; {near_code(code)}")
+    return frozenset(codes)
+
+
+def _admitted(file: Path, options: dict[str, Any], accepted: frozenset[str]) -> tuple[Program, list[Policy]]:
+    """Return the program and its policies when it passes the gate; else say why it does not, and end."""
+    from stepward.validator.cli.loading import load_program
+    from stepward.validator.gate.checking import Run, policy_result
+    from stepward.validator.gate.settings import Configurations, Overrides
+    from stepward.vm.errors import PolicyError, ProgramError
+
+    overrides = Overrides(policies=options["policies"])
+    gate = Run(Configurations(overrides, config=options["config"], is_isolated=options["isolated"]))
+    try:
+        program = load_program(file, options["name"])
+        policies = gate.check_program(program)
+    except PolicyError as error:
+        _refuse(policy_result(error), "a policy can't be used, so nothing was run")
+    except ProgramError:
+        gate.check_paths([file])
+        _refuse(gate.result(), f"`{file}` is no program that can be run")
+    result = gate.result()
+    _refuse_findings(result, program, accepted)
+    return program, policies
+
+
+def _refuse_findings(result: RunResult, program: Program, accepted: frozenset[str]) -> None:
+    from dataclasses import replace
+
+    from stepward.validator.findings import Severity
+
+    found = [one for one in result.findings if one.severity is Severity.ERROR and one.code not in accepted]
+    if found:
+        codes = ",".join(sorted({one.code for one in found}))
+        message = f"`{program.name}` does not pass the gate, so it was not run"
+        _refuse(
+            replace(result, findings=tuple(found)), message, f"mend it, or run it all the same with `--accept {codes}`"
+        )
+
+
+def _refuse(result: RunResult, message: str, help: str = "") -> NoReturn:
+    from stepward.validator.report import render
+
+    color = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    click.echo(render(result, "full", color=color), nl=False, err=True, color=color)
+    click.echo(f"error: {message}", err=True)
+    if help:
+        click.echo(f"  = help: {help}", err=True)
+    sys.exit(REFUSED)

@@ -1,0 +1,319 @@
+"""`stepward runs`: the runs that a journal has, and what can be done about them."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import click
+
+from stepward.validator.cli.machine import (
+    FILE,
+    UNFINISHED,
+    MachineError,
+    Means,
+    complete_runs,
+    driving_options,
+    exit_status,
+    explained,
+    format_option,
+    history_of,
+    journal_option,
+    key_option,
+    load_means,
+    open_journal,
+    print_json,
+    tell_run,
+    uses_color,
+)
+
+if TYPE_CHECKING:
+    from stepward.vm.journal.store import Journal, Row
+    from stepward.vm.machine.history import History
+    from stepward.vm.machine.run import Run
+
+STATUSES: Final = (
+    "RUNNING", "SUSPENDED", "IN_DOUBT", "SUCCESS", "FAILED", "BUDGET_EXCEEDED", "STALLED", "CANCELLED",
+)  # fmt: skip
+
+_DEFAULT: Final = "show"
+
+
+class _Runs(click.Group):
+    """A group in which what is no action is a run to show."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments as those of `show` where they don't begin with an action."""
+        is_action = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        # A shell that completes asks with nothing yet: then the actions are what it wants.
+        if not is_action and not (ctx.resilient_parsing and not args):
+            args = [_DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Offer the actions, and the runs."""
+        show = self.commands[_DEFAULT]
+        with click.Context(show, info_name=_DEFAULT, parent=ctx) as inner:
+            offered = [item for parameter in show.params for item in parameter.shell_complete(inner, incomplete)]
+        return [*super().shell_complete(ctx, incomplete), *offered]
+
+
+run_argument = click.argument("run", metavar="RUN", shell_complete=complete_runs)
+
+
+@click.group(cls=_Runs)
+def runs() -> None:
+    """List the runs of a journal, show one, or act on one.
+
+    `stepward runs` lists, `stepward runs RUN` shows the trace of one; a run whose id is the name of an action is shown
+    by `stepward runs show RUN`. Commands that make a run go on exit as `stepward run` does.
+    """
+
+
+# -- looking -----------------------------------------------------------------------------------------------------------
+
+
+@runs.command()
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_runs)
+@click.option("--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="List only these (repeatable).")
+@journal_option
+@format_option
+def show(run: str | None, statuses: tuple[str, ...], **options: Any) -> None:
+    """List the runs, or show the trace of one."""
+    if run is not None and statuses:
+        raise click.UsageError("--status is for the list; leave it out to show a run")
+    with explained(), closing(open_journal(options["journal"])) as journal:
+        if run is not None:
+            from stepward.vm.machine.execution import ExecutionVM
+
+            tell_run(ExecutionVM(journal=journal).get_sync(run), journal, options)
+            return
+        _list(journal.rows(statuses or None), options)
+
+
+def _list(rows: list[Row], options: dict[str, Any]) -> None:
+    from stepward.validator.report.table import Column, render
+    from stepward.validator.report.text import counted
+
+    if options["output_format"] == "json":
+        print_json({"version": 1, "runs": [_row_data(row) for row in rows]})
+        return
+    color = uses_color()
+    columns = [Column(name) for name in ("run", "program", "status")]
+    columns += [Column("records", is_number=True), Column("started"), Column("updated")]
+    cells = [
+        [row.run, row.program, row.status, str(row.seq + 1), _short(row.started), _short(row.updated)] for row in rows
+    ]
+    text = f"{render(columns, cells, color=color)}\n" if rows else ""
+    click.echo(f"{text}{counted(len(rows), 'run')}", color=color)
+
+
+def _short(seconds: float) -> str:
+    return _told(seconds).replace("T", " ").partition(".")[0] + "Z"
+
+
+def _told(seconds: float) -> str:
+    from stepward.validator.report.trace import moment
+
+    return moment(round(seconds * 1e6))
+
+
+def _row_data(row: Row) -> dict[str, Any]:
+    return {
+        "id": row.run,
+        "program": row.program,
+        "status": row.status,
+        "seq": row.seq,
+        "started": _told(row.started),
+        "updated": _told(row.updated),
+        "leased_until": _told(row.expires) if row.expires else None,
+    }
+
+
+@runs.command()
+@run_argument
+@click.option("-o", "--output", type=FILE, metavar="FILE", help="Where to write it, in place of standard output.")
+@key_option
+@journal_option
+def receipt(run: str, output: Path | None, **options: Any) -> None:
+    """Give a receipt for a run as it is: kept elsewhere, it shows later whether the journal was rewritten or cut."""
+    from stepward.validator.cli.machine import load_key
+    from stepward.vm.journal.receipts import Receipt
+
+    with explained(), closing(open_journal(options["journal"])) as journal:
+        found = history_of(journal, run)
+        state, last = found.state, found.last
+        key = load_key(options["key_file"])
+        text = Receipt.give(run, last.seq, last.digest, state.status, state.trace, key).to_json()
+    if output is None:
+        click.echo(text)
+        return
+    try:
+        output.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        from stepward.validator.gate.paths import why_not
+
+        raise MachineError(f"`{output}` can't be written: {why_not(error)}", "correct the path of `-o`") from None
+
+
+# -- going on ----------------------------------------------------------------------------------------------------------
+
+
+@runs.command()
+@click.argument("token")
+@click.option("--payload", required=True, metavar="JSON", help="The output of the step that waits.")
+@driving_options
+@journal_option
+@format_option
+def resume(token: str, payload: str, **options: Any) -> None:
+    """Resume a suspended run with its TOKEN, which works once."""
+    from stepward.validator.cli.values import value_of
+    from stepward.vm.machine.keys import Token
+
+    read = Token.read(token)
+    if read is None:
+        raise MachineError("this is no resume token", "`stepward runs RUN` shows the tokens of a suspended run")
+    with _going_on(options, read.run) as (journal, found):
+        means = load_means(options)
+        machine = means.machine(journal)
+        step = next((waits.step for waits in machine.get_sync(read.run).suspensions if waits.token == token), None)
+        if step is not None:  # else the machine says what is wrong with the token
+            means.require(found.plan)
+        calls = found.plan.steps[found.state.at].calls
+        spec = next((call.returns for call in calls if call.id == step), None)
+        value = value_of(payload, spec, "the payload")
+        _tell(lambda: machine.resume_sync(token, value), journal, options)
+
+
+@runs.command()
+@run_argument
+@click.argument("step")
+@click.argument("verdict", type=click.Choice(["done", "not-done", "abandon"]))
+@click.option("--output", metavar="JSON", help="What the tool returned, with `done`.")
+@driving_options
+@journal_option
+@format_option
+def reconcile(run: str, step: str, verdict: str, output: str | None, **options: Any) -> None:
+    """Say what became of the write that STEP of a run is in doubt about, and go on.
+
+    done: it happened; not-done: it did not, so it is made again under its key; abandon: the run ends CANCELLED.
+    """
+    from stepward.validator.cli.values import value_of
+
+    if verdict == "done" and output is None:
+        raise click.UsageError("`done` needs --output, what the tool returned; `null` where it returns nothing")
+    if verdict != "done" and output is not None:
+        raise click.UsageError(f"--output is for `done`: `{verdict}` has no output")
+    with _going_on(options, run) as (journal, found):
+        means = load_means(options)
+        if verdict != "abandon":
+            means.require(found.plan)
+        calls = found.plan.steps[found.state.at].calls
+        spec = next((call.returns for call in calls if call.id == step), None)
+        value = None if output is None else value_of(output, spec, "the output")
+        said: Any = verdict.replace("-", "_")
+        _tell(lambda: means.machine(journal).reconcile_sync(run, step, said, value), journal, options)
+
+
+@runs.command()
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_runs)
+@driving_options
+@journal_option
+@format_option
+def recover(run: str | None, **options: Any) -> None:
+    """Go on with a run that nobody drives any more, or with all such runs.
+
+    A write that had started is made again under its key when its tool is idempotent; else the run is in doubt.
+    """
+    if run is not None:
+        with _going_on(options, run) as (journal, found):
+            means = load_means(options)
+            machine = means.machine(journal)
+            if found.state.is_over:
+                _tell(lambda: machine.get_sync(run), journal, options)
+            means.require(found.plan)
+            _tell(lambda: machine.recover_sync(run)[0], journal, options)
+        return
+    with explained(), closing(open_journal(options["journal"])) as journal:
+        gc.enable()
+        means = load_means(options)
+        with redirect_stdout(sys.stderr):
+            picked_up = means.machine(journal).recover_sync()
+        names = {run.id for run in picked_up}
+        _list([row for row in journal.rows() if row.run in names], options)
+        left = [row.run for row in journal.rows(["RUNNING"])]
+        for name in left:
+            _tell_why_left(name, means, journal)
+    sys.exit(UNFINISHED if left else exit_status(*picked_up))
+
+
+def _tell_why_left(name: str, means: Means, journal: Journal) -> None:
+    from stepward.validator.report.text import safe
+
+    try:
+        means.require(history_of(journal, name).plan)
+        why = "somebody else drives it"
+    except MachineError as error:
+        why = f"{error.message}; {error.help}"
+    click.echo(f"left: run `{safe(name)}`: {why}", err=True)
+
+
+# -- ending ------------------------------------------------------------------------------------------------------------
+
+
+@runs.command()
+@run_argument
+@key_option
+@journal_option
+@format_option
+def cancel(run: str, **options: Any) -> None:
+    """End a run CANCELLED; a call that is under way is finished first.
+
+    Exits with 0 when the run is CANCELLED, 1 when it had ended in another way, 4 when whoever drives it still has to.
+    """
+    with _going_on(options, run) as (journal, _):
+        _tell(
+            lambda: load_means(options).machine(journal).cancel_sync(run),
+            journal,
+            options,
+            lambda run: 0 if run.status == "CANCELLED" else exit_status(run) or 1,
+        )
+
+
+@runs.command()
+@run_argument
+@click.option("--yes", is_flag=True, help="Don't ask whether that is meant.")
+@key_option
+@journal_option
+@format_option
+def erase(run: str, yes: bool, **options: Any) -> None:
+    """Destroy every sensitive value of a run for ever; an unfinished run is cancelled first."""
+    with _going_on(options, run) as (journal, _):
+        if not yes:
+            click.confirm(f"destroy every sensitive value of run `{run}` for ever?", abort=True, err=True)
+        _tell(lambda: load_means(options).machine(journal).erase_sync(run), journal, options, lambda _: 0)
+
+
+# -- what they share ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _going_on(options: dict[str, Any], run: str) -> Iterator[tuple[Journal, History]]:
+    """Open the journal for a command that changes a run, and read the run."""
+    gc.enable()
+    with explained(), closing(open_journal(options["journal"])) as journal:
+        yield journal, history_of(journal, run)
+
+
+def _tell(
+    act: Callable[[], Run], journal: Journal, options: dict[str, Any], status: Callable[[Run], int] = exit_status
+) -> NoReturn:
+    """Act, print the run, and end with its status."""
+    with redirect_stdout(sys.stderr):  # what a tool prints is no part of the trace
+        run = act()
+    tell_run(run, journal, options)
+    sys.exit(status(run))

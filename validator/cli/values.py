@@ -1,0 +1,141 @@
+"""Values on the command line: text, read as the type that the program declares wants it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.validator.gate.settings import AdvisedError
+
+if TYPE_CHECKING:
+    from stepward.vm.language.types import TypeSpec
+
+_WRITTEN: Final = ("{", "[", '"', "'")
+"""What a value starts with that is more than a plain scalar."""
+
+
+class ValueUnreadable(AdvisedError):  # noqa: N818 - it is told, not raised on
+    """A value on the command line, or a file of values, can't be read."""
+
+
+def value_of(text: str, spec: TypeSpec | None, name: str) -> Any:
+    """Return the value that a text stands for; raises ValueUnreadable, which calls it `name`, for one that is none.
+
+    Where only text is wanted the text is taken as it is; else it is read as a YAML 1.2 scalar or as JSON, and where
+    that is not what is wanted but text would do, it is text.
+    """
+    if spec is not None and spec.kinds == {"string"}:
+        return text
+    try:
+        value = _read(text.strip(), name)
+    except ValueUnreadable:
+        if spec is None or not spec.admits("string"):
+            raise
+        return text
+    return text if spec is not None and not _is_wanted(value, spec) and spec.admits("string") else value
+
+
+def _read(text: str, name: str) -> Any:
+    from stepward.vm.errors import ProgramError
+    from stepward.vm.reading.scalars import resolve
+    from stepward.vm.reading.yaml_format import read_yaml
+
+    try:
+        if not text.startswith(_WRITTEN):
+            return resolve(text)
+        documents = read_yaml(name, text)
+    except ValueError as error:
+        raise ValueUnreadable(f"{name} can't be read: {error}", "write a shorter number") from None
+    except ProgramError as error:
+        raise _unreadable(name, error.problems[0].message) from None
+    problems = [problem for document in documents for problem in document.problems]
+    if problems or len(documents) != 1:
+        raise _unreadable(name, problems[0].message if problems else "it is more than one value")
+    return documents[0].data
+
+
+def _unreadable(name: str, why: str) -> ValueUnreadable:
+    return ValueUnreadable(
+        f"{name} can't be read: {why}", "write JSON, in single quotes for the shell: `'{\"key\": [1, 2]}'`"
+    )
+
+
+def _is_wanted(value: Any, spec: TypeSpec) -> bool:
+    from stepward.vm.language.types import refusal
+    from stepward.vm.values import ValueRefused, freeze
+
+    try:
+        return refusal(freeze(value), spec) is None
+    except ValueRefused:
+        return False
+
+
+def inputs_of(
+    pairs: Sequence[str], file: str | None, types: Mapping[str, TypeSpec | None], program: str
+) -> dict[str, Any]:
+    """Return the inputs of a run: those of a file, and on top of them what `name=value` pairs say.
+
+    Raises ValueUnreadable for what can't be read, for names that the program does not know, and for those missing.
+    """
+    from stepward.vm.values import ValueRefused, freeze
+
+    given = {} if file is None else dict(values_in(file, "inputs"))
+    named: set[str] = set()
+    for pair in pairs:
+        name, separator, text = pair.partition("=")
+        if not separator or not name:
+            raise ValueUnreadable(f"`--input {pair}` is no `name=value`", "write `--input amount=120`")
+        if name in named:
+            raise ValueUnreadable(f"input `{name}` is given twice", "give it once")
+        named.add(name)
+        _refuse_unknown(name, types, program)
+        given[name] = value_of(text, types[name], f"input `{name}`")
+    for name, value in given.items():
+        _refuse_unknown(name, types, program)
+        try:
+            freeze(value)
+        except ValueRefused as error:
+            raise ValueUnreadable(f"input `{name}` is no value: {error}", "give another one") from None
+    missing = [name for name, spec in types.items() if name not in given and not (spec and spec.has_default)]
+    if missing:
+        names = ", ".join(f"`{name}`" for name in missing)
+        what = "input" if len(missing) == 1 else "inputs"
+        help = f"give `--input {missing[0]}=…`, or all of them with `--inputs FILE`"
+        raise ValueUnreadable(f"`{program}` needs the {what} {names}", help)
+    return given
+
+
+def _refuse_unknown(name: str, types: Mapping[str, TypeSpec | None], program: str) -> None:
+    if name in types:
+        return
+    near = get_close_matches(name, types, n=1)
+    known = ", ".join(f"`{known}`" for known in types)
+    help = f"did you mean `{near[0]}`?" if near else f"its inputs are {known}" if known else "it has none"
+    raise ValueUnreadable(f"`{program}` has no input `{name}`", help)
+
+
+def values_in(file: str, what: str) -> Mapping[str, Any]:
+    """Return the mapping in a YAML or JSON file, `-` being standard input; raises ValueUnreadable for what is none."""
+    from stepward.validator.gate.paths import why_not
+    from stepward.vm.errors import ProgramError
+    from stepward.vm.reading.files import decode, read_file, read_text
+    from stepward.vm.reading.limits import MAX_BYTES
+
+    try:
+        if file == "-":
+            documents = read_text("<stdin>", decode(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"), is_json=False)
+        else:
+            documents = read_file(Path(file))
+    except OSError as error:
+        raise ValueUnreadable(f"the {what} in `{file}` can't be read: {why_not(error)}", "correct the path") from None
+    except ProgramError as error:
+        raise ValueUnreadable(f"the {what} in `{file}` can't be read: {error.problems[0].message}", "mend it") from None
+    problems = [problem for document in documents for problem in document.problems]
+    if problems:
+        raise ValueUnreadable(f"the {what} in `{file}` can't be read: {problems[0].message}", "mend it")
+    if len(documents) != 1 or not isinstance(documents[0].data, Mapping):
+        raise ValueUnreadable(f"`{file}` holds no {what}", "write one mapping from names to values, in YAML or JSON")
+    return documents[0].data

@@ -1,0 +1,188 @@
+"""The trace of a run, for people and for programs: what happened, when, and what came of it; nothing sensitive."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.validator.report.table import Column, render
+from stepward.validator.report.text import counted, safe
+from stepward.vm.values import as_text, to_json
+
+if TYPE_CHECKING:
+    from stepward.vm.machine.events import Event
+    from stepward.vm.machine.history import History
+    from stepward.vm.machine.run import Run
+
+MAX_DETAIL: Final = 160
+"""Characters of a detail that the table shows; the JSON has it whole."""
+
+_COLUMNS: Final = (
+    Column("seq", is_number=True),
+    Column("time (UTC)"),
+    Column("step"),
+    Column("what"),
+    Column("took", is_number=True),
+    Column("tokens", is_number=True),
+    Column("cost", is_number=True),
+    Column("detail"),
+)
+
+_WORDS: Final = {"cancel": "cancel asked for", "branched": "branch", "assigned": "set", "doubt": "in doubt"}
+
+
+def render_trace(found: History, *, color: bool = False) -> str:
+    """Return the table of a run's records."""
+    rows = [_row(record.seq, record.at, happened) for record, happened in zip(found.records, found.events, strict=True)]
+    return render(_COLUMNS, rows, color=color)
+
+
+def _row(seq: int, at: int, happened: Event) -> list[str]:
+    note = happened.note
+    tokens, cost = note.get("tokens"), note.get("cost")
+    return [
+        str(seq),
+        moment(at)[11:23],
+        str(happened.body.get("step", "")),
+        _what(happened),
+        _duration(note.get("took")),
+        str(tokens) if tokens else "",
+        "" if cost in (None, "0") else str(cost),
+        _shortened("; ".join(_details(happened))),
+    ]
+
+
+def _what(happened: Event) -> str:
+    kind = str(happened.body.get("kind", ""))
+    if happened.kind in ("attempt", "joined"):
+        word = {"again": "failed", "doubt": "in doubt"}.get(kind, kind)
+        number = happened.note.get("attempt", 1)
+        return word if happened.kind == "joined" or number == 1 else f"{word} (attempt {number})"
+    return _WORDS.get(happened.kind, happened.kind)
+
+
+def _details(happened: Event) -> Iterator[str]:
+    body = _traced(happened.body)
+    telling = _TELLING.get(happened.kind)
+    if telling is not None:
+        yield telling(body)
+    if happened.kind == "reconciled":
+        yield str(happened.note["verdict"]).replace("_", " ")
+    if body.get("rule") and happened.kind == "attempt":
+        yield f"rejected by `{body['rule']}`"
+    if body.get("error"):
+        yield str(body["error"])
+    if body.get("request") is not None:
+        yield f"asks {to_json(body['request'])}"
+    if "output" in body and (body["output"] is not None or happened.kind != "ended"):
+        yield to_json(body["output"])
+    if happened.body.get("kind") == "again":
+        yield "again"
+    if "ends" in body:
+        yield f"ends {body['ends']}"
+
+
+def _branched(body: Mapping[str, Any]) -> str:
+    branch = body["branch"]
+    if branch is None:
+        return "no branch holds"
+    name = f"case {branch}" if isinstance(branch, int) else str(branch)
+    return f"{name} → {body['next']}" if "next" in body else name
+
+
+_TELLING: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
+    "started": lambda body: _pairs(body["inputs"]),
+    "intent": lambda body: f"{body['tool']}({_pairs(body['args'])})",
+    "assigned": lambda body: _pairs(body["values"]),
+    "branched": _branched,
+    "refused": lambda body: f"{body['what']}: {body['why']}",
+    "erased": lambda body: counted(len(body["references"]), "value"),
+}
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}: {to_json(value)}" for name, value in values.items())
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1] + "…"
+
+
+def _duration(microseconds: Any) -> str:
+    if not isinstance(microseconds, int):
+        return ""
+    if microseconds < 1_000:
+        return f"{microseconds} µs"
+    return f"{microseconds / 1e3:.3g} ms" if microseconds < 1_000_000 else f"{microseconds / 1e6:,.1f} s"
+
+
+def moment(at: int) -> str:
+    """Return a time in microseconds since the epoch as RFC 3339 has it, in UTC."""
+    try:
+        return datetime.datetime.fromtimestamp(at / 1e6, datetime.UTC).isoformat(timespec="microseconds")[:26] + "Z"
+    except (OverflowError, ValueError, OSError):
+        return f"{at} µs"
+
+
+def _traced(body: Any) -> Any:
+    from stepward.vm.machine.views import traced
+
+    return traced(body)
+
+
+# -- what became of it -------------------------------------------------------------------------------------------------
+
+
+def render_outcome(run: Run, found: History) -> str:
+    """Return what is to be said of a run beside its trace, without what somebody could do about it."""
+    state = found.state
+    reason = f" ({run.reason})" if run.reason else ""
+    spent = [counted(run.steps, "step")]
+    spent += [counted(run.tokens, "token")] if run.tokens else []
+    spent += [f"cost {as_text(run.cost)}"] if run.cost else []
+    lines = [f"{run.status}{reason} at `{run.step}`: {', '.join(spent)}"]
+    if run.error and run.is_over:
+        lines.append(f"error: {run.error}")
+    lines += [f"broken: guardrail `{rule}`: {how}" for rule, how in run.broken]
+    if state.output is not None:
+        lines.append(f"output: {to_json(_traced(state.output))}")
+    lines.append(f"head {run.seq}: {run.head}")
+    lines.append(f"trace hash: {run.trace_hash}")
+    return "".join(f"{safe(line)}\n" for line in lines)
+
+
+def run_data(run: Run, found: History) -> dict[str, Any]:
+    """Return what is known of a run as plain data."""
+    return {
+        "id": run.id,
+        "program": run.program,
+        "status": run.status,
+        "reason": run.reason or None,
+        "error": run.error or None,
+        "step": run.step,
+        "output": _traced(found.state.output),
+        "steps": run.steps,
+        "tokens": run.tokens,
+        "cost": as_text(run.cost),
+        "seq": run.seq,
+        "head": run.head,
+        "trace_hash": run.trace_hash,
+        "broken": [{"guardrail": rule, "how": how} for rule, how in run.broken],
+        "suspensions": [waits._asdict() | {"token": waits.token or None} for waits in run.suspensions],
+        "doubts": [doubt._asdict() for doubt in run.doubts],
+    }
+
+
+def trace_data(found: History) -> list[dict[str, Any]]:
+    """Return the records of a run as plain data."""
+    return [
+        {
+            "seq": record.seq,
+            "at": moment(record.at),
+            "kind": record.kind,
+            "body": _traced(happened.body),
+            "note": happened.note,
+        }
+        for record, happened in zip(found.records, found.events, strict=True)
+    ]
