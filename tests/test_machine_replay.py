@@ -1,0 +1,240 @@
+"""Replay: the fold of a journal is the state of the live run, after every prefix, in every process and time zone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import replays
+from machines import Bench, ask, assign, both, check, end, program, tool
+from programs import programs
+from replays import good_programs, made, told
+from stepward.vm import MemoryJournal, ModelReply, Program, Run, SQLiteJournal
+from stepward.vm.journal.canonical import Secret, opened
+from stepward.vm.journal.store import Append
+from stepward.vm.machine.apply import apply
+from stepward.vm.machine.decide import decide
+from stepward.vm.machine.events import Calls, Event, Idle
+from stepward.vm.machine.history import History, fold, load
+from stepward.vm.machine.state import before, snapshot
+
+SEEDS = ["a", "b", "c"]
+GOOD = good_programs()
+FROM_OUTSIDE = ("started", "intent", "attempt", "resumed", "reconciled", "cancel", "refused", "erased")
+
+
+def history(bench: Bench, run: str) -> History:
+    found = load(bench.journal, run, bench.stored)
+    assert found is not None
+    return found
+
+
+def folded(found: History) -> list[bytes]:
+    """Hold every prefix of a journal against what the core decides there; return the state after each."""
+    plan, state, states = found.plan, before(found.plan), []
+    for happened in found.events:
+        if happened.kind != "started":
+            action = decide(plan, state)
+            if isinstance(action, Event):
+                # Others may come first; and a write that is under way would be in doubt if the machine stopped now.
+                is_under_way = action.kind == "doubt" and happened.kind in ("intent", "attempt")
+                if not is_under_way and happened.kind not in ("cancel", "refused"):
+                    assert (action.kind, _open(action.body)) == (happened.kind, _open(happened.body))
+            elif isinstance(action, Calls):
+                assert happened.kind in FROM_OUTSIDE
+                waited = {(call.step, call.visit, call.attempt) for call in action.calls}
+                if happened.kind in ("intent", "attempt"):
+                    assert (happened.body["step"], happened.body["visit"], happened.note["attempt"]) in waited
+            else:
+                assert isinstance(action, Idle)
+                assert happened.kind in FROM_OUTSIDE
+        state = apply(plan, state, happened)
+        states.append(snapshot(plan, state))
+    return states
+
+
+def _open(value: Any) -> Any:
+    if isinstance(value, Secret):
+        return _open(value.value)
+    if isinstance(value, dict):
+        return {key: _open(item) for key, item in value.items()}
+    return [_open(item) for item in value] if isinstance(value, tuple | list) else opened(value)
+
+
+def cut(journal: Any, run: str, records: int) -> MemoryJournal:
+    """Return a journal that ends after so many records, as a crash leaves it."""
+    shorter, entries = MemoryJournal(), journal.read(run)[:records]
+    body = json.loads(entries[0].record)["body"]
+    for digest in (body["program"], *body["policies"]):
+        shorter.put_document(digest, journal.document(digest))
+    shorter.vault.put(run, journal.vault.get(run))
+    assert shorter.create(Append(run, -1, entries[:1], "RUNNING", 0.0, True, None), "name", "nobody", 0.0)
+    if records > 1:
+        shorter.append(Append(run, 0, entries[1:], "RUNNING", 0.0, True, None), None)
+    return shorter
+
+
+def recovered(bench: Bench, run: Run, fate: Any, records: int) -> Run:
+    """Pick a run up after a prefix, with the same answers, and take it to its end."""
+    other = Bench(journal=cut(bench.journal, run.id, records))
+    other.vm.tools, other.vm.model = fate, fate
+    other.vm._setup = other.vm._setup._replace(tools=fate, model=fate)
+    again = other.vm.recover_sync(run.id)[0]
+    while again.status in ("SUSPENDED", "IN_DOUBT"):
+        again = replays.goes_on(other, again, fate)
+        for doubt in again.doubts:
+            output = _happened(history(bench, run.id), doubt.key)
+            if output is None:
+                return run  # it did not happen in the live run, and no verdict says so
+            again = other.vm.reconcile_sync(run.id, doubt.step, "done", output[0])
+    return other.checked(again)
+
+
+def _happened(found: History, key: str) -> tuple[Any] | None:
+    """Return the output of the performance that has a key in a journal."""
+    intents = [number for number, event in enumerate(found.events) if event.note.get("key") == key]
+    for event in found.events[intents[-1] :]:
+        same = event.kind == "attempt" and event.body["step"] == found.events[intents[-1]].body["step"]
+        if same and event.body["kind"] == "success":
+            return (opened(event.body["output"]),)
+        if same:
+            return None
+    return None
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_every_prefix_of_a_good_program_is_folded_and_goes_on_to_the_same_end(name: str) -> None:
+    for seed in SEEDS:
+        bench = Bench()
+        run, fate = made(GOOD[name], seed, bench, "run")
+        found = history(bench, "run")
+        states = folded(found)
+        assert states[-1] == run.snapshot()
+        for length in range(1, len(found.events) + 1):
+            assert snapshot(found.plan, fold(found.plan, found.events[:length])) == states[length - 1]
+        for length in range(1, len(found.events) + 1, 3):
+            again = recovered(bench, run, fate, length)
+            assert (again.status, again.reason, again.step, again.steps) == (
+                run.status,
+                run.reason,
+                run.step,
+                run.steps,
+            )
+            if not found.plan.has_sensitive:
+                assert (again.trace_hash, again.snapshot()) == (run.trace_hash, run.snapshot())
+            assert _values(again) == _values(run)
+
+
+def _values(run: Run) -> Any:
+    return _open(run.view("tool"))
+
+
+def test_the_seeds_take_the_good_programs_to_many_ends() -> None:
+    ends = {
+        (run.status, run.reason, run.step)
+        for name in GOOD
+        for seed in SEEDS
+        for run, _ in [made(GOOD[name], seed, Bench(), "r")]
+    }
+    assert len(ends) > 25
+    assert {"SUCCESS", "FAILED"} <= {status for status, _, _ in ends}
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None, max_examples=60,
+          phases=[Phase.generate])  # fmt: skip
+@given(programs(), st.integers(0, 1 << 30), st.integers(3, 25))
+def test_every_prefix_of_a_random_program_is_folded(data: dict[str, Any], seed: int, budget: int) -> None:
+    bench = Bench()
+    run, fate = made(Program.from_dict({**data, "max_steps": budget}), str(seed), bench, "run")
+    found = history(bench, "run")
+    assert folded(found)[-1] == run.snapshot()
+    for length in range(1, len(found.events) + 1, 2):
+        again = recovered(bench, run, fate, length)
+        assert (again.trace_hash, again.snapshot()) == (run.trace_hash, run.snapshot())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "zone"), [("1", "Pacific/Kiritimati"), ("4242", "America/St_Johns")])
+def test_another_process_with_another_hash_seed_and_time_zone_gets_the_same(
+    seed: str, zone: str, tmp_path: Path
+) -> None:
+    bench = Bench(journal=SQLiteJournal(tmp_path / "runs.db"))
+    runs = {f"{name}-{seed}": made(GOOD[name], seed, bench, f"{name}-{seed}")[0] for name in GOOD for seed in SEEDS[:2]}
+    bench.journal.close()
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone, "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, replays.__file__, str(tmp_path / "runs.db"), *SEEDS[:2]]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    stored, again = (json.loads(line) for line in done.stdout.splitlines())
+    assert stored == {name: told(run) for name, run in runs.items()}
+    assert len(again) > 10
+    assert again == {name: told(run) for name, run in runs.items() if name in again}
+
+
+# -- the trace hash ----------------------------------------------------------------------------------------------------
+
+STEPS = [
+    ask("l"),
+    tool("a", args={"x": "$l.output"}),
+    check("c", "$a.output == 'k'", "e", "f"),
+    end("e", "$x"),
+    end("f", "$x"),
+]
+TRACED = program(*STEPS, inputs={"x": {}})
+
+
+def trace(made: Program, bench: Bench, x: Any = "in", run_id: str = "run") -> str:
+    return bench.run(made, run_id, x=x).trace_hash
+
+
+def test_equal_runs_have_an_equal_trace_hash_whatever_their_ids_times_and_costs() -> None:
+    one = trace(TRACED, Bench({"a": "k"}, {"l": ModelReply("said", 5, 0.5, "big")}))
+    bench = Bench({"a": "k"}, {"l": ModelReply("said", 9, 0.1, "small")})
+    bench.clock.time += 86_400_000_000
+    assert trace(TRACED, bench, run_id="other") == one
+    spaced = Program.from_dict(json.loads(json.dumps(TRACED.to_data())))
+    assert trace(spaced, Bench({"a": "k"}, {"l": "said"})) == one
+
+
+@pytest.mark.parametrize(
+    ("made", "tools", "model", "x"),
+    [
+        (TRACED, {"a": "k"}, {"l": "said"}, "in2"),
+        (TRACED, {"a": "k"}, {"l": "Said"}, "in"),
+        (TRACED, {"a": "m"}, {"l": "said"}, "in"),
+        (TRACED, {"a": ValueError("no")}, {"l": "said"}, "in"),
+        (program(*STEPS[:-1], end("f"), inputs={"x": {}}), {"a": "k"}, {"l": "said"}, "in"),
+        (program(*STEPS, inputs={"x": {}}, version="2"), {"a": "k"}, {"l": "said"}, "in"),
+        (TRACED, {"a": "k"}, {"l": "said"}, 1),
+        (TRACED, {"a": "k"}, {"l": "said"}, "1"),
+        (TRACED, {"a": "k"}, {"l": "said"}, ["in"]),
+        (TRACED, {"a": "k"}, {"l": "said"}, None),
+    ],
+)
+def test_one_changed_character_changes_the_trace_hash(made: Program, tools: Any, model: Any, x: Any) -> None:
+    assert trace(made, Bench(tools, model), x) != trace(TRACED, Bench({"a": "k"}, {"l": "said"}))
+
+
+def test_a_recovered_run_has_the_trace_hash_of_one_that_never_stopped() -> None:
+    steps = [
+        tool("a", "again"),
+        both("p", tool("b", "again"), tool("c", "again"), tool("d")),
+        assign("s", v=1),
+        end(output="$v"),
+    ]
+    bench = Bench()
+    run = bench.run(program(*steps))
+    for records in range(1, len(bench.journal.read("run"))):
+        other = Bench(journal=cut(bench.journal, "run", records))
+        again = other.checked(asyncio.run(other.vm.recover("run"))[0])
+        assert (again.trace_hash, again.snapshot()) == (run.trace_hash, run.snapshot())
+        assert set(other.tools.keys("a")) <= set(bench.tools.keys("a"))
