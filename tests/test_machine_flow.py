@@ -414,6 +414,6 @@ def test_the_outputs_of_sub_steps_count_for_the_size_of_the_state() -> None:
 def test_inputs_over_the_limit_of_the_state_are_refused() -> None:
     with pytest.raises(RunRefused, match="2000"):
         Bench(limits=Limits(state_bytes=2000)).run(program(end(), inputs={"x": TEXT}), x="y" * 3000)
+    hidden = {"x": {**TEXT, "sensitive": True}}
     with pytest.raises(RunRefused, match="2000"):
-        hidden = {"x": {**TEXT, "sensitive": True}}
         Bench(limits=Limits(state_bytes=2000)).run(program(end(), inputs=hidden), x="y" * 3000)

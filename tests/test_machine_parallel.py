@@ -183,6 +183,24 @@ def test_budgets_do_not_hang_on_timing(budget: int) -> None:
     assert len({tuple(sorted(tools.started)) for _, tools in runs}) == 1
 
 
+def test_tokens_are_checked_before_each_wave_of_model_calls() -> None:
+    said = {name: [ModelReply("no", 5), ModelReply("yes", 5)] for name in "abc"}
+    parts = [ask(name, allowed_outputs=["yes"], on_error="retry") for name in "abc"]
+    for limit, calls, status in ((15, 3, "BUDGET_EXCEEDED"), (16, 6, "SUCCESS"), (1, 3, "BUDGET_EXCEEDED")):
+        bench = Bench(model=said)
+        run = bench.run(program(both("p", *parts), max_tokens=limit))
+        assert (run.status, len(bench.model.asked), run.tokens) == (status, calls, calls * 5)
+
+
+def test_a_wave_has_no_more_model_calls_than_may_run_at_once_where_tokens_are_counted() -> None:
+    parts = [ask(name) for name in "abcdef"]
+    for most, calls in ((1, 2), (2, 2), (4, 4), (None, 6)):
+        limits = {} if most is None else {"max_concurrency": most}
+        bench = Bench(model={name: ModelReply("yes", 5) for name in "abcdef"})
+        run = bench.run(program(both("p", *parts, **limits), max_tokens=6))
+        assert (run.status, len(bench.model.asked)) == ("SUCCESS" if calls == 6 else "BUDGET_EXCEEDED", calls)
+
+
 def test_rules_do_not_hang_on_timing() -> None:
     parts = [tool("a", "write", on_error="retry"), tool("b"), tool("c", "write")]
     rule = {"name": "once", "at_most_once": {"step": "a"}}

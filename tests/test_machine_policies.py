@@ -128,6 +128,5 @@ def test_a_waiver_speaks_for_its_own_policy_alone() -> None:
     )
 
 
-@pytest.mark.xfail(strict=True, reason="the machine knows waivers of rules by name only, not by the code of a finding")
 def test_a_waiver_may_name_a_code() -> None:
     assert Bench(policy=waived("2030-01-01", rule="SW404")).run(TWICE).status == "SUCCESS"

@@ -224,6 +224,11 @@ def test_one_changed_character_changes_the_trace_hash(made: Program, tools: Any,
     assert trace(made, Bench(tools, model), x) != trace(TRACED, Bench({"a": "k"}, {"l": "said"}))
 
 
+def test_equal_runs_with_sensitive_values_have_an_equal_trace_hash() -> None:
+    hidden = program(*STEPS, inputs={"x": {"type": "string", "sensitive": True}})
+    assert trace(hidden, Bench({"a": "k"}, {"l": "said"})) == trace(hidden, Bench({"a": "k"}, {"l": "said"}))
+
+
 def test_a_recovered_run_has_the_trace_hash_of_one_that_never_stopped() -> None:
     steps = [
         tool("a", "again"),

@@ -123,6 +123,8 @@ def _told(seconds: float) -> str:
 
 
 def _row_data(row: Row) -> dict[str, Any]:
+    from stepward.vm.machine.events import UNFINISHED
+
     return {
         "id": row.run,
         "program": row.program,
@@ -130,7 +132,7 @@ def _row_data(row: Row) -> dict[str, Any]:
         "seq": row.seq,
         "started": _told(row.started),
         "updated": _told(row.updated),
-        "leased_until": _told(row.expires) if row.expires else None,
+        "leased_until": _told(row.expires) if row.expires and row.status in UNFINISHED else None,
     }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import StepwardError
-from stepward.vm.journal.canonical import canonical, portable
+from stepward.vm.journal.canonical import SEALED, canonical, portable
 from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG, extend_trace
 from stepward.vm.language.flow import Transition
 from stepward.vm.language.types import same
@@ -24,13 +25,15 @@ class MisfitError(StepwardError):
     """An event can't happen in this state: a journal that holds it was not written by the machine for this program."""
 
 
+_REFERENCE: Final = re.compile(f'"{SEALED}[0-9a-f]+:[0-9a-f]+"')
 _FROM_OUTSIDE: Final = {"reconciled": "attempt", "resumed": "attempt"}
 """What a call gave has one meaning, whoever brought it."""
 
 
 def traced(trace: bytes, event: Event) -> bytes:
-    """Return the trace hash after an event."""
-    return extend_trace(trace, _FROM_OUTSIDE.get(event.kind, event.kind), event.text)
+    """Return the trace hash after an event: of a sensitive value it knows only that there is one."""
+    text = event.text if SEALED not in event.text else _REFERENCE.sub(f'"{SEALED}"', event.text)
+    return extend_trace(trace, _FROM_OUTSIDE.get(event.kind, event.kind), text)
 
 
 def apply(plan: Plan, state: State, event: Event) -> State:

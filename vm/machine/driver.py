@@ -198,8 +198,7 @@ class Driver:
     async def _make(self, calls: tuple[Call, ...]) -> None:
         """Make attempts side by side; all run whatever the others do."""
         self._flushing = self._flushing or asyncio.Lock()
-        most = getattr(self.plan.steps[self.state.at].step, "max_concurrency", None)
-        gate = asyncio.Semaphore(most or len(calls))
+        gate = asyncio.Semaphore(self.plan.steps[self.state.at].concurrency or len(calls))
 
         async def one(call: Call) -> None:
             async with gate:

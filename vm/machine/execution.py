@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import datetime
 import threading
 import uuid
@@ -15,7 +16,7 @@ from stepward.vm.journal.canonical import LARGEST, canonical, opened, portable
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.journal.signing import SigningKey
-from stepward.vm.journal.store import Append, Entry, Journal, Lease
+from stepward.vm.journal.store import Append, Entry, Journal, JournalError, Lease
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import same
@@ -227,7 +228,8 @@ class ExecutionVM(Deliveries):
     async def recover(self, run_id: str | None = None) -> list[Run]:
         """Go on with the runs that nobody drives any more, or with one; return those that were picked up.
 
-        A write that had started is repeated under its key when its tool is idempotent; else the run is IN_DOUBT.
+        A write that had started is repeated under its key when its tool is idempotent; else the run is IN_DOUBT. Where
+        one of several can't be read or written, its JournalError is raised once the others were picked up.
         """
         if run_id is not None:
             self._require_tools((await self._found(run_id)).plan)
@@ -235,18 +237,28 @@ class ExecutionVM(Deliveries):
             return [await self._drive(driver)]
         now = self.clock.now() / 1e6
         rows = await self.runs(["RUNNING"])
-        recovered = []
+        recovered: list[Run] = []
+        failures: list[JournalError] = []
         for row in rows:
-            taken = await self._take(row.run) if row.expires <= now else None
-            if taken is None:
-                continue
-            try:
-                self._require_tools(taken[1].plan)
-            except RunRefused:  # a run of another machine's tools is left to that
-                await self._io(self.journal.release, taken[0].lease)
-                continue
-            recovered.append(await self._drive(taken[0]))
+            if row.expires <= now:
+                try:
+                    recovered += await self._picked_up(row.run)
+                except JournalError as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
         return recovered
+
+    async def _picked_up(self, run: str) -> list[Run]:
+        taken = await self._take(run)
+        if taken is None:
+            return []
+        try:
+            self._require_tools(taken[1].plan)
+        except RunRefused:  # a run of another machine's tools is left to that
+            await self._io(self.journal.release, taken[0].lease)
+            return []
+        return [await self._drive(taken[0])]
 
     # -- for code without an event loop --------------------------------------------------------------------------------
 
@@ -261,14 +273,13 @@ class ExecutionVM(Deliveries):
             raise StepwardError("an event loop runs here: await the form without `_sync`")
         runner = getattr(self._thread, "runner", None)
         if runner is None:
-            runner = self._thread.runner = asyncio.Runner()
+            runner = self._thread.runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
             # Not `runner.close`: that runs the loop, and a machine may be collected while another loop runs.
             weakref.finalize(self, runner.get_loop().close)
-        token = INLINE.set(True)
-        try:
-            return runner.run(coroutine)
-        finally:
-            INLINE.reset(token)
+        # A context of its own: a runner copies that of its first call, and keeps it.
+        context = contextvars.copy_context()
+        context.run(INLINE.set, True)
+        return runner.run(coroutine, context=context)
 
     def run_sync(
         self,

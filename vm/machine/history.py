@@ -96,9 +96,14 @@ def load(journal: Journal, run: str, plans: Callable[[str, tuple[str, ...], tupl
     ):
         raise JournalError(f"the head of run `{run}` is not its last record; see `stepward verify`")
     body = records[0].body
-    plan = plans(body["program"], tuple(body["policies"]), tuple(body["waived"]))
+    try:
+        documents = body["program"], tuple(body["policies"]), tuple(body["waived"])
+        gone = erased_references(records)
+    except (KeyError, TypeError):
+        raise JournalError(f"a record of run `{run}` does not name what it must; see `stepward verify`") from None
+    plan = plans(*documents)
     secrets = journal.vault.get(run) if plan.has_sensitive or plan.suspends else {}
-    unseal = unsealer(secrets, erased_references(records))
+    unseal = unsealer(secrets, gone)
     events = tuple(event_of(record, unseal) for record in records)
     return History(run, plan, records, events, fold(plan, events), entries[-1], secrets)
 

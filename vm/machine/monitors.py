@@ -31,6 +31,7 @@ from stepward.vm.language.selectors import Hit, branch_names, matches
 from stepward.vm.machine.state import Reader
 
 if TYPE_CHECKING:
+    from stepward.vm.language.policy import Policy
     from stepward.vm.machine.plan import Plan
 
 Part = tuple[int, int | None]
@@ -222,6 +223,15 @@ class FollowedByMonitor(_Base):
         return f"{self.text} did not follow" if memory and (counts or self.ends == "any") else None
 
 
+CODES: Final[dict[type[AnyRule], tuple[str, ...]]] = {
+    Requires: ("SW401", "SW402"),
+    Never: ("SW403",),
+    AtMostOnce: ("SW404",),
+    FollowedBy: ("SW405",),
+    Exclusive: ("SW406",),
+}
+"""What the checker says where a rule is broken: a waiver may name the rule, or these."""
+
 MONITORS: Final[dict[type[AnyRule], Any]] = {
     Requires: RequiresMonitor,
     Never: NeverMonitor,
@@ -229,6 +239,14 @@ MONITORS: Final[dict[type[AnyRule], Any]] = {
     Exclusive: ExclusiveMonitor,
     FollowedBy: FollowedByMonitor,
 }
+
+
+def _is_waived(rule: AnyRule, policy: Policy | None, waived: frozenset[str]) -> bool:
+    """Whether the policy lifts a rule for this run: by its name, or by all that the checker could say of it."""
+    if policy is None:
+        return False
+    names = {name.removeprefix(f"{policy.policy}:") for name in waived if name.startswith(f"{policy.policy}:")}
+    return rule.name in names or names.issuperset(CODES[type(rule)])
 
 
 class Watch:
@@ -241,7 +259,7 @@ class Watch:
         self.monitors: tuple[Monitor, ...] = tuple(
             MONITORS[type(rule)](rule, plan)
             for rule, policy in plan.meaning.rules
-            if policy is None or f"{policy.policy}:{rule.name}" not in plan.waived
+            if not _is_waived(rule, policy, plan.waived)
         )
         self.asked: dict[Part, tuple[int, ...]] = {}
         self.told: dict[int, tuple[int, ...]] = {}

@@ -125,6 +125,7 @@ class StepPlan:
         "branches",
         "calls",
         "clauses",
+        "concurrency",
         "cost",
         "error",
         "id",
@@ -157,6 +158,7 @@ class StepPlan:
             else:
                 self.ways.setdefault(way.kind, way)
                 self.stalls = way if way.kind == "visits" else self.stalls
+        self.concurrency = step.max_concurrency if isinstance(step, ParallelStep) else None
         self.part: tuple[int, None] = (position, None)
         self.succeeds = self.ways.get("success", Transition("success", NOWHERE))
         self.clauses: list[Clause] = plan.meaning.clauses_of.get(position, [])

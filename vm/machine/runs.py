@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
+from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.records import write_record
 from stepward.vm.journal.store import Append, AppendConflict, LeaseLost, Row
@@ -90,7 +91,11 @@ class Runs:
         lease = await self._io(self.journal.acquire, run, self._next_holder(), now, self._setup.lease_seconds)
         if lease is None:
             return None
-        found = await self._found(run)
+        try:
+            found = await self._found(run)
+        except StepwardError:
+            await self._io(self.journal.release, lease)
+            raise
         driver = Driver(self._setup, found.plan, run, found.state, found.last, lease)
         return driver, found
 
@@ -108,9 +113,11 @@ class Runs:
         except LeaseLost:
             return await self.get(driver.run)
         finally:
-            await self._io(self.journal.release, driver.lease)
+            # Nobody asks for the lease of a run that is over: giving it back would be a commit for nothing.
+            if not driver.committed[0].is_over:
+                await self._io(self.journal.release, driver.lease)
         state, last = driver.committed
-        if state.calls is None:
+        if state.is_over:
             return Run(driver.run, driver.plan, state, last)
         return await self.get(driver.run)
 

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 from stepward.vm.errors import StepwardError
@@ -63,6 +65,8 @@ class Tools(Protocol):
 class FunctionTools:
     """Python functions as tools, by name: a mapping, or a module or object whose public callables they are.
 
+    Of a module that is what its `__all__` lists, else all but what comes from the standard library.
+
     A parameter named `idempotency_key` gets the key, one named `context` the ToolContext; all others are arguments.
     Functions that are not async run in threads of their own.
     """
@@ -81,7 +85,7 @@ class FunctionTools:
                 function = self._functions.get(name)
             else:
                 function = None if name.startswith("_") else getattr(self._functions, name, None)
-            if not callable(function):
+            if not callable(function) or not _is_own(self._functions, name, function):
                 return None
             self._known[name] = (function, is_async(function), _asked_for(function))
         return self._known[name]
@@ -98,6 +102,15 @@ class FunctionTools:
             if "context" in asked:
                 given.setdefault("context", context)
         return function(**given) if waits else in_thread(function, given)
+
+
+def _is_own(functions: object, name: str, function: Any) -> bool:
+    """Whether a module offers a function as a tool: what it imports from the standard library it does not."""
+    if not isinstance(functions, ModuleType):
+        return True
+    if hasattr(functions, "__all__"):
+        return name in functions.__all__
+    return str(getattr(function, "__module__", "")).partition(".")[0] not in sys.stdlib_module_names
 
 
 def _asked_for(function: Callable[..., Any]) -> frozenset[str]:
