@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +18,18 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 from clock import multiple, spread  # noqa: E402
+from commits import listening  # noqa: E402
+from crashes import ENGINES, IDEMPOTENT, PLAIN, Outcome, crash  # noqa: E402
+from floors import Commit, Database, OnDisk, Same, Small  # noqa: E402
+from machine import bytes_per_step, commits_of_a_run, long_run, memory_contenders  # noqa: E402
+from machine_peers import NANO, is_installed  # noqa: E402
+from runs import STEPS, Tools, chain, loop, performed  # noqa: E402
 from shapes import SHAPES, Census, Shape, census  # noqa: E402
 from stages import stages  # noqa: E402
+from turns import ASYNC, DBOS, FLOOR, LANGGRAPH_ASYNC, LANGGRAPH_SYNC, SYNC, Report, contenders, course  # noqa: E402
 
 from stepward.validator import ProgramValidator  # noqa: E402
-from stepward.vm import Program  # noqa: E402
+from stepward.vm import ExecutionVM, MemoryJournal, Program, SQLiteJournal  # noqa: E402
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
@@ -47,8 +59,6 @@ def test_a_program_that_is_not_what_it_says_is_refused() -> None:
 
 
 def test_the_stages_are_those_of_one_check() -> None:
-    import json
-
     from stepward.validator.rules import registry
 
     rules = registry.RULES
@@ -83,3 +93,171 @@ def test_the_table_prints() -> None:
         assert title in done.stdout
     for shape in SHAPES:
         assert re.search(rf"^{shape.name}  +\d+\.\d  ±\d+%", done.stdout, re.MULTILINE), done.stdout
+
+
+# -- the machine -------------------------------------------------------------------------------------------------------
+
+
+def records_of(data: dict[str, Any]) -> tuple[list[dict[str, Any]], Tools, str]:
+    """Run a program in memory, and return its records, the tools that it called, and its trace hash."""
+    journal, tools = MemoryJournal(), Tools()
+    run = ExecutionVM(tools, journal=journal).run_sync(Program.from_dict(data))
+    assert run.status == "SUCCESS"
+    return [json.loads(entry.record) for entry in journal.read(run.id)], tools, run.trace_hash
+
+
+def shape_of(value: Any) -> Any:
+    """Return a value with its numbers and texts taken out: its fields, in order, and their kinds."""
+    if isinstance(value, dict):
+        return [(name, shape_of(item)) for name, item in value.items()]
+    return [shape_of(item) for item in value] if isinstance(value, list) else type(value).__name__
+
+
+@pytest.mark.parametrize("data", [chain(10), chain(10, "write"), loop(10)], ids=["chain", "writes", "loop"])
+def test_the_programs_that_are_run_are_clean(data: dict[str, Any]) -> None:
+    assert not ProgramValidator(Program.from_dict(data)).validate().findings
+
+
+def test_a_chain_calls_each_of_its_steps_once() -> None:
+    records, tools, _ = records_of(chain(10))
+    assert [record["kind"] for record in records] == ["started"] + ["attempt"] * 10
+    assert [record["body"]["step"] for record in records[1:]] == [f"step_{number}" for number in range(10)]
+    assert tools.noops == 10
+
+
+def test_a_write_has_an_intent_before_its_outcome() -> None:
+    records, tools, _ = records_of(chain(STEPS, "write"))
+    assert [record["kind"] for record in records] == ["started"] + ["intent", "attempt"] * STEPS
+    assert tools.noops == STEPS
+
+
+def test_a_loop_has_as_many_rounds_as_it_says() -> None:
+    records, tools, _ = records_of(loop(10))
+    branches = [record["body"]["branch"] for record in records if record["kind"] == "branched"]
+    assert branches == ["then"] * 9 + ["otherwise"]
+    assert tools.ticks == 11
+    assert len(records) == 1 + performed(10)
+
+
+@pytest.mark.parametrize("effect", ["none", "write"])
+def test_the_floor_writes_the_records_of_ours(effect: str) -> None:
+    program = Program.from_dict(chain(STEPS, effect))
+    ours, _, trace = records_of(chain(STEPS, effect))
+    floor, tools = Same(course(program, effect)), Tools()
+    asyncio.run(floor.run(tools.noop))
+    theirs = [json.loads(kept.record) for kept in floor.kept]
+    assert shape_of(theirs) == shape_of(ours)
+    assert [record["body"] for record in theirs] == [record["body"] for record in ours]
+    assert floor.trace.hex() == trace
+    assert tools.noops == STEPS == len(floor.state)
+    small = Small(floor.course)
+    asyncio.run(small.run(tools.noop))
+    assert len(small.kept) == len(ours)
+    assert json.loads(small.kept[-1].record)["prev"] == small.kept[-2].digest.hex()
+
+
+@pytest.mark.parametrize("effect", ["none", "write"])
+def test_the_floor_on_disk_commits_as_ours_does(effect: str, tmp_path: Path) -> None:
+    schedule = commits_of_a_run(effect, tmp_path)
+    assert sum(commit.records for commit in schedule) == (1 + STEPS if effect == "none" else 1 + 2 * STEPS)
+    # An intent is on the disk before its effect, and so is the end of a run.
+    assert sum(commit.durable for commit in schedule) >= (1 if effect == "none" else STEPS + 1)
+    program = Program.from_dict(chain(STEPS, effect))
+    with listening() as heard:
+        database = Database(tmp_path / "floor.db")
+        heard.clear()
+        floor = OnDisk(course(program, effect), schedule, database)
+        asyncio.run(floor.run(Tools().noop))
+        assert heard == schedule
+        database.connection.close()
+    with closing(sqlite3.connect(tmp_path / "floor.db")) as connection:
+        assert connection.execute("SELECT record, digest FROM records ORDER BY seq").fetchall() == floor.kept
+
+
+def test_a_floor_that_does_not_keep_to_its_schedule_is_refused(tmp_path: Path) -> None:
+    program = Program.from_dict(chain(STEPS))
+    for schedule in ([Commit(True, 7)], [Commit(False, 1)]):
+        database = Database(tmp_path / f"{schedule[0].records}.db")
+        with pytest.raises(AssertionError):
+            asyncio.run(OnDisk(course(program, "none"), schedule, database).run(Tools().noop))
+        database.connection.close()
+
+
+def test_durable_and_other_commits_are_told_apart(tmp_path: Path) -> None:
+    with listening() as heard, closing(SQLiteJournal(tmp_path / "runs.db")) as journal:
+        heard.clear()
+        journal.put_document("a", b"text")
+        assert heard == [Commit(True, 0)]
+
+
+def test_every_contender_in_memory_does_five_steps() -> None:
+    tools = Tools()
+    work = memory_contenders(tools)
+    assert len(work) == 3 + is_installed(NANO)
+    for number, (_, once) in enumerate(work, start=1):
+        asyncio.run(once())  # type: ignore[arg-type]
+        assert tools.noops == STEPS * number
+
+
+@pytest.mark.parametrize("engine", ["Stepward", NANO])
+@pytest.mark.parametrize(("data", "steps"), [(chain(20), 20), (loop(20), performed(20))], ids=["chain", "loop"])
+def test_long_runs_do_all_their_steps(engine: str, data: dict[str, Any], steps: int) -> None:
+    if engine == NANO and not is_installed(NANO):
+        pytest.skip("llm-nano-vm is not installed")
+    asyncio.run(long_run(engine, data, steps)())  # type: ignore[arg-type]
+    with pytest.raises(AssertionError):
+        asyncio.run(long_run(engine, data, steps + 1)())  # type: ignore[arg-type]
+
+
+DISK = [FLOOR, SYNC, ASYNC]
+PEERS = {LANGGRAPH_SYNC: "LangGraph", LANGGRAPH_ASYNC: "LangGraph", DBOS: "DBOS"}
+
+
+@pytest.mark.parametrize("name", [*DISK, *PEERS])
+def test_every_contender_on_disk_does_five_steps_and_keeps_them(name: str, tmp_path: Path) -> None:
+    if name in PEERS and not is_installed(PEERS[name]):
+        pytest.skip(f"{PEERS[name]} is not installed")
+    schedule = commits_of_a_run("write", tmp_path)
+    spec = {"contender": name, "folder": str(tmp_path), "effect": "write", "schedule": schedule}
+    with contenders([spec]) as (contender,):
+        for _ in range(2):
+            assert min(contender.turn(2)) > 0
+        assert contender.end() == Report(4, 4 * STEPS, 4 * STEPS)
+
+
+def test_a_contender_that_did_not_do_its_steps_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    spec = {"contender": SYNC, "folder": str(tmp_path), "effect": "none"}
+    monkeypatch.setattr("turns.STEPS", STEPS + 1)
+    with contenders([spec]) as (contender,):
+        contender.turn(1)
+        with pytest.raises(AssertionError, match="run_sync: Report"):
+            contender.end()
+
+
+@pytest.mark.parametrize("effect", ["none", "write"])
+def test_sizes_are_of_the_records_and_of_the_file(effect: str) -> None:
+    of_steps, of_all, of_file = bytes_per_step(STEPS, effect, 2)
+    assert of_steps < of_all < of_file
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_crash_comes_between_the_effect_and_its_record(engine: str, tmp_path: Path) -> None:
+    if engine in PEERS.values() and not is_installed(engine):
+        pytest.skip(f"{engine} is not installed")
+    found = crash(engine, tmp_path)
+    expected = {PLAIN: (1, 1, "IN_DOUBT"), IDEMPOTENT: (2, 1, "SUCCESS")}
+    # What the peers do is measured, not demanded.
+    assert isinstance(found, Outcome)
+    assert (found.performed, len(found.keys), found.status) == expected.get(engine, (found.performed, 1, "SUCCESS"))
+
+
+@pytest.mark.slow
+def test_the_tables_of_the_machine_print() -> None:
+    command = [sys.executable, str(BENCHMARKS / "machine.py"), "--rounds=1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for title in ("runs per second", "effect none:", "effect write:", "growth", "journal sizes", "a crash between"):
+        assert title in done.stdout
+    assert re.search(r"^Stepward, MemoryJournal  +[\d,]+  +\d\.\d{3}", done.stdout, re.MULTILINE), done.stdout
+    for peer in ("llm-nano-vm", "LangGraph", "DBOS"):
+        assert re.search(rf"^{peer}.*(\d\.\d\d|not installed)", done.stdout, re.MULTILINE), done.stdout
