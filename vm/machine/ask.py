@@ -81,6 +81,8 @@ def typed(plan: CallPlan, output: Any, otherwise: Answer) -> Result:
         return Result(otherwise, error=f"the output of `{plan.id}` is no value: {error}")
     except Exception as error:  # a lazy list or object may fail when it is read
         return Result(otherwise, error=f"the output of `{plan.id}` can't be read: {error_text(error)}")
+    if plan.returns is None:
+        return Result("output", value)
     why = refused(value, plan.returns, f"the output of `{plan.id}`")
     return Result("output", marked(value, plan.returns)) if why is None else Result(otherwise, error=why)
 

@@ -86,7 +86,9 @@ def size_refusal(state: State, step: StepPlan, size: int, most: int | None = Non
 
 def enter_calls(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
     """Return the first attempts of an llm, tool or parallel step, or why one of them does not start."""
-    if not step.is_parallel and not step.calls[0].is_model and (step.position, None) not in plan.watch.asked:
+    if not step.is_parallel and not step.calls[0].is_model and step.part not in plan.watch.asked:
+        if visit == 1 and step.calls[0].first is not None:
+            return step.calls[0].first
         ready = prepare(Visit(plan, state, step, visit), step.calls[0], FRESH)
         return ready if isinstance(ready, Event) else Calls((ready,))
     return _wave(plan, state, step, (FRESH,) * len(step.calls), visit)
@@ -157,8 +159,6 @@ def _arguments(attempt: Call) -> Any:
 def prepare(at: Visit, call: CallPlan, now: CallState) -> Call | Event:
     """Return the next attempt of a call, or the event that says why it fails before it starts."""
     plan, state, _, visit = at
-    if call.constant is not None and now is FRESH and not plan.policies:
-        return Call(call.sub, call.id, visit, 1, 1, call.constant)
     reader = Reader(plan, state.slots)
     attempt, performance = now.attempt + 1, now.performance + 1
     is_started = now.phase == OPEN

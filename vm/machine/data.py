@@ -15,6 +15,9 @@ from stepward.vm.values import FrozenMap, as_text
 
 REDACTED: Final = "[sensitive]"
 
+_TYPE_ONLY: Final = {"type"}
+_WORDS: Final[dict[type, str]] = {str: "string", int: "integer", bool: "boolean"}
+
 
 def filled(value: Any, reader: Reader) -> Any:
     """Return `value` with its references replaced; a text that holds a sensitive value becomes a Secret.
@@ -41,7 +44,7 @@ def _text(text: str, reader: Reader) -> Any:
 
 def refused(value: Any, spec: TypeSpec | None, name: str) -> str | None:
     """Return why an opened value is not of its type, without showing what is sensitive; None when it is."""
-    if spec is None:
+    if spec is None or (spec.model_fields_set == _TYPE_ONLY and _WORDS.get(type(value)) in (spec.type or ())):
         return None
     why = refusal(value, spec)
     if why is None:

@@ -13,7 +13,7 @@ from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Lease, LeaseLost
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
-from stepward.vm.machine.calls import judge, oversize, size_refusal
+from stepward.vm.machine.calls import judge, oversize
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Call, Calls, Event, Result, event
@@ -27,6 +27,9 @@ from stepward.vm.values import FrozenMap, as_text
 
 MAX_PENDING: Final = 256
 """Records that may wait for the next commit."""
+
+MAX_CHARACTER: Final = 4
+"""Bytes of UTF-8 that a character has at most."""
 
 RIDES, COMMITS, DURABLE = 0, 1, 2
 """What an event asks of the next commit: nothing; to come before anything else is called; and to reach the disk."""
@@ -86,23 +89,21 @@ class Driver:
         self.known: list[str] = []
         self._last = last
         self._flushing: asyncio.Lock | None = None
+        self._renewing: asyncio.Task[None] | None = None
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     async def drive(self) -> None:
         """Go on until the run ends or waits for somebody; raises LeaseLost when somebody else drives it by now."""
-        pause = self.setup.lease_seconds / 3
-        loop = asyncio.get_running_loop()
-        renewals: list[asyncio.Task[None]] = []
-        timer = loop.call_later(pause, lambda: renewals.append(loop.create_task(self._renew(pause))))
+        timer = asyncio.get_running_loop().call_later(self.setup.lease_seconds / 3, self._start_renewing)
         try:
             while await self._go_on():
                 pass
             await self.flush()
         finally:
             timer.cancel()
-            for task in renewals:
-                task.cancel()
+            if self._renewing is not None:
+                self._renewing.cancel()
 
     async def _go_on(self) -> bool:
         """Do what comes next, and more of it as long as there is room; return whether there was anything to do."""
@@ -248,6 +249,9 @@ class Driver:
         held = self.state.calls
         return held is not None and held[call.sub].phase == OPEN
 
+    def _start_renewing(self) -> None:
+        self._renewing = asyncio.get_running_loop().create_task(self._renew(self.setup.lease_seconds / 3))
+
     async def _renew(self, pause: float) -> None:
         """Renew the lease for as long as the run is driven."""
         setup = self.setup
@@ -290,10 +294,10 @@ class Driver:
             output = happened.body["output" if "output" in happened.body else "request"]
             if self.plan.has_sensitive:
                 happened = self._sealed(happened)
-            size = len(happened.text) if happened.text.isascii() else len(happened.text.encode())
-            too_large = size_refusal(self.state, step, size)
+            too_large = None
             # The record is longer than the output in it, and shorter where it has only a reference.
-            if too_large is not None or self.plan.has_sensitive:
+            limits, most = self.state.limits, len(happened.text) * MAX_CHARACTER
+            if most > min(limits.output_bytes, limits.state_bytes - self.state.size) or self.plan.has_sensitive:
                 too_large = oversize(self.plan, self.state, step, output)
             if too_large is not None:
                 answer = Result("doubt" if plan.writes else "failed", error=too_large, spent=result.spent)

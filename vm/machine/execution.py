@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import datetime
+import os
 import threading
-import uuid
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -113,7 +113,7 @@ class ExecutionVM(Deliveries):
         given, why = completed(_frozen(inputs or {}), plan.input_types)
         if why is not None:
             raise RunRefused(f"input {why}")
-        run = f"run-{uuid.uuid4().hex}" if run_id is None else run_id
+        run = f"run-{os.urandom(16).hex()}" if run_id is None else run_id
         _refuse_id(run)
         if run_id is not None:
             found = await self._load(run)

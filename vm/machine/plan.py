@@ -29,6 +29,7 @@ from stepward.vm.language.steps import (
     ToolCall,
 )
 from stepward.vm.language.types import TypeSpec
+from stepward.vm.machine.events import Call, Calls
 from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
@@ -46,9 +47,9 @@ class CallPlan:
         "arg_types",
         "attempts",
         "call",
-        "constant",
         "error",
         "fallback",
+        "first",
         "going",
         "has_intent",
         "id",
@@ -91,9 +92,9 @@ class CallPlan:
         self.allowed = call.allowed_outputs if isinstance(call, LlmCall) else None
         self.going: Mapping[str, str] = {}
         self.success_text = _success_text(call.id, self.going)
-        self.constant = None
-        if isinstance(call, ToolCall) and self.arg_types is None and not any(embedded(call.args)):
-            self.constant = fill(call.args, _no_reference)
+        self.first: Calls | None = None
+        if isinstance(call, ToolCall) and self.arg_types is None and not plan.policies and not any(embedded(call.args)):
+            self.first = Calls((Call(sub, call.id, 1, 1, 1, fill(call.args, _no_reference)),))
 
     @property
     def has_fallback(self) -> bool:
@@ -333,6 +334,8 @@ def is_sensitive(spec: TypeSpec) -> bool:
     """Return whether a value of the type, or a part of one, is sensitive."""
     if spec.sensitive:
         return True
+    if spec.properties is None and spec.items is None and spec.additional_properties is None:
+        return False
     inner = [*(spec.properties or {}).values()]
     inner += [part for part in (spec.items, spec.additional_properties) if isinstance(part, TypeSpec)]
     return any(is_sensitive(part) for part in inner)
