@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
@@ -198,7 +199,11 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 def test_help_lists_every_command_and_every_option_has_a_help() -> None:
     assert run("--help").exit_code == 0
-    for name, command in main.commands.items():
+    context = click.Context(main)
+    assert len(main.list_commands(context)) == 10
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
         assert name in run("--help").stdout
         assert run(name, "-h").exit_code == 0
         assert command.help

@@ -118,7 +118,9 @@ def test_the_number_of_rules_in_the_changelog_is_true() -> None:
 
 def every_command(command: click.Command) -> Iterator[click.Command]:
     yield command
-    for inner in getattr(command, "commands", {}).values():
+    context = click.Context(command)
+    names = command.list_commands(context) if isinstance(command, click.Group) else []
+    for inner in filter(None, (command.get_command(context, name) for name in names)):  # type: ignore[attr-defined]
         yield from every_command(inner)
 
 

@@ -6,21 +6,15 @@ import errno
 import gc
 import os
 import sys
-from typing import Any, NoReturn
+from importlib import import_module
+from typing import Any, Final, NoReturn
 
 import click
 
-from stepward.validator.cli.check import check
-from stepward.validator.cli.completion import completion
-from stepward.validator.cli.explain import explain
-from stepward.validator.cli.graph import graph
-from stepward.validator.cli.key import key
-from stepward.validator.cli.replay import replay
-from stepward.validator.cli.run import run
-from stepward.validator.cli.runs import runs
-from stepward.validator.cli.schema import schema
-from stepward.validator.cli.verify import verify
 from stepward.validator.gate.settings import AdvisedError
+
+COMMANDS: Final = ("check", "explain", "graph", "schema", "run", "runs", "replay", "verify", "key", "completion")
+"""The commands, each in the module of its name: who checks a program need not wait for the machine."""
 
 INTERNAL = 2
 INTERRUPTED = 130
@@ -38,6 +32,17 @@ class _Command(click.Group):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
         return super().__call__(*args, **kwargs)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
+        """Return the names of all commands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Return a command, whose module is imported now; None when there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"stepward.validator.cli.{cmd_name}"), cmd_name)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for; what goes wrong ends in a message and a status."""
@@ -70,7 +75,3 @@ def _stop(message: str, help: str) -> NoReturn:
 @click.version_option(package_name="stepward", prog_name="stepward", message="%(prog)s %(version)s")
 def main() -> None:
     """Stepward proves that a workflow program can only go where it is allowed to go."""
-
-
-for command in (check, explain, graph, schema, run, runs, replay, verify, key, completion):
-    main.add_command(command)
