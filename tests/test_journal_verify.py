@@ -128,6 +128,11 @@ def test_a_head_without_signature_is_told_from_one_with_another() -> None:
     )
 
 
+def test_records_behind_the_stored_head_show() -> None:
+    (fault,) = verify(shelf(RUN, GOOD.entries, head_of(RUN, GOOD.entries[:5])), RUN, keys=KEYS).faults
+    assert (fault.seq, str(fault)) == (5, "record 5 lies behind the stored head")
+
+
 def test_of_two_receipts_for_one_record_one_is_of_a_fork() -> None:
     fork = Receipt.give(RUN, 4, bytes(32), "RUNNING", bytes(32), KEY)
     verdict = verify(shelf(RUN, *GOOD), RUN, keys=KEYS, receipts=[receipt(4, KEY), fork])

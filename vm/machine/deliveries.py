@@ -76,8 +76,10 @@ class Deliveries(Runs):
         its key; `abandon`: the run ends CANCELLED. Raises DeliveryRefused when the step is not in doubt, or the output
         is not of its type.
         """
+        found = await self._found(run_id)
+        _doubted(found, step)
         if verdict != "abandon":  # nothing is called any more
-            self._require_tools((await self._found(run_id)).plan)
+            self._require_tools(found.plan)
         driver, found = await self._taken(run_id)
         try:
             call = _doubted(found, step)

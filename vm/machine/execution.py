@@ -232,7 +232,10 @@ class ExecutionVM(Deliveries):
         one of several can't be read or written, its JournalError is raised once the others were picked up.
         """
         if run_id is not None:
-            self._require_tools((await self._found(run_id)).plan)
+            found = await self._found(run_id)
+            if found.state.is_over:
+                return [seen(found)]
+            self._require_tools(found.plan)
             driver, _ = await self._taken(run_id)
             return [await self._drive(driver)]
         now = self.clock.now() / 1e6

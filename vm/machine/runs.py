@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.records import write_record
-from stepward.vm.journal.store import Append, AppendConflict, LeaseLost, Row
+from stepward.vm.journal.store import Append, AppendConflict, JournalError, LeaseLost, Row
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.driver import Driver, Setup
 from stepward.vm.machine.events import Event, event
@@ -22,7 +22,7 @@ from stepward.vm.machine.keys import idempotency_key, token_reference
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.refusals import NoSuchRun, RunBusy
 from stepward.vm.machine.run import Doubt, Run, Suspension
-from stepward.vm.machine.state import State, visits_of
+from stepward.vm.machine.state import OPEN, State, visits_of
 
 T = TypeVar("T")
 
@@ -64,7 +64,11 @@ class Runs:
     async def _load(self, run: str) -> History | None:
         if not is_id(run):
             return None
-        return await self._io(load, self.journal, run, self._stored_plan)
+        try:
+            return await self._io(load, self.journal, run, self._stored_plan)
+        except JournalError:
+            # An erasure came between the records and the values, perhaps: what is damaged is so the second time too.
+            return await self._io(load, self.journal, run, self._stored_plan)
 
     async def _found(self, run: str) -> History:
         found = await self._load(run)
@@ -108,13 +112,19 @@ class Runs:
 
     async def _drive(self, driver: Driver) -> Run:
         """Drive a run as far as it goes; where somebody else has taken it over, return it as it is."""
+        # Nobody asks for the lease of a run that is over: giving it back would be a commit for nothing.
+        keeps = False
         try:
             await driver.drive()
         except LeaseLost:
             return await self.get(driver.run)
+        except asyncio.CancelledError:
+            # A tool in a thread goes on: while the lease lasts nobody may take its effect for not done. Who is
+            # interrupted in the synchronous form ends with the process, and the tool with it.
+            keeps = not INLINE.get() and any(call.phase == OPEN for call in driver.state.calls or ())
+            raise
         finally:
-            # Nobody asks for the lease of a run that is over: giving it back would be a commit for nothing.
-            if not driver.committed[0].is_over:
+            if not keeps and not driver.committed[0].is_over:
                 await self._io(self.journal.release, driver.lease)
         state, last = driver.committed
         if state.is_over:
