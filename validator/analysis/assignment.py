@@ -7,25 +7,21 @@ the dominator tree; the rest runs as bit sets, a bounded number of names at a ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stepward.vm.expressions.facts import Facts, Read, certain_reads, facts, reads
+from stepward.vm.expressions.facts import Facts, certain_reads, facts, reads
 from stepward.vm.expressions.syntax import Defined, Expression, Reference, walk
-from stepward.vm.expressions.template import embedded
+from stepward.vm.expressions.template import parts, texts
 from stepward.vm.language.flow import Transition
 from stepward.vm.language.names import Meant
 from stepward.vm.language.steps import (
     AnyStep,
     ConditionStep,
-    EndStep,
     Failing,
-    LlmCall,
     ParallelStep,
     SetStep,
-    ToolCall,
 )
 from stepward.vm.reading.source import Path, Place
 
@@ -41,15 +37,27 @@ NAMES_AT_ONCE = 512
 class Reading(NamedTuple):
     """A reference that a step reads: where it stands, what it speaks of, and what is certain by then.
 
-    `sub` is the position of the sub-step that reads it.
+    `sub` is the position of the sub-step that reads it, `path` leads to the text that holds it.
     """
 
     step: int
     sub: int | None
-    place: Place
+    path: Path
     reference: Reference
     meant: Meant | None
-    known: Facts = Facts()
+    known: Facts
+
+    @property
+    def place(self) -> Place:
+        """Where the reference stands; most readings are never spoken of, so it is made when it is asked for."""
+        return Place(self.path, within=(self.reference.start, self.reference.end))
+
+
+_UNASKED: Final = -1
+_NOTHING_KNOWN: Final = Facts()
+_Parts = tuple[int, int | None, Path, Reference, Meant | None, Facts]
+_reading: Final[Callable[[_Parts], Reading]] = partial(tuple.__new__, Reading)
+"""Makes a reading of all its parts in half the time: a large program has hundreds of thousands."""
 
 
 class Doubt(NamedTuple):
@@ -59,8 +67,7 @@ class Doubt(NamedTuple):
     key: Names
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """What a transition does to names: `gone` are undefined after it, `given` certainly defined."""
 
     given: frozenset[Names]
@@ -80,50 +87,46 @@ class Assignment:
     @cached_property
     def readings(self) -> tuple[Reading, ...]:
         """Every reference that a step reads, in the order of the list."""
-        return tuple(reading for number, step in enumerate(self.flow.steps) for reading in self._readings(number, step))
+        found: list[Reading] = []
+        for number, fields in enumerate(self.flow.fields):
+            self._add_readings(found, number, fields)
+        return tuple(found)
 
     def readings_at(self, number: int) -> tuple[Reading, ...]:
         """Return the references that one step reads, without looking at any other."""
-        return tuple(self._readings(number, self.flow.steps[number]))
+        found: list[Reading] = []
+        self._add_readings(found, number, self.flow.fields[number])
+        return tuple(found)
 
-    def _readings(self, number: int, step: AnyStep) -> Iterator[Reading]:
-        path: Path = ("steps", number)
-        if step.type in ("tool", "llm"):
-            assert isinstance(step, ToolCall | LlmCall)
-            yield from self._call_readings(number, None, step, path)
-        elif isinstance(step, ConditionStep | SetStep):
+    def _add_readings(self, found: list[Reading], number: int, fields: dict[str, Any]) -> None:
+        kind = fields["type"]
+        if kind in ("tool", "llm"):
+            self._add_call(found, number, None, fields)
+        elif kind in ("condition", "set"):
             for clause in self.context.meaning.clauses_of.get(number, ()):
                 if clause.tree is not None:
-                    for read in reads(clause.tree):
-                        yield self._read(number, read, clause.path)
-        elif isinstance(step, EndStep):
-            yield from self._embedded(number, None, step.output, (*path, "output"))
-        elif isinstance(step, ParallelStep):
-            for sub, part in enumerate(step.parallel_steps):
-                yield from self._call_readings(number, sub, part, (*path, "parallel_steps", sub))
+                    for node, known in reads(clause.tree):
+                        found.append(_reading((number, None, clause.path, node, self.names.meaning(node.names), known)))
+        elif kind == "end":
+            self._add_embedded(found, number, None, fields["output"], ("steps", number, "output"))
+        else:
+            for sub, part in enumerate(fields["parallel_steps"]):
+                self._add_call(found, number, sub, part.__dict__)
 
-    def _read(self, number: int, read: Read, path: Path) -> Reading:
-        node = read.reference
-        return Reading(
-            number, None, Place(path, within=(node.start, node.end)), node, self.names.meaning(node.names), read.known
-        )
+    def _add_call(self, found: list[Reading], number: int, sub: int | None, fields: dict[str, Any]) -> None:
+        path: Path = ("steps", number) if sub is None else ("steps", number, "parallel_steps", sub)
+        for name in ("args",) if fields["type"] == "tool" else ("prompt", "system"):
+            if fields[name]:
+                self._add_embedded(found, number, sub, fields[name], (*path, name))
 
-    def _call_readings(self, number: int, sub: int | None, call: LlmCall | ToolCall, path: Path) -> Iterator[Reading]:
-        if isinstance(call, LlmCall):
-            yield from self._embedded(number, sub, call.prompt, (*path, "prompt"))
-            yield from self._embedded(number, sub, call.system, (*path, "system"))
-        elif call.args:
-            yield from self._embedded(number, sub, call.args, (*path, "args"))
-
-    def _embedded(self, number: int, sub: int | None, value: object, path: Path) -> Iterator[Reading]:
-        seen: set[tuple[Path, Names]] = set()
-        for found in embedded(value, path):
-            node = found.reference
-            if (found.path, node.names) in seen:
-                continue  # what is wrong with a name is said once for each text that holds it
-            seen.add((found.path, node.names))
-            place = Place(found.path, within=(node.start, node.end))
-            yield Reading(number, sub, place, node, self.names.meaning(node.names))
+    def _add_embedded(self, found: list[Reading], number: int, sub: int | None, value: object, path: Path) -> None:
+        meaning = self.names.meaning
+        for way, text in texts(value, path):
+            pieces = parts(text)
+            # What is wrong with a name is said once for each text that holds it.
+            for node in pieces if len(pieces) == 1 else _first_of_each(pieces):
+                if type(node) is Reference:
+                    found.append(_reading((number, sub, way, node, meaning(node.names), _NOTHING_KNOWN)))
 
     # -- keys: what is followed through the program ----------------------------------------------------------------
 
@@ -131,6 +134,8 @@ class Assignment:
         """Return what must be defined for a reading: its variable, and every field on the way that may be absent."""
         assert reading.meant is not None
         names = reading.reference.names
+        if not reading.meant.fields:
+            return [] if self._is_input(reading.meant) else [names]
         depth = len(names) - len(reading.meant.fields)
         keys = [] if self._is_input(reading.meant) else [names[:depth]]
         for end in range(depth + 1, len(names) + 1):
@@ -148,11 +153,13 @@ class Assignment:
         """The readings of names that may be undefined: on some path of edges nothing has defined them."""
         asked: dict[Names, list[int]] = {}
         open_readings: list[Reading] = []
+        reachable = self.flow.reachable
         for reading in self.readings:
-            if reading.meant is None or not self.flow.reachable[reading.step] or self._never_exists(reading):
+            meant = reading.meant
+            if meant is None or not reachable[reading.step] or self._never_exists(reading):
                 continue
             for key in self.keys(reading):
-                if not reading.known.knows_defined(key) and not self._settled(key, reading):
+                if not self._settled(key, reading) and not reading.known.knows_defined(key):
                     asked.setdefault(key, []).append(len(open_readings))
             open_readings.append(reading)
         found: dict[int, Names] = {}
@@ -187,23 +194,26 @@ class Assignment:
         return self._success_dominates(source.step, reading.step)
 
     def _success_dominates(self, number: int, below: int) -> bool:
-        if number not in self._gates:
-            self._gates[number] = self._gate(number)
-        gate = self._gates[number]
+        gate = self._gates.get(number, _UNASKED)
+        if gate is _UNASKED:
+            gate = self._gates[number] = self._gate(number)
         if gate is None or (gate == number and number == below):
             return False
         return self.context.graph.dominators.dominates(gate, below)
 
     def _gate(self, number: int) -> int | None:
         """Return the step behind which a step has certainly succeeded: itself, if it does not go on otherwise."""
-        ways = [way for way in self.flow.transitions[number] if way.to >= 0]
-        good = {way.to for way in ways if way.kind in ("success", "fallback")}
-        if not good or len(good) > 1:
+        good: set[int] = set()
+        other: set[int] = set()
+        for way in self.flow.transitions[number]:
+            if way.to >= 0:
+                (good if way.kind in ("success", "fallback") else other).add(way.to)
+        if len(good) != 1:
             return None
-        if all(way.kind in ("success", "fallback") for way in ways):
+        if not other:
             return number
         (target,) = good
-        is_only_way = target not in {way.to for way in ways if way.kind not in ("success", "fallback")}
+        is_only_way = target not in other
         return target if is_only_way and self.flow.predecessors[target] == [number] and target != 0 else None
 
     # -- the data flow ---------------------------------------------------------------------------------------------
@@ -325,6 +335,15 @@ class Assignment:
             if way.branch == case:
                 break
         return result.defined
+
+
+def _first_of_each(pieces: Iterable[str | Reference]) -> Iterable[Reference]:
+    """Return the references among the parts of a text, each name once."""
+    first: dict[Names, Reference] = {}
+    for piece in pieces:
+        if isinstance(piece, Reference):
+            first.setdefault(piece.names, piece)
+    return first.values()
 
 
 def _own_names(step: Failing) -> set[Names]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepward.vm.errors import EvaluationError, ExpressionError
 from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.parser import parse
-from stepward.vm.expressions.syntax import Defined, Expression, Logic, Negation, Reference, walk
+from stepward.vm.expressions.syntax import Compare, Defined, Expression, Logic, Negation, Reference, walk
 
 
 def constant_value(tree: Expression) -> bool | None:
@@ -22,6 +22,8 @@ def constant_value(tree: Expression) -> bool | None:
             if value is None or value is (tree.operator == "or"):
                 return value
         return tree.operator == "and"
+    if isinstance(tree, Compare) and (isinstance(tree.left, Reference) or isinstance(tree.right, Reference)):
+        return None  # as almost every condition
     if any(isinstance(node, (Reference, Defined)) for node in walk(tree)):
         return None
     try:

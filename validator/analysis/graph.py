@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from stepward.validator.analysis.components import loops_among
 from stepward.validator.analysis.dominators import Dominators
 from stepward.vm.language.flow import END, Flow
 
@@ -57,35 +58,17 @@ class StepGraph:
     @cached_property
     def has_backward_edge(self) -> bool:
         """Whether some edge leads to a step that is not further down the list; without one there is no loop."""
-        return any(target <= number for number, following in enumerate(self.flow.successors) for target in following)
+        return any(following and min(following) <= number for number, following in enumerate(self.flow.successors))
 
     @cached_property
     def loops(self) -> list[list[int]]:
         """The steps of each loop (strongly connected component with an edge), in the order of the list."""
-        return self._components(range(len(self.flow.steps))) if self.has_backward_edge else []
+        return sorted(loops_among(range(len(self.flow.steps)), self.flow.successors)) if self.has_backward_edge else []
 
     def loops_without(self, taken_out: Callable[[int], bool]) -> list[list[int]]:
         """Return the loops that remain when some steps are taken out; each lies within a loop of the whole graph."""
-        return self._components(sorted(number for number in self.in_loop if not taken_out(number)))
-
-    def _components(self, steps: Sequence[int]) -> list[list[int]]:
-        if not steps:
-            return []
-        import networkx
-
-        graph: networkx.DiGraph[int] = networkx.DiGraph()
-        inside = bytearray(len(self.flow.steps))
-        for number in steps:
-            inside[number] = 1
-        graph.add_edges_from(
-            (number, target) for number in steps for target in self.flow.successors[number] if inside[target]
-        )
-        found = [
-            sorted(component)
-            for component in networkx.strongly_connected_components(graph)
-            if len(component) > 1 or graph.has_edge(*(tuple(component) * 2))
-        ]
-        return sorted(found)
+        left = [number for loop in self.loops for number in loop if not taken_out(number)]
+        return sorted(loops_among(left, self.flow.successors)) if left else []
 
     @cached_property
     def in_loop(self) -> frozenset[int]:

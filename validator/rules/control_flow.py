@@ -219,13 +219,13 @@ class CycleWithoutExit(Rule):
         """Yield every loop from which no drawn edge leads out and in which no step ends the run."""
         if context.flow.ambiguous_arms:
             return
+        reachable, successors = context.flow.reachable, context.flow.successors
         for loop in context.graph.loops:
             steps = set(loop)
-            if not context.flow.reachable[loop[0]]:
+            if not reachable[loop[0]] or any(not steps.issuperset(successors[number]) for number in loop):
                 continue
-            leaves = any(target not in steps for number in loop for target in context.flow.successors[number])
             missing = any(way.to == MISSING for number in loop for way in context.flow.transitions[number])
-            if not leaves and not missing and not any(map(context.graph.ends_the_run, loop)):
+            if not missing and not any(map(context.graph.ends_the_run, loop)):
                 first = context.program.steps[loop[0]]
                 message = f"no path leaves the loop {_loop_words(context, loop)}"
                 help = "give one of its steps a branch or a `next_step` that leads out, or end the run in it"
@@ -275,10 +275,10 @@ class UnboundedCycle(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every loop that remains when steps with `max_visits` are taken out."""
-        steps = context.program.steps
+        steps, fields = context.program.steps, context.flow.fields
         if context.program.max_steps is not None or context.flow.ambiguous_arms:
             return
-        for loop in context.graph.loops_without(lambda number: getattr(steps[number], "max_visits", None) is not None):
+        for loop in context.graph.loops_without(lambda number: fields[number].get("max_visits") is not None):
             if not context.flow.reachable[loop[0]]:
                 continue
             message = f"nothing bounds the loop {_loop_words(context, loop)}"
@@ -410,14 +410,15 @@ class NoFailureEnding(Rule):
         flow = context.flow
         if flow.has_missing_target:
             return
-        for number, ways in enumerate(flow.transitions):
-            if flow.reachable[number] and any(way.ending == DECLARED_FAILURE for way in ways):
-                return
-        asks_model = any(step.type in ("llm", "parallel") for step in context.program.steps)
-        for number, step in enumerate(context.program.steps):
-            if step.type in ("set", "end") or (step.type == "condition" and not asks_model):
+        failing = (n for n, ways in enumerate(flow.transitions) for way in ways if way.ending == DECLARED_FAILURE)
+        if any(flow.reachable[number] for number in failing):
+            return
+        asks_model = "llm" in flow.kinds or "parallel" in flow.kinds
+        for number, fields in enumerate(flow.fields):
+            may_decide = asks_model if fields["type"] == "condition" else fields.get("error_step") is not None
+            if not may_decide or not flow.reachable[number]:
                 continue
-            why = self._decides(context, number) if flow.reachable[number] else None
+            step, why = context.program.steps[number], self._decides(context, number)
             if why is not None:
                 message = f"{why}, but no ending is declared a failure"
                 help = "mark the ending that is one with `outcome: failure`"

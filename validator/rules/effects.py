@@ -175,7 +175,7 @@ class RetriedEffect(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every retry, also of a whole parallel step, that performs a non-idempotent write again."""
-        for site in context.meaning.calls:
+        for site, _ in context.writing_calls:
             if not _writes_once(context, site):
                 continue
             whole = context.program.steps[site.step]
@@ -239,7 +239,7 @@ class EffectInLoop(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every call of a non-idempotent write tool in a loop."""
-        for site in context.meaning.calls:
+        for site, _ in context.writing_calls:
             if site.step in context.graph.in_loop and _writes_once(context, site):
                 message = f"{_fact(context, site)}, and stands in a loop"
                 other = "move it out of the loop, or make the tool idempotent and say so in its manifest"
@@ -283,7 +283,7 @@ class FallbackForEffect(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every time-out fallback and every skip of a non-idempotent write."""
-        for site in context.meaning.calls:
+        for site, _ in context.writing_calls:
             if not _writes_once(context, site):
                 continue
             call: Call = site.call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from stepward.validator.analysis.context import Context
 from stepward.validator.findings import Finding, Label
@@ -55,8 +56,17 @@ class Unreadable(ReadingRule):
     name = "unreadable"
 
 
-_CONTRADICTING = frozenset({"is_terminal", "outcome", "error_step", "on_timeout", "fallback", "returns"})
-"""Fields that may contradict another one: a step without any of them is not looked at."""
+def _may_contradict(fields: dict[str, Any]) -> bool:
+    """Whether a step has a field that may contradict another one; most have none, and are not looked at."""
+    kind = fields["type"]
+    if kind in ("condition", "end"):
+        return False
+    if fields["outcome"] is not None or (fields["is_terminal"] and fields["next_step"] is not None):
+        return True
+    if kind in ("tool", "llm"):
+        has_time_out: bool = fields["on_timeout"] != "fail" or fields["fallback"] is not None
+        return has_time_out or fields["error_step"] is not None or fields.get("returns") is not None
+    return bool(kind == "parallel")
 
 
 class Schema(Rule):
@@ -104,10 +114,10 @@ class Schema(Rule):
         for number, condition in context.conditions:
             if condition.cases is not None:
                 yield from self._case_names(condition, Place(("steps", number, "cases")))
-        for number, step in enumerate(context.program.steps):
-            if step.type != "parallel" and step.model_fields_set.isdisjoint(_CONTRADICTING):
+        for number, fields in enumerate(context.flow.fields):
+            if not _may_contradict(fields):
                 continue
-            place = Place(("steps", number))
+            step, place = context.program.steps[number], Place(("steps", number))
             yield from self._routing(context, number, step, place)
             yield from self._failure(step, step.id, place)
             for sub, part in enumerate(step.parallel_steps if isinstance(step, ParallelStep) else ()):
@@ -320,8 +330,12 @@ class NameCollision(Rule):
     def _is_plain(context: Context, inputs: set[str]) -> bool:
         """Whether inputs, steps and assigned names are three separate sets, as in almost every program."""
         ids = context.flow.position.keys()
-        assigned = {getattr(step, "output_key", None) for step in context.program.steps}
-        assigned.update(name for step in context.program.steps if step.type == "set" for name in step.set)
+        assigned: set[str] = set()
+        for fields in context.flow.fields:
+            if fields["type"] == "set":
+                assigned.update(fields["set"])
+            elif fields.get("output_key") is not None:
+                assigned.add(fields["output_key"])
         return inputs.isdisjoint(ids) and assigned.isdisjoint(ids) and assigned.isdisjoint(inputs)
 
     def check(self, context: Context) -> Iterator[Finding]:

@@ -51,6 +51,8 @@ class SensitiveToModel(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every sensitive value in a prompt or a system text, followed through `set` and fields."""
+        if "llm" not in context.flow.kinds and "parallel" not in context.flow.kinds:
+            return
         sensitive = _sensitive_sets(context)
         for reading in context.assignment.readings:
             call = context.reader(reading)
@@ -171,11 +173,10 @@ class UnguardedTextToEffect(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every argument of a write tool that free text reaches on a path without a condition on it."""
-        for reading in context.assignment.readings:
-            call = context.reader(reading)
-            if not isinstance(call, ToolCall) or reading.meant is None or not context.flow.reachable[reading.step]:
-                continue
-            if context.meaning.tool(call.tool).effect != "write":
+        writers = {(site.step, site.sub): call for site, call in context.writing_calls}
+        for reading in context.assignment.readings if writers else ():
+            call = writers.get((reading.step, reading.sub))
+            if call is None or reading.meant is None or not context.flow.reachable[reading.step]:
                 continue
             source = self._origin(context, reading, frozenset())
             if source is not None:

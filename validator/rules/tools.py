@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepward.validator.analysis.context import Context
 from stepward.validator.findings import Finding, Label
@@ -13,9 +12,10 @@ from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import embedded, fill, parts
 from stepward.vm.language.loading import near_words
 from stepward.vm.language.meaning import CallSite
+from stepward.vm.language.name_types import static_kinds
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.language.typecheck import WORDS
-from stepward.vm.language.types import TypeSpec, refusal, same
+from stepward.vm.language.types import TypeSpec, refusal, same, unlimited
 from stepward.vm.reading.source import Place
 
 
@@ -59,11 +59,12 @@ class UndeclaredTool(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every call of a tool that a present `tools` section does not list."""
-        if context.program.tools is None:
+        tools = context.program.tools
+        if tools is None:
             return
         for site in context.meaning.calls:
-            if isinstance(site.call, ToolCall) and site.call.tool not in context.program.tools:
-                help = near_words(site.call.tool, context.program.tools) or "declare it under `tools`"
+            if isinstance(site.call, ToolCall) and site.call.tool not in tools:
+                help = near_words(site.call.tool, tools) or "declare it under `tools`"
                 message = f"the tool `{site.call.tool}` is not declared"
                 yield self.finding(message, help, Place((*site.path, "tool")), step=site.call.id)
 
@@ -103,11 +104,16 @@ class ToolArguments(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every argument that does not fit what the tool declares."""
+        signatures: dict[str, _Signature | None] = {}
         for site in context.meaning.calls:
             if isinstance(site.call, ToolCall):
-                declared = context.meaning.tool(site.call.tool).args
-                if declared is not None:
-                    yield from self._call(context, site, site.call, declared)
+                tool = site.call.tool
+                if tool not in signatures:
+                    declared = context.meaning.tool(tool).args
+                    signatures[tool] = None if declared is None else _Signature.of(declared)
+                signature = signatures[tool]
+                if signature is not None and not _fits(context, site, site.call.args, signature):
+                    yield from self._call(context, site, site.call, signature.declared)
 
     def _call(
         self, context: Context, site: CallSite, call: ToolCall, declared: dict[str, TypeSpec]
@@ -141,6 +147,51 @@ class ToolArguments(Rule):
         return [Label(Place(("tools", tool), key=True), "the tool is declared here")]
 
 
+class _Signature(NamedTuple):
+    """What a tool declares of its arguments, ready to be held against a hundred thousand calls.
+
+    Values of the Python types in `unlimited[name]` always fit an argument, and so do references whose values are of
+    the `kinds[name]` and not listed.
+    """
+
+    declared: dict[str, TypeSpec]
+    required: frozenset[str]
+    unlimited: dict[str, frozenset[type]]
+    kinds: dict[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, declared: dict[str, TypeSpec]) -> _Signature:
+        return cls(
+            declared,
+            frozenset(name for name, spec in declared.items() if not spec.has_default),
+            {name: unlimited(spec) for name, spec in declared.items()},
+            {name: static_kinds(spec.kinds) for name, spec in declared.items()},
+        )
+
+
+def _fits(context: Context, site: CallSite, args: dict[str, Any], signature: _Signature) -> bool:
+    """Whether it is plain to see that nothing is wrong with the arguments of a call, as with almost every one."""
+    if not signature.required <= args.keys() <= signature.declared.keys():
+        return False
+    whole = {
+        reading.path[-1]: reading.reference
+        for reading in context.assignment.readings_of.get(site.step, ())
+        if reading.sub == site.sub
+    }
+    for name, value in args.items():
+        if type(value) is not str or "$" not in value:
+            if type(value) not in signature.unlimited[name]:
+                return False
+            continue
+        reference = whole.get(name)
+        if reference is None or reference.end - reference.start != len(value):
+            return False
+        view = context.meaning.view(reference.names)
+        if view is None or not view.kinds <= signature.kinds[name] or view.enum is not None:
+            return False
+    return True
+
+
 def _listed(names: dict[str, TypeSpec]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "none"
 
@@ -169,7 +220,7 @@ def _reference_mismatch(context: Context, name: str, reference: Reference, spec:
     view = context.meaning.view(reference.names)
     if view is None or not view.is_known or view.never:
         return None
-    wanted = _static_kinds(spec.kinds)
+    wanted = static_kinds(spec.kinds)
     outside = view.kinds - wanted
     text = reference.text()
     if outside:
@@ -180,12 +231,6 @@ def _reference_mismatch(context: Context, name: str, reference: Reference, spec:
     if view.enum and spec.enum and not any(same(a, b) for a in view.enum for b in spec.enum):
         return f"the argument `{name}` can have none of the values of `{text}`", "pass a value that the tool takes"
     return None
-
-
-@lru_cache(maxsize=128)
-def _static_kinds(kinds: frozenset[str]) -> frozenset[str]:
-    """An integer is a number here: which of the two a reference has is not followed."""
-    return frozenset("number" if word == "integer" else word for word in kinds)
 
 
 def _wanted(spec: TypeSpec) -> str:

@@ -19,14 +19,14 @@ KEYWORDS: Final = frozenset(
 Kind = Literal["number", "text", "reference", "word", "sign", "end"]
 
 _TOKEN: Final = re.compile(
-    rf"""(?P<space>[ \t\r\n]+)
-    |(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
+    rf"""(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
     |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
     |(?P<reference>\${NAME}(?:\.{NAME})*)
     |(?P<word>{NAME})
-    |(?P<sign>==|!=|<=|>=|<|>|\+|-|\*|\(|\)|\[|\]|,)""",
+    |(?P<sign>==|!=|<=|>=|<|>|\+|-|\*|\(|\)|\[|\]|,))[ \t\r\n]*""",
     re.VERBOSE | re.DOTALL,
 )
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
 _ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _ESCAPED: Final = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
 
@@ -44,31 +44,37 @@ class Token(NamedTuple):
 def tokens(text: str) -> list[Token]:
     """Return the tokens of `text`, closed by one of kind `end`; raises ExpressionError for what is no token."""
     result: list[Token] = []
-    position = 0
-    while position < len(text):
+    length = len(text)
+    position = _SPACE.match(text).end()  # type: ignore[union-attr]
+    while position < length:
         match = _TOKEN.match(text, position)
         if match is None:
             raise _unexpected(text, position)
-        kind = match.lastgroup
-        if kind != "space":
-            result.append(_token(text, kind, match))
         position = match.end()
-    result.append(Token("end", "", len(text), len(text)))
+        result.append(_token(text, match))
+    result.append(Token("end", "", length, length))
     return result
 
 
-def _token(text: str, kind: str | None, match: re.Match[str]) -> Token:
-    word, start, end = match.group(), match.start(), match.end()
+def _token(text: str, match: re.Match[str]) -> Token:
+    kind = match.lastgroup
+    assert kind is not None, "every alternative is named"
+    word, (start, end) = match.group(kind), match.span(kind)
     if kind == "number":
         try:
-            value: Any = exact(Decimal(word)) if len(word) < 2_000 else exact(Decimal("1e2000"))
+            if len(word) < 100 and word.isdigit():
+                value: Any = int(word)
+            else:
+                value = exact(Decimal(word)) if len(word) < 2_000 else exact(Decimal("1e2000"))
         except (ValueRefused, ArithmeticError):
             raise ExpressionError(text, "a number has over 1000 digits", start, end) from None
-        if text[end : end + 1].isalpha() or text[end : end + 1] in ("_", "."):
+        following = text[end : end + 1]
+        if following and (following.isalpha() or following in "_."):
             raise ExpressionError(text, f"`{word}` runs into what follows", start, end + 1, "put a space between them")
         return Token("number", word, start, end, value)
     if kind == "text":
-        return Token("text", word, start, end, _unescape(text, word, start))
+        is_plain = "\\" not in word and word.isascii()
+        return Token("text", word, start, end, word[1:-1] if is_plain else _unescape(text, word, start))
     if kind == "reference":
         return Token("reference", word, start, end, tuple(word[1:].split(".")))
     return Token("word" if kind == "word" else "sign", word, start, end)

@@ -42,6 +42,7 @@ _COMPARISONS: Final[dict[str, Comparison]] = {
     "starts_with": "starts_with",
     "ends_with": "ends_with",
 }
+_POWERS: Final = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "*": _PRODUCT}
 _LITERALS: Final = {"true": True, "false": False, "null": None}
 
 
@@ -112,14 +113,15 @@ class _Parser:
 
     def operator(self) -> tuple[str, int, int] | None:
         """Return the operator that stands next: its name, its binding power, and how many tokens write it."""
-        token = self.peek()
-        if token.text in _COMPARISONS:
-            return token.text, _COMPARE, 1
-        if token.text == "not":
+        token = self.tokens[self.position]
+        word = token.text
+        if word in _COMPARISONS:
+            return word, _COMPARE, 1
+        if word == "not":
             following = self.tokens[self.position + 1].text
             return (f"not {following}", _COMPARE, 2) if following in ("in", "contains") else None
-        power = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "*": _PRODUCT}.get(token.text)
-        return None if power is None or token.kind not in ("word", "sign") else (token.text, power, 1)
+        power = _POWERS.get(word)
+        return None if power is None or token.kind not in ("word", "sign") else (word, power, 1)
 
     def comparison(self, start: int, left: Expression, word: str, width: int) -> Expression:
         self.position += width

@@ -99,14 +99,14 @@ Expression = Constant | Reference | Defined | Length | Negation | Logic | Compar
 def children(node: Expression) -> tuple[Expression, ...]:
     """Return the expressions that `node` is made of, in the order in which they are written."""
     match node:
+        case Compare(left=left, right=right):  # first what is asked for most often
+            return (left, right)
         case Constant() | Reference() | Defined():
             return ()
         case Length(operand=operand) | Negation(operand=operand) | Minus(operand=operand):
             return (operand,)
         case Logic(operands=operands):
             return operands
-        case Compare(left=left, right=right):
-            return (left, right)
         case Arithmetic(first=first, rest=rest):
             return (first, *(operand for _, operand in rest))
 
@@ -117,7 +117,8 @@ def walk(root: Expression) -> Iterator[Expression]:
     while pending:
         node = pending.pop()
         yield node
-        pending.extend(reversed(children(node)))
+        if type(node) is not Reference and type(node) is not Constant:
+            pending.extend(reversed(children(node)))
 
 
 def references(root: Expression) -> Iterator[Reference]:

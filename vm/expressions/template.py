@@ -14,6 +14,7 @@ from stepward.vm.reading.source import Path
 from stepward.vm.values import FrozenMap, as_text
 
 _REFERENCE: Final = re.compile(rf"\$(?:\$|({NAME}(?:\.{NAME})*))")
+_is_reference: Final = re.compile(rf"\${NAME}(?:\.{NAME})*").fullmatch
 
 
 class Embedded(NamedTuple):
@@ -27,6 +28,8 @@ class Embedded(NamedTuple):
 @lru_cache(maxsize=4096)
 def parts(text: str) -> tuple[str | Reference, ...]:
     """Split a text into literal stretches and references; `$$` is a dollar sign, a lone `$` stands for itself."""
+    if _is_reference(text):  # as most texts that hold any
+        return (Reference(0, len(text), tuple(text[1:].split("."))),)
     result: list[str | Reference] = []
     position = 0
     for match in _REFERENCE.finditer(text):
@@ -43,19 +46,28 @@ def parts(text: str) -> tuple[str | Reference, ...]:
 
 def embedded(value: Any, path: Path = ()) -> Iterator[Embedded]:
     """Yield the references of a value at any depth; keys of objects are not read."""
+    for way, text in texts(value, path):
+        pieces = parts(text)
+        for piece in pieces:
+            if isinstance(piece, Reference):
+                yield Embedded(way, piece, whole=len(pieces) == 1)
+
+
+def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield the texts with a dollar sign in them, at any depth of a value, and the way to each."""
     if isinstance(value, str):
         if "$" in value:
-            pieces = parts(value)
-            for piece in pieces:
-                if isinstance(piece, Reference):
-                    yield Embedded(path, piece, whole=len(pieces) == 1)
+            yield path, value
     elif isinstance(value, dict):
         for key, item in value.items():
-            if type(item) is not int and (type(item) is not str or "$" in item):  # most arguments hold no reference
-                yield from embedded(item, (*path, key))
-    elif isinstance(value, list | tuple):
+            if type(item) is str:
+                if "$" in item:
+                    yield (*path, key), item
+            elif type(item) is not int:
+                yield from texts(item, (*path, key))
+    elif isinstance(value, (list, tuple)):
         for number, item in enumerate(value):
-            yield from embedded(item, (*path, number))
+            yield from texts(item, (*path, number))
 
 
 def fill(value: Any, lookup: Lookup) -> Any:

@@ -5,20 +5,12 @@ The machine, the checker, the diagrams and the sabotage oracle read it from here
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import (
-    AnyStep,
-    ConditionStep,
-    EndStep,
-    ErrorRouted,
-    LlmStep,
-    ParallelStep,
-    SetStep,
-    ToolStep,
-)
+from stepward.vm.language.steps import Case
 
 Kind = Literal["success", "fallback", "skipped", "failed", "branch", "uncovered", "visits", "end"]
 """Why control goes on: what became of the step.
@@ -63,12 +55,17 @@ class Transition(NamedTuple):
         return self.to != END or (self.ending is not None and self.ending.reason == "declared")
 
 
+_Parts = tuple[Kind, int, Ending | None, str | int | None, tuple[str | int, ...]]
+_transition: Final[Callable[[_Parts], Transition]] = partial(tuple.__new__, Transition)
+"""Makes a transition of all its parts in half the time: a large program has hundreds of thousands."""
+
 SUCCEEDED: Final = Ending("SUCCESS", "declared")
 DECLARED_FAILURE: Final = Ending("FAILED", "declared")
 
 _ENDS_WELL: Final = Transition("success", END, SUCCEEDED)
 _ENDS_IN_FAILURE: Final = Transition("success", END, DECLARED_FAILURE)
 _FAILS: Final = Transition("failed", END, Ending("FAILED", "error"))
+_ONLY_FAILS: Final = (_FAILS,)
 _UNCOVERED: Final = Transition("uncovered", END, Ending("FAILED", "uncovered"))
 _STALLS: Final = Transition("visits", END, Ending("STALLED", "visits"))
 _END_STEP: Final = Transition("end", END, SUCCEEDED)
@@ -81,27 +78,37 @@ class Flow:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.steps = program.steps
-        self.position: dict[str, int] = {}
+        # What is asked of every step of a large program is asked here: an attribute of a model takes longer.
+        self.fields: list[dict[str, Any]] = [step.__dict__ for step in program.steps]
         self._names_missing = False
-        for number, step in enumerate(program.steps):
-            self.position.setdefault(step.id, number)
+        ids: list[str] = [fields["id"] for fields in self.fields]
+        self.position = dict(zip(ids, range(len(ids)), strict=True))
+        if len(self.position) < len(ids):  # SW005; the first of two steps is the one that targets mean
+            self.position = dict(zip(reversed(ids), reversed(range(len(ids))), strict=True))
+
+    @cached_property
+    def kinds(self) -> list[str]:
+        """The type of every step, by its position."""
+        return [fields["type"] for fields in self.fields]
 
     @cached_property
     def arms(self) -> frozenset[str]:
         """The ids that a branch, a case or an `error_step` names."""
         names: set[str | None] = set()
-        for step in self.steps:
-            if step.type == "condition":
-                names.update((step.then, step.otherwise), (case.then for case in step.cases or ()))
-            elif isinstance(step, ErrorRouted):
-                names.add(step.error_step)
+        for fields in self.fields:
+            if fields["type"] == "condition":
+                names.add(fields["then"])
+                names.add(fields["otherwise"])
+                names.update(case.then for case in fields["cases"] or ())
+            else:
+                names.add(fields.get("error_step"))
         names.discard(None)
-        return frozenset(name for name in names if name is not None)
+        return cast("frozenset[str]", frozenset(names))
 
     @cached_property
     def transitions(self) -> list[tuple[Transition, ...]]:
         """Every way out of every step, by its position."""
-        return [tuple(self._ways_out(number, step)) for number, step in enumerate(self.steps)]
+        return [self._ways_out(number, fields) for number, fields in enumerate(self.fields)]
 
     @cached_property
     def has_missing_target(self) -> bool:
@@ -112,7 +119,8 @@ class Flow:
     @cached_property
     def successors(self) -> list[tuple[int, ...]]:
         """The steps that may follow each step, by position and without repetition."""
-        return [tuple({way.to: None for way in ways if way.to >= 0}) for ways in self.transitions]
+        targets = ([way.to for way in ways if way.to >= 0] for ways in self.transitions)
+        return [tuple(found if len(found) < 2 else dict.fromkeys(found)) for found in targets]
 
     @cached_property
     def predecessors(self) -> list[list[int]]:
@@ -140,83 +148,89 @@ class Flow:
     @cached_property
     def ambiguous_arms(self) -> frozenset[int]:
         """The steps at which rules 3 and 4 clash (SW106): both ways out are given, and the program is refused."""
-        positions = (self.position[name] for name in self.arms if name in self.position)
-        return frozenset(number for number in positions if self._is_ambiguous(number))
+        last = len(self.steps) - 1
+        silent = (number for number, fields in enumerate(self.fields) if number < last and _says_nothing(fields))
+        return frozenset(number for number in silent if self._is_arm(number) and self._is_entered_from_above(number))
 
-    def _is_ambiguous(self, number: int) -> bool:
-        step = self.steps[number]
-        if isinstance(step, ConditionStep | EndStep) or number + 1 == len(self.steps):
-            return False
-        if step.next_step is not None or step.is_terminal:
-            return False
+    def _is_arm(self, number: int) -> bool:
+        name = self.fields[number]["id"]
+        return name in self.arms and self.position[name] == number
+
+    def _is_entered_from_above(self, number: int) -> bool:
         return number == 0 or self.falls_through(number - 1)
 
     def falls_through(self, number: int) -> bool:
         """Return whether control goes from this step to the next in the list because nothing else is said (rule 4)."""
-        step = self.steps[number]
-        if isinstance(step, ConditionStep | EndStep):
-            return False
-        return step.next_step is None and not step.is_terminal and step.id not in self.arms
+        fields = self.fields[number]
+        return _says_nothing(fields) and fields["id"] not in self.arms
 
-    def _ways_out(self, number: int, step: AnyStep) -> list[Transition]:
-        if step.type == "end":
-            return [_END_STEP if step.outcome == "success" else _END_STEP_FAILURE]
-        ways = self._branches(step) if step.type == "condition" else self._ways_through(number, step)
-        if step.max_visits is not None:
-            if isinstance(step, ErrorRouted) and step.error_step is not None:  # once; the second time the run stalls
-                ways.append(Transition("visits", self._to(step.error_step), field=("error_step",)))
-            ways.append(_STALLS)
-        return ways
+    def _ways_out(self, number: int, fields: dict[str, Any]) -> tuple[Transition, ...]:
+        kind = fields["type"]
+        if kind == "end":
+            return (_END_STEP if fields["outcome"] == "success" else _END_STEP_FAILURE,)
+        ways = self._branches(fields) if kind == "condition" else self._ways_through(number, fields)
+        if fields["max_visits"] is None:
+            return ways
+        error_step = fields.get("error_step")
+        if error_step is None:
+            return (*ways, _STALLS)
+        # Once; the second time the run stalls.
+        return (*ways, Transition("visits", self._to(error_step), field=("error_step",)), _STALLS)
 
-    def _ways_through(self, number: int, step: LlmStep | ToolStep | ParallelStep | SetStep) -> list[Transition]:
-        successor = self._successor(number, step)
-        ways = [successor]
+    def _ways_through(self, number: int, fields: dict[str, Any]) -> tuple[Transition, ...]:
+        successor = self._successor(number, fields)
+        failures = _ONLY_FAILS if fields["type"] == "set" else self._failures(fields, successor)
         if number in self.ambiguous_arms:
-            ways.append(Transition("success", number + 1))
-        if step.type == "set":
-            ways.append(_FAILS)
-        else:
-            self._add_failures(ways, step, successor)
+            return (successor, Transition("success", number + 1), *failures)
+        return (successor, *failures)
+
+    def _successor(self, number: int, fields: dict[str, Any]) -> Transition:
+        if fields["next_step"] is not None:
+            return _transition(("success", self._to(fields["next_step"]), None, None, ("next_step",)))
+        if fields["is_terminal"] or fields["id"] in self.arms or number + 1 == len(self.steps):
+            return _ENDS_IN_FAILURE if fields["outcome"] == "failure" else _ENDS_WELL
+        return _transition(("success", number + 1, None, None, ()))
+
+    def _failures(self, fields: dict[str, Any], successor: Transition) -> tuple[Transition, ...]:
+        """Return the ways out of a model's, a tool's or a parallel step that did not succeed."""
+        on_error, error_step = fields["on_error"], fields["error_step"]
+        if on_error == "fail" and error_step is None and fields.get("on_timeout") == "fail":
+            return _ONLY_FAILS
+        ways: tuple[Transition, ...] = ()
+        if fields["type"] == "parallel":
+            if all(part.on_error == "skip" for part in fields["parallel_steps"]):
+                return ()
+        elif fields["on_timeout"] == "fallback":
+            ways = (successor._replace(kind="fallback"),)
+        if on_error == "skip":
+            ways += (successor._replace(kind="skipped"),)
+        if error_step is not None:  # beside `skip` it is SW002: both ways are given, and the program is refused
+            ways += (Transition("failed", self._to(error_step), field=("error_step",)),)
+        elif on_error != "skip":
+            ways += (_FAILS,)
         return ways
 
-    def _successor(self, number: int, step: LlmStep | ToolStep | ParallelStep | SetStep) -> Transition:
-        if step.next_step is not None:
-            return Transition("success", self._to(step.next_step), None, None, ("next_step",))
-        if step.is_terminal or step.id in self.arms or number + 1 == len(self.steps):
-            return _ENDS_IN_FAILURE if step.outcome == "failure" else _ENDS_WELL
-        return Transition("success", number + 1)
-
-    def _add_failures(
-        self, ways: list[Transition], step: LlmStep | ToolStep | ParallelStep, successor: Transition
-    ) -> None:
-        if step.type == "parallel":
-            if all(part.on_error == "skip" for part in step.parallel_steps):
-                return
-        elif step.on_timeout == "fallback":
-            ways.append(successor._replace(kind="fallback"))
-        if step.on_error == "skip":
-            ways.append(successor._replace(kind="skipped"))
-        if step.error_step is not None:  # beside `skip` it is SW002: both ways are given, and the program is refused
-            ways.append(Transition("failed", self._to(step.error_step), field=("error_step",)))
-        elif step.on_error != "skip":
-            ways.append(_FAILS)
-
-    def _branches(self, step: ConditionStep) -> list[Transition]:
-        then, otherwise = step.then, step.otherwise
-        ways = []
-        if then is not None:
-            ways.append(Transition("branch", self._to(then), None, "then", ("then",)))
-        for number, case in enumerate(step.cases or ()):
-            ways.append(Transition("branch", self._to(case.then), None, number + 1, ("cases", number, "then")))
+    def _branches(self, fields: dict[str, Any]) -> tuple[Transition, ...]:
+        then, otherwise, cases = fields["then"], fields["otherwise"], fields["cases"]
+        ways: tuple[Transition, ...] = (_FAILS,)
+        if otherwise is None or (then is None and cases is None):
+            ways = (_UNCOVERED, _FAILS)
         if otherwise is not None:
-            ways.append(Transition("branch", self._to(otherwise), None, "otherwise", ("otherwise",)))
-        if otherwise is None or (then is None and step.cases is None):
-            ways.append(_UNCOVERED)
-        ways.append(_FAILS)
-        return ways
+            ways = (_transition(("branch", self._to(otherwise), None, "otherwise", ("otherwise",))), *ways)
+        if then is not None:
+            return (_transition(("branch", self._to(then), None, "then", ("then",))), *ways)
+        return (*(self._case(number, case) for number, case in enumerate(cases or ())), *ways)
+
+    def _case(self, number: int, case: Case) -> Transition:
+        return Transition("branch", self._to(case.then), None, number + 1, ("cases", number, "then"))
 
     def _to(self, target: str) -> int:
         position = self.position.get(target, MISSING)
         if position == MISSING:
             self._names_missing = True
         return position
+
+
+def _says_nothing(fields: dict[str, Any]) -> bool:
+    """Return whether a step does not say itself where control goes on success."""
+    return fields["type"] not in ("condition", "end") and fields["next_step"] is None and fields["is_terminal"] is False

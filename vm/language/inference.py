@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from stepward.vm.expressions.evaluator import kind
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Compare,
@@ -33,6 +34,7 @@ from stepward.vm.language.name_types import (
     Location,
     Typing,
     Use,
+    static_kinds,
 )
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import SetStep
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from stepward.vm.language.meaning import Clause, Meaning
 
 _IMPLIED_ITEMS: Final = (ITEMS,)
+_ONE_KIND: Final = {word: frozenset({word}) for word in ANY}
 
 
 def infer(meaning: Meaning) -> Typing:
@@ -66,9 +69,7 @@ def infer(meaning: Meaning) -> Typing:
 
 def kind_of(value: object) -> frozenset[str]:
     """Return the kind of a constant, as a set of one."""
-    from stepward.vm.expressions.evaluator import kind
-
-    return frozenset({kind(value)})
+    return _ONE_KIND[kind(value)]
 
 
 class _Collector:
@@ -92,9 +93,13 @@ class _Collector:
 
     def node(self, node: Expression) -> None:
         match node:
+            case Constant():
+                pass
             case Reference(names=names):
-                for location in self.locations(names):
+                for location in self.locations(names) if len(names) > 1 else ():  # only a field has an owner
                     self.typing.note_read(location, asked_only=False)
+            case Compare():
+                self.comparison(node)
             case Defined(reference=reference):
                 for location in self.locations(reference.names):
                     self.typing.note_read(location, asked_only=True)
@@ -108,8 +113,6 @@ class _Collector:
                 self.need_all(children(node), NUMBER, f"`{rest[0][0]}`")
             case Minus(operand=operand):
                 self.need(operand, NUMBER, "`-`")
-            case Compare():
-                self.comparison(node)
             case _:
                 pass
 
@@ -163,13 +166,13 @@ class _Collector:
 
     def equate(self, location: Location, other: Expression, words: str = "this assignment") -> None:
         """The two have one type: note it for an undeclared location."""
-        use = Use(ANY, self.path, other.start, other.end, words)
         if isinstance(other, Constant) and other.value is None:
             self.typing.admit_null(location)
         elif isinstance(other, Reference):
+            use = Use(ANY, self.path, other.start, other.end, words)
             for twin in self.locations(other.names):
                 self.known.append((location, twin, use))
-        else:
+        elif self.typing.spec(location) is None:
             self.typing.need(location, Use(result_kinds(other), self.path, other.start, other.end, words))
 
     def finish(self) -> None:
@@ -182,7 +185,7 @@ class _Collector:
             for one, other in ((left, right), (right, left)):
                 spec = typing.spec(other)
                 if spec is not None and typing.spec(one) is None:
-                    kinds = frozenset("number" if word == "integer" else word for word in spec.kinds)
+                    kinds = static_kinds(spec.kinds)
                     if "null" in kinds and len(kinds) > 1:
                         typing.admit_null(one)
                         kinds -= {"null"}
@@ -191,7 +194,8 @@ class _Collector:
     def need(self, operand: Expression, kinds: frozenset[str], words: str) -> None:
         if isinstance(operand, Reference):
             for location in self.locations(operand.names):
-                self.typing.need(location, Use(kinds, self.path, operand.start, operand.end, words))
+                if self.typing.spec(location) is None:
+                    self.typing.need(location, Use(kinds, self.path, operand.start, operand.end, words))
 
     def kinds(self, reference: Reference) -> frozenset[str]:
         meant = self.meaning.names.meaning(reference.names)

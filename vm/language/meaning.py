@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple, cast
 
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.parser import parse
@@ -22,6 +22,7 @@ from stepward.vm.language.steps import AnyStep, ConditionStep, LlmCall, Parallel
 from stepward.vm.reading.source import Path
 
 _EFFECTS = ("none", "read", "write")
+_UNASKED: Final = View()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,12 +97,12 @@ class Meaning:
         return tuple(self._calls())
 
     def _calls(self) -> Iterator[CallSite]:
-        for number, step in enumerate(self.program.steps):
-            if step.type in ("llm", "tool"):
-                assert isinstance(step, LlmCall | ToolCall)
-                yield CallSite(number, None, step, ("steps", number))
-            elif isinstance(step, ParallelStep):
-                for sub, part in enumerate(step.parallel_steps):
+        steps = self.program.steps
+        for number, kind in enumerate(self.flow.kinds):
+            if kind in ("llm", "tool"):
+                yield CallSite(number, None, cast("LlmCall | ToolCall", steps[number]), ("steps", number))
+            elif kind == "parallel":
+                for sub, part in enumerate(cast(ParallelStep, steps[number]).parallel_steps):
                     yield CallSite(number, sub, part, ("steps", number, "parallel_steps", sub))
 
     @cached_property
@@ -109,9 +110,9 @@ class Meaning:
         """Every expression of the program's steps: conditions, cases, and the texts of `set`."""
         return tuple(
             clause
-            for number, step in enumerate(self.program.steps)
-            if step.type in ("condition", "set")
-            for clause in _step_clauses(number, step)
+            for number, kind in enumerate(self.flow.kinds)
+            if kind in ("condition", "set")
+            for clause in _step_clauses(number, self.program.steps[number])
         )
 
     @cached_property
@@ -129,10 +130,11 @@ class Meaning:
 
     def view(self, names: tuple[str, ...]) -> View | None:
         """Return what is known of the values of a reference, or None when nothing ever defines it."""
-        if names not in self._views:
+        view = self._views.get(names, _UNASKED)
+        if view is _UNASKED:
             meant = self.names.meaning(names)
-            self._views[names] = None if meant is None else self.typing.view(meant)
-        return self._views[names]
+            view = self._views[names] = None if meant is None else self.typing.fresh_view(meant)
+        return view
 
     @cached_property
     def whens(self) -> tuple[tuple[Never, str], ...]:

@@ -8,6 +8,7 @@ conflict (SW203).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepward.vm.expressions.syntax import (
@@ -33,8 +34,7 @@ SIZED: Final = frozenset({"string", "array"})
 Location = tuple[Source, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """What a use of a name needs of its values, and where it stands."""
 
     kinds: frozenset[str]
@@ -44,8 +44,7 @@ class Use:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(NamedTuple):
     """Two uses of one undeclared name that no value can serve."""
 
     name: str
@@ -74,6 +73,12 @@ class View(NamedTuple):
     is_known: bool = True
 
 
+@lru_cache(maxsize=128)
+def static_kinds(kinds: frozenset[str]) -> frozenset[str]:
+    """Return kinds of values as names have them: an integer is a number, which of the two is not followed."""
+    return frozenset("number" if word == "integer" else word for word in kinds)
+
+
 class Typing:
     """The types of all names of a program."""
 
@@ -85,20 +90,23 @@ class Typing:
         self._read: set[Location] = set()
         self._copying: set[Source] = set()
         self._views: dict[tuple[Meant, tuple[str, ...]], View] = {}
+        self._declared_views: dict[tuple[int, bool], tuple[TypeSpec, View]] = {}
         self.conflicts: list[Conflict] = []
 
     # -- what is declared ------------------------------------------------------------------------------------------
 
     def root_spec(self, source: Source) -> TypeSpec | None:
         """Return the declared type of what a source gives; None where nobody declares it."""
-        program = self._meaning.program
         if source.kind == "error":
             return _TEXT
         if source.kind == "input":
-            return (program.inputs or {}).get(source.name)
+            return (self._meaning.program.inputs or {}).get(source.name)
         if source.kind == "set" or source.step is None:
             return None
-        step = program.steps[source.step]
+        fields = self._meaning.flow.fields[source.step]
+        if fields["type"] == "tool":
+            return self._meaning.tool(fields["tool"]).returns
+        step = self._meaning.program.steps[source.step]
         call = step if source.sub is None else step.parallel_steps[source.sub]  # type: ignore[union-attr]
         if isinstance(call, LlmCall):
             return _reply(call)
@@ -142,14 +150,15 @@ class Typing:
     def view(self, meant: Meant, *inside: str) -> View:
         """Return what is known of a reference's values: what any of its sources may give."""
         key = (meant, inside)
-        if key not in self._views:
-            self._views[key] = self.fresh_view(meant, *inside)
-        return self._views[key]
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = self.fresh_view(meant, *inside)
+        return view
 
     def fresh_view(self, meant: Meant, *inside: str) -> View:
         """Return what is known of a reference's values by now."""
         if len(meant.sources) == 1:
-            return self._view_at((meant.sources[0], (*meant.fields, *inside)))
+            return self._view_at((meant.sources[0], meant.fields + inside))
         views = [self._view_at((source, (*meant.fields, *inside))) for source in meant.sources]
         enums = [view.enum for view in views]
         present = [view for view in views if not view.never] or views
@@ -165,19 +174,27 @@ class Typing:
 
     def _view_at(self, location: Location) -> View:
         source, way = location
-        optional = self._is_optional(location)
+        optional = bool(way) and self._is_optional(location)
         if source.kind == "set":
             return self._set_view(source, way)
         spec = self.spec(location)
         if spec is _NEVER:
             return View(never=True)
         if spec is not None:
-            enum = spec.enum
-            return View(frozenset("number" if word == "integer" else word for word in spec.kinds), enum, optional)
+            return self._declared_view(spec, optional)
         cell = self._cells.get(self._find(location))
         if cell is None or (cell.kinds == ANY and not cell.uses):
             return View(optional=optional, is_known=False)
         return View(cell.kinds | (frozenset({"null"}) if cell.admits_null else frozenset()), None, optional)
+
+    def _declared_view(self, spec: TypeSpec, optional: bool) -> View:
+        """Return the view of a declared type, one for all names that have it."""
+        known = self._declared_views.get((id(spec), optional))
+        if known is None:
+            # The type is kept beside its view: its number is its own only as long as it lives.
+            known = spec, View(static_kinds(spec.kinds), spec.enum, optional)
+            self._declared_views[id(spec), optional] = known
+        return known[1]
 
     def _is_optional(self, location: Location) -> bool:
         """Return whether some field on the way may be absent."""

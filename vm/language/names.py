@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import Failing, ParallelStep, SetStep
+from stepward.vm.language.steps import Failing
 from stepward.vm.reading.source import Path
 
 
@@ -31,6 +31,9 @@ class Meant(NamedTuple):
     fields: tuple[str, ...]
 
 
+_UNASKED: Final = Meant((), ())
+
+
 @dataclass(frozen=True)
 class Names:
     """Every name of a program. Without an `inputs` section, what nobody assigns is an input.
@@ -51,34 +54,32 @@ class Names:
         for name in program.inputs or ():
             names._bind(name, Source("input", name, ("inputs", name)))
         for number, step in enumerate(program.steps):
-            if not isinstance(step, Failing):
-                names.silent.add(step.id)
-            if isinstance(step, SetStep):
-                for name in step.set:
-                    names._bind(name, Source("set", name, ("steps", number, "set", name), number))
-            elif isinstance(step, Failing):
+            if isinstance(step, Failing):
                 names._add_call(step, ("steps", number), number, None)
-                if isinstance(step, ParallelStep):
-                    for sub, part in enumerate(step.parallel_steps):
-                        names._add_call(part, ("steps", number, "parallel_steps", sub), number, sub)
+                for sub, part in enumerate(step.parallel_steps if step.type == "parallel" else ()):
+                    names._add_call(part, ("steps", number, "parallel_steps", sub), number, sub)
+                continue
+            names.silent.add(step.id)
+            for name in step.set if step.type == "set" else ():
+                names._bind(name, Source("set", name, ("steps", number, "set", name), number))
         return names
 
     def _add_call(self, step: Failing, path: Path, number: int, sub: int | None) -> None:
-        output = Source("output", step.id, path, number, sub)
-        self.outputs.setdefault(step.id, output)
-        if step.output_key is not None:
-            self._bind(step.output_key, output)
+        name, output_key = step.id, step.output_key
+        output = Source("output", name, path, number, sub)
+        self.outputs.setdefault(name, output)
+        if output_key is not None:
+            self._bind(output_key, output)
 
     def _bind(self, name: str, source: Source) -> None:
         self.variables.setdefault(name, []).append(source)
 
     def meaning(self, names: tuple[str, ...]) -> Meant | None:
         """Return what a reference speaks of, or None when nothing ever defines it."""
-        try:
-            return self._meanings[names]
-        except KeyError:
+        meant = self._meanings.get(names, _UNASKED)
+        if meant is _UNASKED:
             meant = self._meanings[names] = self._meaning(names)
-            return meant
+        return meant
 
     def _meaning(self, names: tuple[str, ...]) -> Meant | None:
         found = self.locate(names)
@@ -92,7 +93,7 @@ class Names:
         return Meant((Source("input", key[0], ()),) if sources is None else tuple(sources), fields)
 
     def locate(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Return what holds a reference's value, `(variable,)`, `(step, "output")` or `(step, "error")`, and the fields.
+        """Return what holds a reference's value, `(variable,)`, `(step, "output")` or `(step, "error")`, and fields.
 
         This is the one lookup order (specs/language.md, "Data"). None when nothing ever defines it.
         """

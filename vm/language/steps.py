@@ -16,9 +16,12 @@ from stepward.vm.values import FrozenMap
 Outcome = Literal["success", "failure"]
 
 
+_is_name = re.compile(NAME).fullmatch
+
+
 def _name(text: str) -> str:
     # One rule for models and expressions: pydantic's own patterns mean something else by `\w`.
-    if not re.fullmatch(NAME, text):
+    if not _is_name(text):
         raise PydanticCustomError("variable_name", "`{text}` is not a name", {"text": text})
     return text
 
@@ -138,13 +141,14 @@ class ConditionStep(BaseStep):
 
     @model_validator(mode="after")
     def _one_form(self) -> ConditionStep:
-        if (self.condition is None) == (self.cases is None):
+        is_two_way, is_many_way, has_then = self.condition is not None, self.cases is not None, self.then is not None
+        if is_two_way == is_many_way:
             raise PydanticCustomError("condition_form", "a condition step has either `condition` or `cases`")
-        if self.cases is not None and self.then is not None:
+        if is_many_way and has_then:
             raise PydanticCustomError("condition_form", "`then` belongs to each case when a condition has `cases`")
-        if self.condition is not None and self.then is None and self.otherwise is None:
+        if is_two_way and not has_then and self.otherwise is None:
             raise PydanticCustomError("condition_form", "a condition needs `then`, `otherwise` or both")
-        if self.condition is not None and self.exclusive:
+        if is_two_way and self.exclusive:
             raise PydanticCustomError("condition_form", "`exclusive` belongs to a condition with `cases`")
         return self
 

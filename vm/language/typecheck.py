@@ -7,11 +7,9 @@ arithmetic may still run out of digits.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from stepward.vm.expressions.facts import Facts, facts
-from stepward.vm.expressions.hints import rewritten
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.syntax import (
     Arithmetic,
@@ -40,10 +38,10 @@ WORDS: Final = {
 }
 QUOTED_REFERENCE: Final = re.compile(rf"\${NAME}(?:\.{NAME})*")
 _NULL: Final = frozenset({"null"})
+_NOTHING_KNOWN: Final = Facts()
 
 
-@dataclass(frozen=True, slots=True)
-class TypeProblem:
+class TypeProblem(NamedTuple):
     """Something wrong in an expression: the finding's code, what to say, and where in the text."""
 
     code: str
@@ -53,8 +51,7 @@ class TypeProblem:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Operand:
+class _Operand(NamedTuple):
     """What a part of an expression can be: its kinds, its possible values where they are few, and its text."""
 
     kinds: frozenset[str]
@@ -62,10 +59,13 @@ class _Operand:
     is_known: bool = True
 
 
+_BOOLEAN: Final = _Operand(BOOLEAN)
+
+
 def check_expression(text: str, tree: Expression, meaning: Meaning, *, is_condition: bool) -> list[TypeProblem]:
     """Return what is wrong with the types of an expression (SW203, SW204, SW205)."""
     checker = _Checker(text, meaning)
-    operand = checker.check(tree, Facts())
+    operand = checker.check(tree, _NOTHING_KNOWN)
     if is_condition:
         checker.require(tree, operand, BOOLEAN, "a condition")
     return checker.problems
@@ -86,8 +86,11 @@ class _Checker:
                 return self.constant(tree)
             case Reference():
                 return self.reference(tree, known)
+            case Compare():
+                self.compare(tree, known)
+                return _BOOLEAN
             case Defined():
-                return _Operand(BOOLEAN)
+                return _BOOLEAN
             case Length(operand=inner):
                 self.require(inner, self.check(inner, known), SIZED, "`len`")
             case Negation(operand=inner):
@@ -102,8 +105,6 @@ class _Checker:
                     self.require(term, self.check(term, known), NUMBER, f"`{sign}`")
             case Minus(operand=inner):
                 self.require(inner, self.check(inner, known), NUMBER, "`-`")
-            case Compare():
-                self.compare(tree, known)
         return _Operand(result_kinds(tree))
 
     def constant(self, tree: Constant) -> _Operand:
@@ -112,6 +113,8 @@ class _Checker:
                 help = "a list holds literals only: compare with `==` and join with `or`"
                 self.report("SW204", f"`'{item}'` in this list is text, not the reference", help, tree)
         if isinstance(tree.value, str) and QUOTED_REFERENCE.fullmatch(tree.value):
+            from stepward.vm.expressions.hints import rewritten
+
             whole = rewritten(self.text)
             write = whole if whole is not None and whole != self.text else tree.value
             message = f"`{self.shown(tree)}` in quotes is text, not the reference"
@@ -257,11 +260,11 @@ class _Checker:
                 self.report("SW205", message, "compare values that can be equal, or widen one of the two types", tree)
 
     def outside(self, side: Constant, values: tuple[object, ...], enum: tuple[object, ...], domain: Reference) -> None:
-        from difflib import get_close_matches
-
         for value in values:
             if any(same(value, member) for member in enum):
                 continue
+            from difflib import get_close_matches
+
             texts = [member for member in enum if isinstance(member, str)]
             near = get_close_matches(str(value), texts, n=1, cutoff=0.6) or [
                 text for text in texts if text.casefold() == str(value).casefold()

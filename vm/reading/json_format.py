@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import Problem, ProgramError
 from stepward.vm.reading.document import Document, Extent, Wanted
@@ -16,13 +16,11 @@ from stepward.vm.reading.scalars import within_limit
 from stepward.vm.reading.source import LineIndex, Path, Span
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-_WRITING: Final = re.compile(
-    r"""\\u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}
+_WRITING: Final = r"""(?x)\\u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}
     |(?P<half>\\u[dD][89a-fA-F][0-9A-Fa-f]{2}|[\ud800-\udfff])
-    |\\.""",
-    re.VERBOSE,
-)
-"""A pair of escapes that write one code point, half of such a pair, or any other escape."""
+    |\\."""
+"""A pair of escapes that write one code point, half of such a pair, or any other escape; few texts are searched for it,
+so it is not compiled on import."""
 
 
 def read_json(name: str, text: str) -> Document:
@@ -59,7 +57,7 @@ def read_json(name: str, text: str) -> Document:
 
 def _halves(text: str) -> Iterator[Problem]:
     """Yield the surrogates, written as they are or as escapes, that are not one of a pair."""
-    for writing in _WRITING.finditer(text):
+    for writing in re.finditer(_WRITING, text):
         if writing.group("half"):
             span = LineIndex(text).span(writing.start(), writing.end())
             yield Problem("SW001", "half a surrogate pair is no text", "write the whole character", span=span)
@@ -123,8 +121,7 @@ class _Level:
     keys: set[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """A value, or a key that comes twice (`extent` is then that of the key)."""
 
     path: Path
