@@ -88,6 +88,8 @@ INPUTS: dict[str, dict[str, Any]] = {
         "statement": "a car for the way to work",
     },
     "nightly_report": {"report_date": "2026-03-02", "recipients": ["ops@example.com"]},
+    "discount_bands": {"order_id": "ORD-000042", "quantity": 100},
+    "shipping_by_zone": {"parcel_id": "PCL-000042", "zone": "union", "weight_kg": Decimal("30.5")},
     "password_reset": {"account_id": "ACC-000001", "customer_email": "ann@example.com"},
     "post_checkout": {
         "event_id": "EVT-0000000001",

@@ -18,6 +18,7 @@ from stepward.vm.journal.canonical import (
     ErasedError,
     NotCanonicalError,
     Sealed,
+    Secret,
     canonical,
     is_sealed,
     opened,
@@ -211,7 +212,9 @@ def test_data_that_is_nested_too_deep_is_refused() -> None:
 def test_what_is_sealed_can_be_opened_until_it_is_erased() -> None:
     there, gone = Sealed("a", "b", 12), Sealed("c", "d", None, is_gone=True)
     assert opened(freeze({"x": 1}) | {"y": (there,)}) == {"x": 1, "y": (12,)}
+    assert opened((Secret("x"),)) == ("x",)
     assert is_sealed((1, FrozenMap(x=there)))
+    assert is_sealed(Secret("x"))
     assert not is_sealed((1, FrozenMap(x=2)))
     with pytest.raises(ErasedError, match="the sensitive value `c` was erased"):
         opened((1, gone))
@@ -248,6 +251,7 @@ def test_a_record_is_canonical_and_read_as_it_was_written(seq: int, prev: bytes,
         b'{"at":1,"body":[],"kind":"x","note":{},"prev":"","seq":3,"v":1}',
         b'{"at":1,"body":{},"kind":"x","note":{},"prev":7,"seq":3,"v":1}',
         b'{"at":1,"body":{},"kind":"x","note":{},"prev":"","seq":3,"v":true}',
+        b'{"at":1,"body":{},"kind":"x","note":{},"prev":"","seq":3,"v":"1"}',
     ],
 )
 def test_bytes_that_are_no_record_are_refused(record: bytes) -> None:

@@ -31,7 +31,7 @@ ABOUT = {
     "endless.yaml": {"SW104", "SW105"},
     "fallback_unsaid.yaml": {"SW002"},
     "leftovers.yaml": {"SW002", "SW005", "SW101", "SW102"},
-    "no_otherwise.yaml": {"SW408"},
+    "no_otherwise.yaml": {"SW302"},
     "number_or_text.yaml": {"SW203", "SW204"},
     "parts_of_a_parallel_step.yaml": {"SW201"},
     "plain_pipeline.json": set(),

@@ -50,6 +50,10 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "payments.yaml").write_text(policy, encoding="utf-8")
     (tmp_path / "tools.py").write_text(TOOLS, encoding="utf-8")
     (tmp_path / "replies.yaml").write_text('analyze: "yes"\n', encoding="utf-8")
+    (finding,) = ProgramValidator(Program.load(ROOT / "specs/programs/bad/SW401/obvious.yaml")).validate().findings
+    assert finding.evidence is not None
+    assert finding.evidence.witness is not None
+    finding.evidence.witness.save(tmp_path / "witness.json")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+from random import Random
 from typing import Any
 
 import pytest
 
 from stepward.validator import ProgramValidator, Report, Severity, Verdict, assert_valid
+from stepward.validator.analysis.components import loops_among
 from stepward.vm import Policy, PolicyError, Program, ProgramError
 
 TOOLS = {
@@ -226,3 +228,21 @@ def test_two_steps_of_one_id_are_each_looked_at_as_what_they_are() -> None:
         {"id": "c", "type": "end", "outcome": "failure"},
     ]
     assert codes(check(steps)) == ["SW005"]
+
+
+def test_the_loops_are_the_strong_components_that_networkx_finds() -> None:
+    """Among some steps of random graphs, self-loops included."""
+    import networkx
+
+    chance = Random(3)
+    for _ in range(500):
+        size = chance.randint(1, 12)
+        successors = [chance.choices(range(size), k=chance.randint(0, 3)) for _ in range(size)]
+        steps = sorted(chance.sample(range(size), chance.randint(1, size)))
+        graph = networkx.DiGraph((step, target) for step in steps for target in successors[step] if target in steps)
+        expected = [
+            sorted(component)
+            for component in networkx.strongly_connected_components(graph)
+            if len(component) > 1 or graph.has_edge(*(tuple(component) * 2))
+        ]
+        assert sorted(loops_among(steps, successors)) == sorted(expected)

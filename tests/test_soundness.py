@@ -137,7 +137,7 @@ def conditions_decide_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def errors_lead_nowhere(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Flow, "_add_failures", lambda self, ways, step, successor: None)
+    patch.setattr(Flow, "_failures", lambda self, fields, successor: ())
 
 
 def siblings_come_before_one_another(patch: pytest.MonkeyPatch) -> None:

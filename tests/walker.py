@@ -223,9 +223,14 @@ class Walk:
             if not fails:
                 return "success"
             timed_out = self.chance.random() < 0.5
-        if timed_out and step.get("on_timeout") == "fallback":
+        if timed_out and step.get("on_timeout") == "fallback" and not self.would_be_in_doubt(step):
             return "fallback"
         return "skipped" if step.get("on_error") == "skip" else "failed"
+
+    def would_be_in_doubt(self, step: dict[str, Any]) -> bool:
+        """A write that can't be repeated and timed out has not failed: it waits for somebody to look."""
+        tool = self.program["tools"][step["tool"]] if step["type"] == "tool" else {}
+        return tool.get("effect") == "write" and not tool.get("idempotent")
 
     def with_output(self, step: dict[str, Any]) -> None:
         value = self.chance.choice(["k", "m", "n"])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.source import Place, Span
+
+if TYPE_CHECKING:
+    from stepward.validator.engine.witness import Witness
 
 
 class Severity(StrEnum):
@@ -38,16 +41,21 @@ class Evidence:
     """Why a finding or verdict can be believed.
 
     `layer` is what decided it (`graph`, `data flow`); `path` leads to the violation; `cut` are the transitions whose
-    absence proves that there is none; `reason` says why nothing is known.
+    absence proves that there is none; `reason` says why nothing is known. `state` are references and values at which a
+    condition shows what is said of it; what it does not name is undefined. `witness` is a run that the machine has
+    confirmed; `unconfirmed` says what the machine did instead, on a path that was called certain (SW901).
     """
 
     layer: str
     path: tuple[Move, ...] = ()
     cut: tuple[str, ...] = ()
     reason: str = ""
+    state: tuple[tuple[str, Any], ...] = ()
+    witness: Witness | None = field(default=None, compare=False)
+    unconfirmed: str = field(default="", compare=False)
 
-    def to_data(self) -> dict[str, Any]:
-        """Return the evidence as plain data; what is empty is left out."""
+    def to_data(self, *, witness: bool = True) -> dict[str, Any]:
+        """Return the evidence as plain data; what is empty is left out, and without `witness` that is, too."""
         data: dict[str, Any] = {"layer": self.layer}
         if self.path:
             data["path"] = [{"step": move.step, "how": move.how} for move in self.path]
@@ -55,6 +63,12 @@ class Evidence:
             data["cut"] = list(self.cut)
         if self.reason:
             data["reason"] = self.reason
+        if self.state:
+            data["state"] = dict(self.state)
+        if self.unconfirmed:
+            data["unconfirmed"] = self.unconfirmed
+        if witness and self.witness is not None:
+            data["witness"] = self.witness.to_data()
         return data
 
 

@@ -569,6 +569,14 @@ def post_message(channel: str, text: str) -> str:
     return _id("MSG", channel, text)
 
 
+def set_discount(order_id: str, percent: Decimal) -> str:
+    return _id("DSC", order_id, str(percent))
+
+
+def book_carrier(parcel_id: str, carrier: str) -> dict[str, Any]:
+    return {"tracking": _id("TRK", parcel_id, carrier)}
+
+
 def open_ticket(queue: str, subject: str) -> str:
     return _id("TCK", queue, subject)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepward.validator.analysis.constants import constant_value
 from stepward.validator.analysis.graph import StepGraph
@@ -16,13 +16,15 @@ from stepward.vm.language.meaning import CallSite, Clause, Meaning
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import BaseStep, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
 from stepward.vm.language.typecheck import TypeProblem, check_expression
 from stepward.vm.language.types import TypeSpec, implies, refusal
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.assignment import Assignment, Reading
     from stepward.validator.analysis.outcomes import Outcome
+    from stepward.validator.engine.synthesis import Witnesses
+    from stepward.validator.engine.verdicts import ConditionVerdicts
 
 
 class Context:
@@ -45,14 +47,24 @@ class Context:
         return Assignment(self)
 
     @cached_property
+    def decided(self) -> ConditionVerdicts:
+        """What is proved of conditions, and the states that refute what is not."""
+        from stepward.validator.engine.verdicts import ConditionVerdicts
+
+        return ConditionVerdicts(self)
+
+    @cached_property
     def conditions(self) -> tuple[tuple[int, ConditionStep], ...]:
         """The condition steps, with their positions."""
-        return tuple((number, step) for number, step in enumerate(self.program.steps) if step.type == "condition")
+        return tuple(self._steps("condition"))
 
     @cached_property
     def parallels(self) -> tuple[tuple[int, ParallelStep], ...]:
         """The parallel steps, with their positions."""
-        return tuple((number, step) for number, step in enumerate(self.program.steps) if step.type == "parallel")
+        return tuple(self._steps("parallel"))
+
+    def _steps(self, kind: str) -> Iterator[tuple[int, Any]]:
+        return ((number, self.flow.steps[number]) for number, found in enumerate(self.flow.kinds) if found == kind)
 
     @cached_property
     def type_problems(self) -> tuple[tuple[Clause, TypeProblem], ...]:
@@ -63,6 +75,14 @@ class Context:
             if clause.tree is not None
             for problem in check_expression(clause.text, clause.tree, self.meaning, is_condition=clause.is_condition)
         )
+
+    @cached_property
+    def writing_calls(self) -> tuple[tuple[CallSite, ToolCall], ...]:
+        """The calls of tools that write, or of which nothing is known, in the order of the list."""
+        calls = [(site, site.call) for site in self.meaning.calls if isinstance(site.call, ToolCall)]
+        tools = {call.tool for _, call in calls}
+        writing = {tool for tool in tools if self.meaning.tool(tool).effect == "write"}
+        return tuple((site, call) for site, call in calls if call.tool in writing)
 
     def call_of(self, source: Source) -> BaseStep:
         """Return the step or sub-step whose output a source is."""
@@ -93,6 +113,13 @@ class Context:
         """Return the fields that are declared beside the last one that a reference names."""
         specs = [self.meaning.typing.spec((source, meant.fields[:-1])) for source in meant.sources]
         return [name for spec in specs if spec is not None for name in spec.properties or ()]
+
+    def falls_back(self, call: BaseStep) -> bool:
+        """Return whether a time-out of the call may end in its fallback: a write that can't be repeated is in doubt."""
+        if not isinstance(call, Call) or call.on_timeout != "fallback":
+            return False
+        spec = self.meaning.tool(call.tool) if isinstance(call, ToolCall) else None
+        return spec is None or spec.effect != "write" or spec.idempotent
 
     def starts_for_certain(self, number: int) -> bool:
         """Return whether a step that control gets to is started: nothing it reads can be undefined or ill-typed."""
@@ -130,6 +157,13 @@ class Context:
         from stepward.validator.analysis.guardrails import judge
 
         return tuple(judge(self))
+
+    @cached_property
+    def witnesses(self) -> Witnesses:
+        """What makes witnesses of violations, on the machine: whoever finds none never asks for it."""
+        from stepward.validator.engine.synthesis import Witnesses
+
+        return Witnesses(self)
 
     @cached_property
     def has_control_flow(self) -> bool:

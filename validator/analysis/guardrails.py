@@ -20,7 +20,7 @@ from stepward.validator.analysis.monitors import (
     RequiresMonitor,
     UndefinedMonitor,
 )
-from stepward.validator.analysis.outcomes import ALLOW_LIST, LAYER, NOT_YET, Origin, Outcome, words
+from stepward.validator.analysis.outcomes import ALLOW_LIST, LAYER, NOT_YET, Origin, Outcome, unconfirmed, words
 from stepward.validator.analysis.product import USED_UP, Bad, Exploration, Monitor, explore_counted
 from stepward.validator.analysis.vacuity import vacuous
 from stepward.validator.findings import Evidence, Property, Verdict
@@ -54,7 +54,17 @@ _KINDS: dict[type[AnyRule], str] = {
 
 
 def judge(context: Context) -> Iterator[Outcome]:
-    """Yield an outcome for every rule that is broken, vacuous or not proved, and note the verdict on each."""
+    """Yield an outcome for every rule that is broken, vacuous or not proved, and note the verdict on each.
+
+    Beside what the machine does not confirm stands an outcome that says so (SW901).
+    """
+    for outcome in _judged(context):
+        yield outcome
+        if outcome.evidence is not None and outcome.evidence.unconfirmed:
+            yield unconfirmed(outcome)
+
+
+def _judged(context: Context) -> Iterator[Outcome]:
     judge_one = _Judge(context)
     counts: Counter[str | None] = Counter()
     for rule, policy in context.meaning.rules:
@@ -213,7 +223,7 @@ class _Judge:
                         self._place(rule, bad.step),
                         step,
                         origin.labels,
-                        Evidence(LAYER, path=bad.path),
+                        self._shown("SW403", rule, origin, bad),
                         origin.tag,
                     )
         return list(found.values())
@@ -239,6 +249,8 @@ class _Judge:
     def _is_possible(self, step: int, way: Transition) -> bool:
         """Whether some run might leave the step this way: all but what constants rule out."""
         part = self.flow.steps[step]
+        if way.kind == "fallback":
+            return self.context.falls_back(part)
         if isinstance(part, ConditionStep):
             if way.kind == "failed":
                 return step in self.doubtful or self._computes(step)
@@ -251,7 +263,7 @@ class _Judge:
     def _is_certain(self, step: int, way: Transition) -> bool:
         """Whether some run that gets here leaves the step this way, whatever came before."""
         part = self.flow.steps[step]
-        if way.kind == "uncovered":
+        if way.kind == "uncovered" or (way.kind == "fallback" and not self.context.falls_back(part)):
             return False
         if isinstance(part, ConditionStep):
             return way.kind == "branch" and way.branch == self.context.decided_branch(step)
@@ -298,9 +310,17 @@ class _Judge:
                 f"`{step}` calls a tool that is not allowed",
                 "use an allowed tool, or have it put on the list",
             )
-        evidence = Evidence(LAYER, path=bad.path)
+        evidence = self._shown(code, rule, origin, bad)
         message = f"{message} (guardrail `{rule.name}`{origin.of_policy})"
         return Outcome(code, message, help, self._place(rule, bad.step), step, origin.labels, evidence, origin.tag)
+
+    def _shown(self, code: str, rule: AnyRule, origin: Origin, bad: Bad) -> Evidence:
+        """Return the path of a violation with the run on the machine that confirms it."""
+        from stepward.validator.engine.witness import Claim
+
+        policy = origin.policy.policy if origin.policy else None
+        claim = Claim(code, self.flow.steps[bad.step].id, rule.name, policy)  # type: ignore[arg-type]
+        return self.context.witnesses.evidence(claim, bad.kind, bad.path, LAYER)
 
     def _unproved(self, rule: AnyRule, origin: Origin, bad: Bad | None) -> Outcome:
         evidence = Evidence(LAYER, path=bad.path if bad else (), reason=NOT_YET)
@@ -359,3 +379,10 @@ def _step_selector(step: str) -> AnySelector:
     from stepward.vm.language.guardrails import StepSelector
 
     return StepSelector(step=step)
+
+
+def certain(context: Context, monitor: Monitor) -> list[Bad]:
+    """Return what a monitor meets on paths that some run certainly follows, whatever came before."""
+    judge_one = _Judge(context)
+    found = explore_counted(context.flow, monitor, judge_one._is_certain)
+    return [bad for bad in found.bad.values() if judge_one._is_real(bad)]

@@ -7,7 +7,7 @@ its condition reads is assigned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 
 from stepward.validator.analysis.assignment import assigned_names, read_roots
@@ -53,6 +53,13 @@ def some_succeed(hits: list[Hit], way: Transition, whole: BaseStep) -> tuple[boo
     return (True, False) if may else (False,)
 
 
+def as_it_ends(hits: Iterable[Hit], context: Context) -> Iterator[Hit]:
+    """Yield hits without the fallbacks that are written but never apply: those of writes that can't be repeated."""
+    for hit in hits:
+        is_idle = isinstance(hit.part, Call) and hit.part.on_timeout == "fallback" and not context.falls_back(hit.part)
+        yield hit._replace(part=hit.part.model_copy(update={"on_timeout": "fail"})) if is_idle else hit
+
+
 class _Watcher:
     """What all monitors start with: a run may start, and end, in peace."""
 
@@ -81,7 +88,7 @@ class RequiresMonitor(_Watcher):
         self.requirement = requirement
         self.guards = tuple(dict.fromkeys(guards(requirement)))
         self.position = {guard: number for number, guard in enumerate(self.guards)}
-        self.hits = [by_step(matches(guard, context.meaning)) for guard in self.guards]
+        self.hits = [by_step(as_it_ends(matches(guard, context.meaning), context)) for guard in self.guards]
         self.reads = [self._reads(guard) if fresh else frozenset() for guard in self.guards]
 
     def _reads(self, guard: AnyGuard) -> frozenset[tuple[str, ...]]:
@@ -205,7 +212,7 @@ class FollowedByMonitor(_Watcher):
         self.ends = rule.ends
         self.then = frozenset(then)
         both = {(hit.step, hit.sub) for hit in matches(rule.followed_by.then, context.meaning)}
-        self.first = by_step(hit for hit in first if (hit.step, hit.sub) not in both)
+        self.first = by_step(as_it_ends((hit for hit in first if (hit.step, hit.sub) not in both), context))
 
     def enter(self, step: int, state: State) -> str | None:
         # A run may be cancelled or run out of budget before any step.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from stepward.validator.analysis.product import Bad
@@ -88,3 +88,11 @@ def words(rule: AnyRule, bad: Bad, step: str) -> tuple[str, str, str]:
         )
     left, right = (side.text() for side in rule.exclusive)
     return "SW406", f"a run that gets to `{step}` performs both {left} and {right}", "keep the two on separate branches"
+
+
+def unconfirmed(outcome: Outcome) -> Outcome:
+    """Return what stands beside a violation that the machine did not confirm."""
+    assert outcome.evidence is not None
+    message = f"the machine does not confirm {outcome.code} at `{outcome.step}`: {outcome.evidence.unconfirmed}"
+    help = "this is a bug of Stepward's, in the checker or in the machine: please report it with the program"
+    return replace(outcome, code="SW901", message=message, help=help)

@@ -1,4 +1,4 @@
-"""`stepward replay`: a run folded again, and held against what the machine would have done."""
+"""`stepward replay`: a run folded again and held against the machine, or a witness run on it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,24 @@ DIFFERS = 1
 
 
 @click.command()
-@click.argument("journal", type=click.Path())
-@click.argument("run", shell_complete=complete_runs)
+@click.argument("source", type=click.Path(), metavar="JOURNAL|WITNESS")
+@click.argument("run", required=False, shell_complete=complete_runs)
 @format_option
-def replay(journal: str, run: str, **options: Any) -> None:
-    """Fold the records of a RUN again, and hold each against what the machine would have written.
+def replay(source: str, run: str | None, **options: Any) -> None:
+    """Replay a RUN of a JOURNAL, or a WITNESS file.
 
-    No tool and no model is called. Exits with 0 when all agree, 1 when one does not.
+    A run: its records are folded again, and each is held against what the machine would have written; no tool and no
+    model is called. A witness: the program in it is run on the machine with the inputs and answers in it. Exits with 0
+    when all records agree or the violation shows, 1 when not.
     """
+    if run is None and not _may_be_witness(source):
+        raise click.UsageError("Missing argument 'RUN': a journal is replayed run by run.")
+    is_same = replay_witness(source, options) if run is None else replay_run(source, run, options)
+    sys.exit(0 if is_same else DIFFERS)
+
+
+def replay_run(journal: str, run: str, options: dict[str, Any]) -> bool:
+    """Fold a run again and print it; return whether the machine would have written just this."""
     with explained(), closing(open_journal(journal)) as opened:
         from stepward.validator.report.trace import render_outcome, render_trace, run_data, trace_data
         from stepward.vm.machine.replay import replay as replayed
@@ -49,7 +59,7 @@ def replay(journal: str, run: str, **options: Any) -> None:
             color = uses_color()
             text = f"{render_trace(found, color=color)}\n{render_outcome(result.run, found)}\n"
             click.echo(text + _verdict(result.faults, result.steps), nl=False, color=color)
-    sys.exit(DIFFERS if result.faults else 0)
+    return not result.faults
 
 
 def _verdict(faults: Any, records: int) -> str:
@@ -59,3 +69,70 @@ def _verdict(faults: Any, records: int) -> str:
         return f"the same: the machine would have written {counted(records, 'record')} as they are\n"
     lines = [f"not the same: {safe(fault.what)}\n  = help: {safe(fault.help)}\n" for fault in faults]
     return "".join(lines)
+
+
+# -- witnesses ---------------------------------------------------------------------------------------------------------
+
+
+def _may_be_witness(file: str) -> bool:
+    """Return whether a file is meant as a witness: by its name, or because it starts as JSON objects do."""
+    if file.endswith(".json"):
+        return True
+    try:
+        with open(file, "rb") as content:
+            return content.read(64).lstrip()[:1] == b"{"
+    except OSError:
+        return False
+
+
+def replay_witness(file: str, options: dict[str, Any]) -> bool:
+    """Run a witness and print what happened; return whether the violation shows."""
+    from stepward.validator.engine.replay import Refused
+    from stepward.validator.engine.replay import replay as replayed
+
+    witness = _read(file)
+    try:
+        seen = replayed(witness)
+    except Refused as error:
+        raise MachineError(
+            f"the machine does not start the run of `{file}`: {error}", "save the witness again"
+        ) from None
+    if options["output_format"] == "json":
+        from stepward.validator.report.trace import run_data, trace_data
+
+        found = seen.history()
+        shows = witness.to_data()["shows"]
+        data = {"version": 1, "run": run_data(seen.run, found), "trace": trace_data(found), "shows": shows}
+        print_json(data | {"confirmed": seen.confirmed, "why": seen.why, "set_aside": list(seen.set_aside)})
+    else:
+        click.echo(_told(witness, seen), nl=False, color=uses_color())
+    return seen.confirmed
+
+
+def _read(file: str) -> Any:
+    from stepward.validator.engine.witness import Witness, WitnessRefused
+    from stepward.validator.gate.paths import why_not
+
+    help = "`evidence.witness` of a finding in `stepward check --output-format json` is one; a run needs its id as well"
+    try:
+        return Witness.load(file)
+    except OSError as error:
+        raise MachineError(f"`{file}` can't be read: {why_not(error)}", "correct the path") from None
+    except WitnessRefused as error:
+        raise MachineError(f"`{file}` is no witness: {error}", help) from None
+
+
+def _told(witness: Any, seen: Any) -> str:
+    from stepward.validator.report.text import safe
+    from stepward.validator.report.trace import render_trace
+
+    claim = witness.claim
+    of = f" of policy `{claim.policy}`" if claim.policy else ""
+    about = f"`{claim.reference}` is undefined" if claim.rule is None else f"guardrail `{claim.rule}`{of}"
+    lines = [f"{claim.code} at `{claim.step}` of `{witness.program.name}`: {about}"]
+    if seen.set_aside:
+        others = ", ".join(f"`{name}`" for name in dict.fromkeys(seen.set_aside))
+        lines.append(f"set aside, because the run would not get there: {others}")
+    verdict = f"confirmed: {seen.why}" if seen.confirmed else f"not confirmed: {seen.why}"
+    table = render_trace(seen.history(), color=uses_color())
+    return "".join(f"{safe(line)}\n" for line in lines) + f"\n{table}\n{safe(verdict)}\n"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.findings import Finding, Property, Severity, Verdict
 from stepward.validator.report.text import file_of
 from stepward.vm.reading.source import Span
+from stepward.vm.values import exact, to_json
 
 if TYPE_CHECKING:
     from stepward.validator.gate.checking import RunResult
@@ -24,7 +24,7 @@ def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - 
         "properties": [_property(entry) for entry in result.properties],
         "summary": _summary(result),
     }
-    text = json.dumps(data, indent=2, ensure_ascii=False)
+    text = to_json(data, indent=2)
     # Half a surrogate pair has no UTF-8; JSON has an escape for it.
     return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
@@ -57,8 +57,8 @@ def _property(entry: Property) -> dict[str, Any]:
         "rule": entry.rule,
         "verdict": entry.verdict,
         "layer": entry.evidence.layer,
-        "seconds": round(entry.seconds, 6),
-        "evidence": entry.evidence.to_data(),
+        "seconds": exact(round(entry.seconds, 6)),
+        "evidence": entry.evidence.to_data(witness=False),
     }
 
 

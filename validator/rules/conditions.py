@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import perf_counter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepward.validator.analysis.constants import constant_text
 from stepward.validator.analysis.context import Context
@@ -15,6 +16,9 @@ from stepward.vm.expressions.parser import parse
 from stepward.vm.language.guardrails import Never
 from stepward.vm.language.steps import ConditionStep
 from stepward.vm.reading.source import Place
+
+if TYPE_CHECKING:
+    from stepward.validator.engine.verdicts import Judged
 
 
 class ConditionSyntax(Rule):
@@ -90,16 +94,15 @@ class UncoveredCondition(Rule):
 
     ## What it does
     Reports a condition for which a state exists in which it takes no branch: no case holds and there is no `otherwise`,
-    or the branch that a two-way condition needs is missing. This version decides only conditions that constants decide;
-    for any other condition without a branch for every outcome it reports SW408 `unproved` instead.
+    or the branch that a two-way condition needs is missing. The message names such a state, made of inputs and of what
+    the steps before return. Where conditions before it decide whether a run gets there in that state, this version
+    reports SW408 `unproved` instead.
 
     ## Why it is bad
     The run ends with the reason `uncovered`, at a place where nobody planned an ending. The next value that is added to
     an `enum` or a list of replies is the usual way to get there.
 
     ## Example
-    Reported as SW408 in this version.
-
     A parcel of exactly 20 kg is neither light nor heavy:
 
     ```yaml
@@ -134,55 +137,102 @@ class UncoveredCondition(Rule):
     name = "uncovered-condition"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield conditions whose one missing branch is the one that constants make them take."""
+        """Yield conditions that take no branch in a state which certainly comes about."""
         for number, step in context.conditions:
-            if _coverage(context, number, step) is Verdict.VIOLATED:
+            judged = None if _has_every_branch(step) else _coverage(context, number, step)
+            if judged is None or judged.verdict is not Verdict.VIOLATED:
+                continue
+            place = Place(("steps", number, "id"))
+            if judged.when:
+                message = f"`{step.id}` takes no branch when {judged.when}"
+                help = _missing_branch(context, number, step)
+                yield self.finding(message, help, place, step=step.id, evidence=judged.evidence)
+            else:
                 message = f"`{step.id}` takes no branch: its condition is always false and there is no `otherwise`"
                 if step.condition is not None and step.then is None:
                     message = f"`{step.id}` takes no branch: its condition is always true and there is no `then`"
-                help = "add the branch, or remove the condition"
-                yield self.finding(message, help, Place(("steps", number, "id")), step=step.id)
+                yield self.finding(message, "add the branch, or remove the condition", place, step=step.id)
 
 
-def _coverage(context: Context, number: int, step: ConditionStep) -> Verdict:
-    """Return whether every state takes a branch, as far as constants and the branches that are there say."""
+def _has_every_branch(step: ConditionStep) -> bool:
+    return step.otherwise is not None and (step.cases is not None or step.then is not None)
+
+
+def _coverage(context: Context, number: int, step: ConditionStep) -> Judged:
+    """Return whether every state takes a branch, by the branches that are there, by constants, and by the engine."""
+    from stepward.validator.engine.verdicts import Judged
+
     decided = context.decided_branch(number)
     if decided is not None:
         has_branch = (
             step.otherwise is not None if decided == "otherwise" else decided != "then" or step.then is not None
         )
-        return Verdict.PROVED if has_branch else Verdict.VIOLATED
-    if step.otherwise is not None and (step.cases is not None or step.then is not None):
-        return Verdict.PROVED
-    return Verdict.UNKNOWN
+        return Judged(Verdict.PROVED, _ALL_THERE) if has_branch else Judged(Verdict.VIOLATED, Evidence("graph"))
+    return context.decided.covered(number)
 
 
-def uncovered(context: Context) -> Iterator[tuple[int, ConditionStep]]:
-    """Yield the conditions of which it is not known whether a branch covers every state; note the verdict on each."""
+_ALL_THERE: Final = Evidence("graph", cut=("every outcome has a branch",))
+
+
+class Unsettled(NamedTuple):
+    """What is neither proved nor refuted of a condition; SW408 says it."""
+
+    message: str
+    help: str
+    place: Place
+    step: str
+    evidence: Evidence
+
+
+def unsettled(context: Context) -> Iterator[Unsettled]:
+    """Yield what is not known of coverage and of exclusive cases; note the verdict on each."""
     for number, step in context.conditions:
         started = perf_counter()
-        verdict = _coverage(context, number, step)
-        reason = "a branch is missing, and which states get here is for the engine to say"
-        evidence = Evidence(
-            "graph",
-            cut=("every outcome has a branch",) if verdict is Verdict.PROVED else (),
-            reason=reason if verdict is Verdict.UNKNOWN else "",
-        )
-        seconds = perf_counter() - started
-        context.properties.append(
-            Property("coverage", step.id, verdict, evidence, seconds, context.program.source_name)
-        )
-        if verdict is Verdict.UNKNOWN:
-            yield number, step
+        if _has_every_branch(step):
+            _note(context, "coverage", step, Verdict.PROVED, _ALL_THERE, started)
+            continue
+        judged = _coverage(context, number, step)
+        _note(context, "coverage", step, judged.verdict, judged.evidence, started)
+        if judged.verdict is Verdict.UNKNOWN:
+            message = f"it is neither proved nor refuted that `{step.id}` always takes a branch"
+            if judged.when:
+                message = f"`{step.id}` takes no branch when {judged.when}, if that can happen here"
+            help = _missing_branch(context, number, step)
+            place = Place(("steps", number, "id"))
+            yield Unsettled(f"{message}: {judged.evidence.reason}", help, place, step.id, judged.evidence)
+    for number, step in _to_be_exclusive(context):
+        started = perf_counter()
+        judged = context.decided.exclusive(number)
+        _note(context, "exclusive cases", step, judged.verdict, judged.evidence, started)
+        if judged.verdict is Verdict.UNKNOWN:
+            message = f"it is neither proved nor refuted that no two cases of `{step.id}` hold at once"
+            if judged.when:
+                message = f"{_both(context, number, step)} when {judged.when}, if that can happen here"
+            place = Place(("steps", number, "exclusive"))
+            help = "remove `exclusive: true`: the first case that holds wins anyway"
+            yield Unsettled(f"{message}: {judged.evidence.reason}", help, place, step.id, judged.evidence)
+
+
+def _note(
+    context: Context, name: str, step: ConditionStep, verdict: Verdict, evidence: Evidence, started: float
+) -> None:
+    seconds = perf_counter() - started
+    context.properties.append(Property(name, step.id, verdict, evidence, seconds, context.program.source_name))
+
+
+def _missing_branch(context: Context, number: int, step: ConditionStep) -> str:
+    missing = "then" if step.condition is not None and step.then is None else "otherwise"
+    following = context.program.steps[number + 1].id if number + 1 < len(context.program.steps) else "…"
+    return f"add `{missing}: {following}`, or another step"
 
 
 class ConstantCondition(Rule):
     """A condition that is always true, or always false, decides nothing.
 
     ## What it does
-    Reports a two-way condition whose value is the same in every run that evaluates it. This version finds those that
-    constants alone decide; what follows from types, or from the conditions before, is for the engine. A case that is
-    never taken is SW304.
+    Reports a two-way condition whose value is the same in every run that evaluates it: by constants, or because the
+    types of what it reads admit no other. What follows from the conditions before it is for a later version. A case
+    that is never taken is SW304.
 
     ## Why it is bad
     One branch never happens, though the program looks as if it could. Often a test was switched off for a trial and
@@ -214,28 +264,35 @@ class ConstantCondition(Rule):
     severity = Severity.WARNING
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every two-way condition whose value constants alone decide."""
+        """Yield every two-way condition whose value constants or types decide."""
         quoted = {clause.path for clause, problem in context.type_problems if problem.code == "SW204"}
         for number, step in context.conditions:
             if step.condition is None:
                 continue
             value = {"then": True, "otherwise": False}.get(str(context.decided_branch(number)))
-            if value is not None and ("steps", number, "condition") not in quoted:
+            help = "compare a reference such as `$name`, or remove the step and go where it always goes"
+            evidence = None
+            if value is None:
+                found = context.decided.constant(number)
+                if found is None:
+                    continue
+                value, evidence = found
+                help = "the types of what it reads decide it: compare with another value, or remove the step"
+            if ("steps", number, "condition") not in quoted:
                 never = "otherwise" if value else "then"
                 message = f"the condition is always {str(value).lower()}"
                 message += f": `{never}` is never taken" if getattr(step, never) is not None else ""
-                help = "compare a reference such as `$name`, or remove the step and go where it always goes"
                 place = Place(("steps", number, "condition"))
-                yield self.finding(message, help, place, step=step.id)
+                yield self.finding(message, help, place, step=step.id, evidence=evidence)
 
 
 class ShadowedCase(Rule):
     """A case is never taken: an earlier one always holds first, or it can't hold at all.
 
     ## What it does
-    The first case that holds wins. Reports a case that is always false, one that stands behind a case that always
-    holds, and one that stands there twice. Cases that earlier ones swallow by their values are for the engine; this
-    version does not report them.
+    The first case that holds wins. Reports a case that can't hold, by its constants or by the types of what it reads,
+    one that stands there twice, and one for whose values earlier cases always hold. What follows from the conditions
+    before the step is for a later version.
 
     ## Why it is bad
     The step that the case names is not taken for the values that its author meant. The case looks like a rule of the
@@ -282,9 +339,9 @@ class ShadowedCase(Rule):
         """Yield cases that constants rule out, cases after one that always holds, and cases asked twice."""
         for number, step in context.conditions:
             if step.cases is not None:
-                yield from self._cases(number, step)
+                yield from self._cases(context, number, step)
 
-    def _cases(self, number: int, step: ConditionStep) -> Iterator[Finding]:
+    def _cases(self, context: Context, number: int, step: ConditionStep) -> Iterator[Finding]:
         seen: dict[str, Place] = {}
         always: Place | None = None
         for position, case in enumerate(step.cases or ()):
@@ -302,26 +359,43 @@ class ShadowedCase(Rule):
                 related = [Label(seen[text], "the same case stands here")]
                 message = "this case is never taken: the same one stands before it"
                 yield self.finding(message, "remove one of the two", place, step=step.id, related=related)
+            elif value is None:
+                yield from self._by_values(context, number, step, position)
             if value is True and always is None:
                 always = place
             seen.setdefault(text, place)
+
+    def _by_values(self, context: Context, number: int, step: ConditionStep, position: int) -> Iterator[Finding]:
+        """Yield a case that no value of the types of what it reads makes the first to hold."""
+        found = context.decided.never_taken(number, position)
+        if found is None:
+            return
+        evidence, is_false, earlier = found
+        place = Place(("steps", number, "cases", position, "when"))
+        message = "this case is never taken: whenever it holds, an earlier one does"
+        help = "move it up, or remove it"
+        related = []
+        if is_false:
+            message = "this case is never taken: no value of its types makes it true"
+            help = "compare with a value that can be, or remove it"
+        elif earlier is not None:
+            related = [Label(Place(("steps", number, "cases", earlier, "when")), "this case holds whenever it does")]
+        yield self.finding(message, help, place, step=step.id, related=related, evidence=evidence)
 
 
 class OverlappingCases(Rule):
     """Two cases can hold at once, and `exclusive: true` asked that none do.
 
     ## What it does
-    Reports a condition with `exclusive: true` for which a state exists in which two of its cases hold. Only the engine
-    that reasons about conditions can decide it; this version reports SW408 `unproved` instead, for every condition with
-    `exclusive: true` and more than one case.
+    Reports a condition with `exclusive: true` for which a state exists in which two of its cases hold. The message
+    names such a state. Where conditions before it decide whether a run gets there in that state, this version reports
+    SW408 `unproved` instead.
 
     ## Why it is bad
     Which of the two cases wins depends on their order in the list, and `exclusive: true` promises that it does not.
     Whoever sorts the list anew changes what happens.
 
     ## Example
-    Reported as SW408 in this version.
-
     An amount of exactly 100 is both low and high:
 
     ```yaml
@@ -362,13 +436,28 @@ class OverlappingCases(Rule):
     code = "SW305"
     name = "overlapping-cases"
 
-    def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002
-        """Yield nothing yet: whether two cases can hold at once is for the engine to prove."""
-        return iter(())
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield conditions of which two cases hold in a state that certainly comes about."""
+        for number, step in _to_be_exclusive(context):
+            judged = context.decided.exclusive(number)
+            pair = context.decided.overlap(number)
+            if judged.verdict is Verdict.VIOLATED and pair is not None:
+                first, second = (Place(("steps", number, "cases", case, "when")) for case in pair)
+                message = f"{_both(context, number, step)} when {judged.when}"
+                help = "make the two exclude one another, or remove `exclusive: true`: the first that holds wins anyway"
+                related = [Label(first, "this case holds as well")]
+                yield self.finding(message, help, second, step=step.id, related=related, evidence=judged.evidence)
 
 
-def overlap_open(context: Context) -> Iterator[tuple[int, ConditionStep]]:
+def _to_be_exclusive(context: Context) -> Iterator[tuple[int, ConditionStep]]:
     """Yield the conditions that ask for exclusive cases and have more than one."""
     for number, step in context.conditions:
         if step.exclusive and len(step.cases or ()) > 1:
             yield number, step
+
+
+def _both(context: Context, number: int, step: ConditionStep) -> str:
+    """Say which two cases hold."""
+    cases, pair = step.cases or (), context.decided.overlap(number)
+    names = [f"`{cases[case].name}`" if cases[case].name else f"case {case + 1}" for case in pair or ()]
+    return f"{' and '.join(names)} of `{step.id}` both hold"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stepward.validator.analysis.context import Context
-from stepward.validator.analysis.outcomes import NOT_YET
-from stepward.validator.findings import Evidence, Finding, Label, Property, Verdict
+from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
-from stepward.validator.rules.conditions import overlap_open, uncovered
+from stepward.validator.rules.conditions import unsettled
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.policy import Policy
 from stepward.vm.reading.source import Place
@@ -16,7 +15,7 @@ from stepward.vm.reading.source import Place
 _EFFECTS = ("none", "read", "write")
 
 
-class _Verdicts(Rule):
+class Verdicts(Rule):
     """A rule whose findings are verdicts on guardrails."""
 
     def check(self, context: Context) -> Iterator[Finding]:
@@ -36,7 +35,7 @@ class _Verdicts(Rule):
                 )
 
 
-class GuardrailBypassed(_Verdicts):
+class GuardrailBypassed(Verdicts):
     """A path leads to a protected step on which its guard never came.
 
     ## What it does
@@ -78,7 +77,7 @@ class GuardrailBypassed(_Verdicts):
     name = "guardrail-bypassed"
 
 
-class GuardrailStale(_Verdicts):
+class GuardrailStale(Verdicts):
     """The guard came on every path, but a variable that it read was assigned between it and the protected step.
 
     ## What it does
@@ -127,7 +126,7 @@ class GuardrailStale(_Verdicts):
     name = "guardrail-stale"
 
 
-class ForbiddenState(_Verdicts):
+class ForbiddenState(Verdicts):
     """A step can start that a `never` rule forbids, or that calls a tool which the policy does not allow.
 
     ## What it does
@@ -172,7 +171,7 @@ class ForbiddenState(_Verdicts):
     name = "forbidden-state"
 
 
-class RepeatedEffect(_Verdicts):
+class RepeatedEffect(Verdicts):
     """A run can perform twice what it may perform once.
 
     ## What it does
@@ -217,7 +216,7 @@ class RepeatedEffect(_Verdicts):
     name = "repeated-effect"
 
 
-class MissingFollowUp(_Verdicts):
+class MissingFollowUp(Verdicts):
     """A run can end without the step that has to follow.
 
     ## What it does
@@ -262,7 +261,7 @@ class MissingFollowUp(_Verdicts):
     name = "missing-follow-up"
 
 
-class ExclusiveBroken(_Verdicts):
+class ExclusiveBroken(Verdicts):
     """A run can perform two things of which it may perform one.
 
     ## What it does
@@ -303,7 +302,7 @@ class ExclusiveBroken(_Verdicts):
     name = "exclusive-broken"
 
 
-class VacuousGuardrail(_Verdicts):
+class VacuousGuardrail(Verdicts):
     """A guardrail that selects nothing, or protects what can't be reached, guards nothing.
 
     ## What it does
@@ -342,30 +341,31 @@ class VacuousGuardrail(_Verdicts):
     name = "vacuous-guardrail"
 
 
-class Unproved(_Verdicts):
+class Unproved(Verdicts):
     """A guardrail, or the coverage of a condition, is neither proved nor refuted.
 
     ## What it does
     Reports a guardrail, a condition without a branch for every outcome, or a condition with `exclusive: true`, of which
-    no layer found out whether it always holds, and says why. This version decides by the graph and by constants; what
-    depends on conditions is reported here. A `when` that can't be read, or that reads a name which the program does not
-    have, is reported here too.
+    no layer found out whether it always holds, and says why. Where a state was found that would break it, if only it
+    can happen, the message names it. A `when` that can't be read, or that reads a name which the program does not have,
+    is reported here too.
 
     ## Why it is bad
     It may be broken, and nobody knows. A gate that let it pass would be open whenever it is needed most, so this is an
     error: it fails closed.
 
     ## Example
-    The two cases cover every amount, but this version does not prove it:
+    The two cases cover every amount that gets there, but this version does not follow one condition to the next:
 
     ```yaml
     name: fee
     inputs: {amount: {type: number}}
     steps:
+      - {id: is_credit, type: condition, condition: $amount < 0, then: low_fee, otherwise: by_amount}
       - id: by_amount
         type: condition
         cases:
-          - {name: low, when: $amount < 100, then: low_fee}
+          - {name: low, when: $amount >= 0 and $amount < 100, then: low_fee}
           - {name: high, when: $amount >= 100, then: high_fee}
       - {id: low_fee, type: end}
       - {id: high_fee, type: end}
@@ -392,22 +392,8 @@ class Unproved(_Verdicts):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield what no layer decided, with what was tried."""
         yield from super().check(context)
-        for number, step in uncovered(context):
-            missing = "`then`" if step.condition is not None and step.then is None else "`otherwise`"
-            message = f"it is neither proved nor refuted that `{step.id}` always takes a branch: {NOT_YET}"
-            evidence = Evidence("graph", reason=NOT_YET)
-            following = context.program.steps[number + 1].id if number + 1 < len(context.program.steps) else "…"
-            help = f"add {missing.rstrip('`')}: {following}`, or another step"
-            yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, evidence=evidence)
-        for number, step in overlap_open(context):
-            evidence = Evidence("graph", reason=NOT_YET)
-            message = f"it is neither proved nor refuted that no two cases of `{step.id}` hold at once: {NOT_YET}"
-            help = "remove `exclusive: true`: the first case that holds wins anyway"
-            place = Place(("steps", number, "exclusive"))
-            yield self.finding(message, help, place, step=step.id, evidence=evidence)
-            context.properties.append(
-                Property("exclusive cases", step.id, Verdict.UNKNOWN, evidence, 0.0, context.program.source_name)
-            )
+        for found in unsettled(context):
+            yield self.finding(found.message, found.help, found.place, step=found.step, evidence=found.evidence)
 
 
 class PolicyContradiction(Rule):

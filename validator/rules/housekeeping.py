@@ -1,4 +1,4 @@
-"""SW701 and SW901: what the check says about itself. The command finds both, not the program."""
+"""SW701 and SW901: what the check says about itself, not about the program."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from stepward.validator.analysis.context import Context
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.guardrails import Verdicts
 
 
 class UnusedSuppression(Rule):
@@ -51,21 +52,19 @@ class UnusedSuppression(Rule):
         return iter(())
 
 
-class UnconfirmedWitness(Rule):
-    """The machine did not replay a witness that the engine gave: that is a bug of Stepward's.
+class UnconfirmedWitness(Verdicts):
+    """The machine did not replay a witness that the checker gave: that is a bug of Stepward's.
 
     ## What it does
-    Every run that the engine offers as proof of a violation is replayed on the machine before it is reported. Reports
-    one that did not get where the engine said. This version says nothing yet: the witnesses that are replayed come with
-    the engine.
+    Every violation of a guardrail that the checker calls certain is made into a run: inputs, and what tools and models
+    answer. The machine replays it before it is reported. Reports one that did not get where the checker said, beside
+    the violation, and says what the machine did instead.
 
     ## Why it is bad
-    The engine and the machine read the program in two ways, so one of them is wrong. Neither this finding nor a
+    The checker and the machine read the program in two ways, so one of them is wrong. Neither the violation nor a
     `proved` of the same property can be believed until that is settled; please report it with the program.
 
     ## Example
-    Not reported in this version.
-
     No program should have this finding. It would stand at `refund` here if the machine did not get there with `check`
     skipped:
 
@@ -95,7 +94,3 @@ class UnconfirmedWitness(Rule):
 
     code = "SW901"
     name = "unconfirmed-witness"
-
-    def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002
-        """Yield nothing yet: witnesses come with the engine."""
-        return iter(())

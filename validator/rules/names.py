@@ -139,7 +139,7 @@ class MaybeUndefined(Rule):
                 help = f"list the field under `required`, or test `defined({text})` first"
                 yield self.finding(message, help, reading.place, step=step)
                 continue
-            path = _path(context, key, reading.step) if number * len(context.program.steps) < SEARCHED_STEPS else None
+            path = _path(context, reading, key) if number * len(context.program.steps) < SEARCHED_STEPS else None
             related = [Label(source_place, "it is defined here") for source_place in _definitions(reading)]
             message = f"`{text}` may be undefined here"
             help = f"define it on every path to `{step}`, or test `defined({text})` on the way"
@@ -154,11 +154,17 @@ def _definitions(reading: Reading) -> list[Place]:
     ]
 
 
-def _path(context: Context, key: tuple[str, ...], step: int) -> Evidence | None:
-    """Return a path to the step on which nothing defines the variable."""
+def _path(context: Context, reading: Reading, key: tuple[str, ...]) -> Evidence | None:
+    """Return a path to the step on which nothing defines the variable, and the run that confirms it if one is found."""
+    from stepward.validator.engine.witness import Claim
+
+    step = reading.step
     found = explore(context.flow, UndefinedMonitor(context, key, [step]), lambda _step, _way: True)
     bad = found.bad.get(("undefined", step))
-    return Evidence("data flow", path=bad.path) if bad else None
+    if bad is None:
+        return None
+    claim = Claim("SW202", context.reader(reading).id, reference=reading.reference.text())
+    return context.witnesses.evidence(claim, bad.kind, bad.path, "data flow", is_certain=False)
 
 
 class UndeclaredInput(Rule):

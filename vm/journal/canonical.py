@@ -134,7 +134,7 @@ def _restored(data: Any, unseal: Callable[[str, str], Sealed]) -> Any:
         return FrozenMap((key, _restored(item, unseal)) for key, item in data.items())
     if isinstance(data, list):
         return tuple(_restored(item, unseal) for item in data)
-    if data is None or isinstance(data, bool) or (isinstance(data, int) and -LARGEST <= data <= LARGEST):
+    if data is None or (isinstance(data, int) and -LARGEST <= data <= LARGEST):
         return data
     raise NotCanonicalError("a number that not every reader of JSON has exactly stands without its tag")
 

@@ -135,6 +135,8 @@ def _wave(plan: Plan, state: State, step: StepPlan, held: tuple[CallState, ...],
 def _objection(plan: Plan, state: State, step: StepPlan, ready: list[Call]) -> tuple[str, str, str] | None:
     """Ask the guardrails about new performances, in the order of the list, each as if those before had started."""
     memories, asked = state.monitors, plan.watch.asked
+    if step.is_parallel and state.calls is None:
+        memories = plan.watch.performed(memories, step.part)  # its sub-steps start when it has
     for attempt in ready:
         part = (step.position, attempt.sub if step.is_parallel else None)
         if part not in asked or attempt.is_started or not _is_new(state, attempt):

@@ -1,0 +1,472 @@
+"""Differential: what the engine says of conditions is held against the evaluator of the machine, state by state.
+
+Where references have few values, every state is tried, and the engine must be right and must not give up. Where they
+have many, what it proves must hold in thousands of sampled states, and each state that it shows must show its claim.
+Both layers, finite classes and the solver, answer every question. Planted mistakes must be caught.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from condition_lists import (
+    FEW,
+    FEW_POOLS,
+    MANY,
+    cases_of,
+    every_state,
+    few_atom,
+    is_gap,
+    is_overlap,
+    lists,
+    many_atom,
+    program,
+    sampled_states,
+    taken_by,
+    values_of,
+)
+from stepward.validator import ProgramValidator
+from stepward.validator.engine import classes, facts, solver, terms, texts
+from stepward.validator.engine.cases import Finite
+from stepward.validator.engine.classes import Space, TooMany
+from stepward.validator.engine.domains import Domain, Domains, Range
+from stepward.validator.engine.reached import completed
+from stepward.validator.engine.simplest import simplest
+from stepward.validator.engine.solver import Solved
+from stepward.validator.engine.states import State
+from stepward.validator.engine.texts import Atom, Wanted
+from stepward.validator.findings import Verdict
+from stepward.vm import ExecutionVM, Meaning, MemoryJournal, ModelReply, Program
+from stepward.vm.expressions.evaluator import compare
+from stepward.vm.language.types import refusal
+from stepward.vm.values import freeze
+
+BAD = Path(__file__).parents[1] / "specs/programs/bad"
+PROVED, VIOLATED, UNKNOWN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
+
+# -- the differential ------------------------------------------------------------------------------------------------
+
+
+def hold_exactly(conditions: list[str], layer: Callable[..., Any]) -> None:
+    """Compare every answer with all states: raises AssertionError where one is wrong or missing."""
+    cases = cases_of(FEW, conditions, layer)
+    outcomes = [values_of(cases, state) for state in every_state(cases, FEW_POOLS)]
+    for answer, shows in ((cases.covered(), is_gap), (cases.exclusive(), is_overlap)):
+        wanted = VIOLATED if any(map(shows, outcomes)) else PROVED
+        assert answer.verdict is wanted, (conditions, answer)
+        if answer.state is not None:
+            assert shows(values_of(cases, answer.state)), (conditions, answer)
+            assert answer.state in list(every_state(cases, FEW_POOLS)), (conditions, answer)
+    taken = {taken_by(values) for values in outcomes}
+    for number in range(len(conditions)):
+        assert (cases.never_taken(number) is not None) is (number not in taken), (conditions, number)
+        seen = {values[number] for values in outcomes} - {None}
+        constant = cases.constant(number)
+        assert (constant and constant[0]) == (seen.pop() if len(seen) == 1 else None), (conditions, number)
+
+
+def hold_on_samples(conditions: list[str], seed: int, samples: int, layer: Callable[..., Any] | None) -> list[Verdict]:
+    """Hold what is proved against sampled states, and what is shown against itself."""
+    cases = cases_of(MANY, conditions, layer)
+    answers = [(cases.covered(), is_gap), (cases.exclusive(), is_overlap)]
+    constants = [cases.constant(number) for number in range(len(conditions))]
+    never = [cases.never_taken(number) for number in range(len(conditions))]
+    for answer, shows in answers:
+        if answer.state is not None:
+            assert shows(values_of(cases, answer.state)), (conditions, answer)
+            assert_of_its_types(answer.state)
+    for state in sampled_states(conditions, cases, Random(seed), samples):
+        values = values_of(cases, state)
+        for answer, shows in answers:
+            assert answer.verdict is not PROVED or not shows(values), (conditions, answer, state)
+        first = taken_by(values)
+        assert first is None or never[first] is None, (conditions, first, state)
+        for value, constant in zip(values, constants, strict=True):
+            assert constant is None or value in (None, constant[0]), (conditions, state)
+    return [answer.verdict for answer, _ in answers]
+
+
+def assert_of_its_types(state: State) -> None:
+    specs = program(MANY, ["true"]).inputs or {}
+    for name, value in state.items():
+        if len(name) == 1 and name[0] in specs and not isinstance(value, dict):
+            assert refusal(value, specs[name[0]]) is None, (name, value)
+
+
+def finite_or_solver(trees: Any, domains: Domains) -> Any:
+    try:
+        return Finite(trees, domains)
+    except TooMany:
+        return Solved(trees, domains)
+
+
+def search(seed: int, count: int) -> None:
+    every = (lists(seed, count, few_atom), lists(seed, count, many_atom), text_lists(seed, count))
+    for few, many, text in zip(*every, strict=True):
+        hold_exactly(few, finite_or_solver)
+        hold_exactly(few, Solved)
+        hold_on_samples(many, seed, 100, finite_or_solver)
+        hold_texts_exactly(text)
+
+
+def test_where_values_are_few_finite_classes_are_exact() -> None:
+    for conditions in lists(1, 250, few_atom):
+        hold_exactly(conditions, finite_or_solver)
+
+
+def test_where_values_are_few_the_solver_is_exact() -> None:
+    for conditions in lists(2, 120, few_atom):
+        hold_exactly(conditions, Solved)
+
+
+def test_where_values_are_many_what_is_proved_holds_and_what_is_shown_is_so() -> None:
+    verdicts = [
+        verdict for conditions in lists(3, 90, many_atom) for verdict in hold_on_samples(conditions, 3, 200, None)
+    ]
+    assert verdicts.count(PROVED) >= 12
+    assert verdicts.count(VIOLATED) >= 60
+    assert verdicts.count(UNKNOWN) <= len(verdicts) // 50
+
+
+def test_the_two_layers_agree() -> None:
+    compared = 0
+    for conditions in lists(4, 150, many_atom):
+        try:
+            finite = cases_of(MANY, conditions, Finite)
+        except TooMany:
+            continue
+        solved = cases_of(MANY, conditions, Solved)
+        compared += 1
+        for one, two in ((finite.covered(), solved.covered()), (finite.exclusive(), solved.exclusive())):
+            assert one.verdict is two.verdict, (conditions, one, two)
+    assert compared >= 25
+
+
+# -- texts -----------------------------------------------------------------------------------------------------------
+
+_WORDS = ["", *("".join(signs) for size in range(1, 5) for signs in itertools.product("abx", repeat=size))]
+SHORT: dict[str, Any] = {"s": {"type": "string", "maxLength": 4}}
+
+
+def text_atom(random: Random) -> str:
+    literal = random.choice(["a", "b", "ab", "ba", "aa", "aba"])
+    question = random.choice(["==", "contains", "contains", "not contains", "starts_with", "ends_with"])
+    length = f"len($s) {random.choice(['<', '>=', '=='])} {random.choice('123')}"
+    return random.choice([f"$s {question} '{literal}'"] * 3 + [length])
+
+
+def text_lists(seed: int, count: int) -> Iterator[list[str]]:
+    return lists(seed, count, text_atom)
+
+
+def hold_texts_exactly(conditions: list[str]) -> None:
+    """A text of at most four signs, of which only `a` and `b` are asked for: every one is tried."""
+    cases = cases_of(SHORT, conditions, Solved)
+    outcomes = [values_of(cases, {("s",): text}) for text in _WORDS]
+    for answer, shows in ((cases.covered(), is_gap), (cases.exclusive(), is_overlap)):
+        is_there = any(map(shows, outcomes))
+        assert answer.verdict is not (PROVED if is_there else VIOLATED), (conditions, answer)
+        assert answer.verdict is not UNKNOWN or len(" ".join(conditions).split("'")) > 5, (conditions, answer)
+        if answer.state is not None:
+            assert shows(values_of(cases, answer.state)), (conditions, answer)
+    for number in range(len(conditions)):
+        if cases.never_taken(number) is not None:
+            assert number not in map(taken_by, outcomes), conditions
+
+
+def test_short_texts_against_all_of_them() -> None:
+    for conditions in text_lists(5, 120):
+        hold_texts_exactly(conditions)
+
+
+def test_classes_of_texts_are_all_that_there_are() -> None:
+    random = Random(6)
+    words = ["", *("".join(signs) for size in range(1, 9) for signs in itertools.product("abx", repeat=size))]
+    questions = list(texts.ANSWERS)
+    for _ in range(25):
+        atoms = [Atom(random.choice(questions), random.choice(["a", "b", "ab", "ba", "aa"])) for _ in range(3)]
+        found = classes.classes(atoms, 4_096)
+        assert found is not None
+        assert {tuple(atom.of(text) for atom in atoms) for text in found} == {
+            tuple(atom.of(text) for atom in atoms) for text in words
+        }, atoms
+
+
+def test_the_rules_of_texts_are_true_of_every_text() -> None:
+    literals = ["", "a", "b", "ab", "ba", "aba"]
+    atoms = [Atom(question, literal) for question in texts.ANSWERS for literal in literals]
+    for one, two in itertools.product(atoms, repeat=2):
+        both = [text for text in _WORDS if one.of(text) and two.of(text)]
+        if texts.implied(one, two):
+            assert all(two.of(text) for text in _WORDS if one.of(text)), (one, two)
+        if texts.excluded(one, two):
+            assert not both, (one, two)
+        if "is" not in (one.question, two.question):
+            assert all(len(text) >= texts.least_length(one, two) for text in both), (one, two)
+
+
+def test_a_text_is_written_as_short_as_it_can_be() -> None:
+    assert texts.text_of(Wanted({Atom("contains", "cancel"): True, Atom("contains", "cancel order"): True})) == (
+        "cancel order"
+    )
+    assert texts.text_of(Wanted({Atom("is", "a"): False})) == ""
+    assert texts.text_of(Wanted({Atom("starts_with", "ab"): True, Atom("ends_with", "ba"): True}, 3)) == "aba"
+    assert texts.text_of(Wanted({Atom("contains", "a"): True, Atom("is", "a"): True}, 2)) is None
+
+
+# -- planted mistakes ------------------------------------------------------------------------------------------------
+
+
+def substrings_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(facts, "implied", lambda one, two: False)
+
+
+def texts_exclude_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(facts, "excluded", lambda one, two: False)
+
+
+def an_error_is_false_to_the_solver(patch: pytest.MonkeyPatch) -> None:
+    original = terms.Terms._compare
+    patch.setattr(terms.Terms, "_compare", lambda self, tree: original(self, tree)._replace(fails=False))
+
+
+def an_error_is_false_to_the_classes(patch: pytest.MonkeyPatch) -> None:
+    original = Space._ask
+    patch.setattr(Space, "_ask", lambda self, *rest: original(self, *rest)._replace(fails=0))
+
+
+def whole_numbers_are_any_to_the_solver(patch: pytest.MonkeyPatch) -> None:
+    original = terms.Terms._number
+    patch.setattr(
+        terms.Terms,
+        "_number",
+        lambda self, word, ranges: original(self, word, tuple(one._replace(integral=False) for one in ranges)),
+    )
+
+
+def whole_numbers_are_any_to_the_classes(patch: pytest.MonkeyPatch) -> None:
+    original = classes.between
+    patch.setattr(classes, "between", lambda low, high, *, integral: original(low, high, integral=False))
+
+
+def nothing_is_ever_undefined(patch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    original = Domains.of
+    patch.setattr(Domains, "of", lambda self, names: replace(original(self, names), undefined=False))
+
+
+def null_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    original = Domains.of
+    patch.setattr(Domains, "of", lambda self, names: replace(original(self, names), null=False))
+
+
+def a_later_case_may_win(patch: pytest.MonkeyPatch) -> None:
+    original = Solved._chain
+
+    def chain(self: Any) -> None:
+        original(self)
+        self.taking = self.holds
+
+    patch.setattr(Solved, "_chain", chain)
+
+
+def bounds_belong_to_both_sides(patch: pytest.MonkeyPatch) -> None:
+    wrong = {"<": "<=", ">": ">="}
+    patch.setattr(classes, "compare", lambda operator, a, b: compare(wrong.get(operator, operator), a, b))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        substrings_are_forgotten,
+        texts_exclude_nothing,
+        an_error_is_false_to_the_solver,
+        an_error_is_false_to_the_classes,
+        whole_numbers_are_any_to_the_solver,
+        whole_numbers_are_any_to_the_classes,
+        nothing_is_ever_undefined,
+        null_is_forgotten,
+        a_later_case_may_win,
+        bounds_belong_to_both_sides,
+    ],
+)
+def test_an_engine_that_is_wrong_is_caught(break_it: Callable[[pytest.MonkeyPatch], None]) -> None:
+    """The differential is itself tested: each of these mistakes must make it fail."""
+    with pytest.MonkeyPatch.context() as patch:
+        break_it(patch)
+        with pytest.raises(AssertionError):
+            search(7, 300)
+
+
+# -- single questions ------------------------------------------------------------------------------------------------
+
+
+def test_a_value_that_has_no_finite_decimal_is_no_witness() -> None:
+    cases = cases_of(MANY, ["$a * 3 != 1"])
+    assert cases.covered().verdict is UNKNOWN
+
+
+def test_a_gap_of_decimals_is_found_where_no_whole_number_lies() -> None:
+    answer = cases_of(MANY, ["$a + $c <= 1", "$a + $c >= 2"]).covered()
+    assert answer.verdict is VIOLATED
+
+
+def test_products_of_two_names_are_unknown_or_right() -> None:
+    assert cases_of(MANY, ["$a * $a >= 0"]).covered().verdict in (PROVED, UNKNOWN)
+    assert cases_of(MANY, ["$a * $b * $a * $b * $a != 7919"]).covered().verdict is not PROVED
+
+
+def test_work_that_runs_out_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver, "MAX_UNITS", 10)
+    answer = cases_of(MANY, ["$a + $b < 1", "$a + $b >= 1"]).covered()
+    assert answer.verdict is UNKNOWN
+    assert answer.reason
+
+
+def test_twenty_runs_say_the_same() -> None:
+    for conditions in itertools.islice(lists(8, 5, many_atom), 5):
+        runs = [cases_of(MANY, conditions) for _ in range(20)]
+        assert len({str((cases.covered(), cases.exclusive())) for cases in runs}) == 1, conditions
+
+
+@pytest.mark.parametrize("count", [100, 200])
+@pytest.mark.parametrize(
+    ("inputs", "write", "end"),
+    [
+        ({"a": {"type": "number", "minimum": 0}}, "$a >= {0} and $a < {1}", "$a >= {0}"),
+        ({"e": {"type": "integer"}}, "$e == {0}", "$e < 0 or $e >= {0}"),
+        ({"a": {"type": "number"}}, "$a + $a >= {0} and $a + $a < {1}", "$a + $a >= {0} or $a < 0"),
+    ],
+    ids=["bands", "members", "sums"],
+)
+def test_long_lists_of_cases_are_decided(count: int, inputs: dict[str, Any], write: str, end: str) -> None:
+    conditions = [write.format(number, number + 1) for number in range(count)]
+    whole = cases_of(inputs, [*conditions, end.format(count)])
+    assert whole.covered().verdict is PROVED
+    assert whole.exclusive().verdict is PROVED
+    assert not any(whole.never_taken(number) for number in range(0, count, 50))
+    broken = cases_of(inputs, [*conditions[:40], *conditions[41:], end.format(count)])
+    answer = broken.covered()
+    assert answer.verdict is VIOLATED
+    assert answer.state is not None
+
+
+def test_simple_states_are_shown() -> None:
+    assert cases_of(MANY, ["$a < 20", "$a > 20"]).covered().state == {("a",): 20}
+    assert cases_of(MANY, ["$a <= 100"]).covered().state == {("a",): 101}
+    assert cases_of(MANY, ["$s != ''"]).covered().state == {("s",): ""}
+    assert cases_of(FEW, ["$e == 'x'", "$e == 'xy'"]).covered().state == {("e",): "z"}
+    assert cases_of(MANY, ["$c > 1", "$c <= 1"]).covered().verdict is PROVED  # null fails, and fails is not uncovered
+
+
+def test_domains_join_what_several_sources_give() -> None:
+    low, high = Domain(ranges=(Range(0, 1),)), Domain(texts=("a", "abc"), undefined=True)
+    both = low | high
+    assert both.admits(1)
+    assert both.admits("abc")
+    assert not both.admits(2)
+    assert not both.admits(None)
+    assert both.undefined
+    assert (high | Domain(any_text=True, max_length=2)).max_length == 3
+
+
+def test_a_set_name_has_the_values_of_its_expression() -> None:
+    steps = [
+        {"id": "one", "type": "set", "set": {"rate": 2.5, "word": "'ja'", "same": "$n", "sum": "$n + 1"}},
+        {"id": "end", "type": "end"},
+    ]
+    domains = Domains(Meaning(Program.from_dict({"inputs": FEW, "steps": steps})))
+    assert domains.of(("rate",)).ranges == (Range(Decimal("2.5"), Decimal("2.5")),)
+    assert domains.of(("word",)).texts == ("ja",)
+    assert domains.of(("same",)).ranges == (Range(0, 3, integral=True),)
+    assert domains.of(("sum",)).ranges == (Range(),)
+
+
+# -- on the machine ----------------------------------------------------------------------------------------------------
+
+
+class Outside:
+    """Tools and a model that give what a finding's state says, and the simplest value of their type otherwise."""
+
+    def __init__(self, checked: Program, state: dict[str, Any]) -> None:
+        self.meaning = Meaning(checked)
+        self.roots: dict[str, Any] = {}
+        for reference, value in state.items():
+            name, *fields = reference.removeprefix("$").split(".")
+            if fields:
+                self.roots.setdefault(name, {})[fields[0]] = value
+            else:
+                self.roots[name] = value
+
+    def value(self, source: Any, names: list[str]) -> Any:
+        spec = self.meaning.typing.effective(source)
+        known = [self.roots[name] for name in names if name in self.roots]
+        return completed(freeze(known[0]), spec) if known else simplest(spec)[0]
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        given = self.meaning.program.inputs or {}
+        return {name: self.value(self.meaning.names.variables[name][0], [name]) for name in given}
+
+    def has(self, name: str) -> bool:
+        return True
+
+    def answer(self, step: str) -> Any:
+        names = [name for name, sources in self.meaning.names.variables.items() if sources[0].name == step]
+        return self.value(self.meaning.names.outputs[step], names)
+
+    async def call(self, name: str, args: Any, context: Any) -> Any:
+        return self.answer(context.step)
+
+    async def complete(self, request: Any) -> ModelReply:
+        return ModelReply(self.answer(request.step))
+
+
+def assert_the_machine_agrees(checked: Program) -> int:
+    """Run what each SW302 says on the machine: the run ends `uncovered` there. Return how many there were."""
+    found = [one for one in ProgramValidator(checked).validate().findings if one.code == "SW302"]
+    for finding in found:
+        assert finding.evidence is not None
+        outside = Outside(checked, dict(finding.evidence.state))
+        run = ExecutionVM(outside, outside, MemoryJournal()).run_sync(checked, outside.inputs)
+        assert (run.status, run.reason, run.step) == ("FAILED", "uncovered", finding.step), (finding, run)
+    return len(found)
+
+
+def test_the_machine_finds_no_branch_where_a_finding_says_so() -> None:
+    agreed = 0
+    for conditions in itertools.chain(lists(9, 40, few_atom), lists(10, 40, many_atom)):
+        inputs = FEW if "$n" in str(conditions) or "$e" in str(conditions) else MANY
+        if not any(f"${name}" in str(conditions) for name in (MANY if inputs is FEW else FEW)):
+            agreed += assert_the_machine_agrees(program(inputs, conditions))
+    assert agreed >= 15
+
+
+@pytest.mark.parametrize("path", sorted((BAD / "SW302").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_machine_finds_no_branch_in_the_bad_programs(path: Path) -> None:
+    assert assert_the_machine_agrees(Program.load(path)) == (path.stem != "subtle")
+
+
+def test_no_good_program_needs_a_solver() -> None:
+    code = f"""
+import sys
+from stepward.validator.cli import main
+try:
+    main(["check", "--isolated", {str(BAD.parent / "good")!r}], standalone_mode=False)
+except SystemExit:
+    pass
+assert "z3" not in sys.modules"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -1,0 +1,219 @@
+"""The cases of one condition step, over all values of the types of what they read, whatever path led there.
+
+`Cases` answers four questions, each stated as the absence of a state:
+- covered: unsatisfiable iff no state makes every case false, without one that fails;
+- exclusive: unsatisfiable iff a case that is taken is the only one that holds;
+- never taken, of a case: unsatisfiable iff it is never the first that holds, with none before it that fails;
+- constant, of a condition: unsatisfiable iff it is never true, or never false.
+
+Finite classes are asked first, then the solver. A state that either finds counts only when the machine's evaluator
+shows in it what was looked for; and what neither decides is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple, Protocol
+
+from stepward.validator.engine.classes import Outcome, Space, TooMany
+from stepward.validator.engine.domains import Domains, Names
+from stepward.validator.engine.samples import plainly_open, sampled
+from stepward.validator.engine.states import State, is_possible, outcome, references_of, with_owners
+from stepward.validator.findings import Verdict
+from stepward.vm.expressions.syntax import Expression
+
+CLASSES: Final = "cases"
+"""The layer of finite classes, as reports name it."""
+
+SOLVER: Final = "smt"
+"""The layer of the solver."""
+
+
+class Answer(NamedTuple):
+    """What was found: a state (`violated`), that there is none (`proved`), or neither, and why."""
+
+    verdict: Verdict
+    layer: str
+    state: State | None = None
+    reason: str = ""
+
+
+class Layer(Protocol):
+    """Looks for states."""
+
+    name: str
+
+    def uncovered(self) -> State | None:
+        """Return a state in which every case is false; None proves that there is none."""
+        ...
+
+    def is_never_taken(self, case: int) -> bool:
+        """Return whether it is proved that no state makes a case the first that holds."""
+        ...
+
+    def is_never(self, case: int, value: bool) -> bool:
+        """Return whether it is proved that no state gives a condition that value."""
+        ...
+
+    def overlapping(self) -> State | None:
+        """Return a state in which one case is taken, and a later one holds; None proves that there is none."""
+        ...
+
+
+class Undecided(Exception):  # noqa: N818 - an answer
+    """A layer gives up; the message says why."""
+
+
+class Finite:
+    """Finite classes: exact, or TooMany is raised when it is made."""
+
+    name = CLASSES
+
+    def __init__(self, trees: Sequence[Expression], domains: Domains) -> None:
+        self.space = Space(trees, domains)
+        self.outcomes: list[Outcome] = [self.space.outcome(tree) for tree in trees]
+        self.taking: list[int] = []
+        reached = self.space.possible
+        for one in self.outcomes:
+            self.taking.append(reached & one.holds)
+            reached &= ~(one.holds | one.fails)
+        self.left = reached
+
+    def uncovered(self) -> State | None:
+        """Return a state in which every case is false."""
+        return self._state(self.left)
+
+    def is_never_taken(self, case: int) -> bool:
+        """Return whether no state makes a case the first that holds."""
+        return not self.taking[case]
+
+    def is_never(self, case: int, value: bool) -> bool:
+        """Return whether no state gives a condition that value."""
+        one = self.outcomes[case]
+        return not self.space.possible & (one.holds if value else ~(one.holds | one.fails))
+
+    def overlapping(self) -> State | None:
+        """Return a state in which one case is taken, and a later one holds."""
+        taken = 0
+        for taking, one in zip(self.taking, self.outcomes, strict=True):
+            if taken & one.holds:
+                return self._state(taken & one.holds)
+            taken |= taking
+        return None
+
+    def _state(self, mask: int) -> State | None:
+        return self.space.state(mask) if mask else None
+
+
+class Cases:
+    """The conditions of one step, in order; a two-way condition is a single case."""
+
+    def __init__(self, trees: Sequence[Expression], domains: Domains) -> None:
+        self.trees = tuple(trees)
+        self.domains = domains
+        self.names: list[Names] = references_of(self.trees)
+        self._tried: list[list[bool | None]] = []
+        self._untried = sampled(self.trees, domains)
+
+    @cached_property
+    def finite(self) -> Layer | None:
+        """The layer of finite classes; None where there are too many of them."""
+        try:
+            return Finite(self.trees, self.domains)
+        except TooMany:
+            return None
+
+    @cached_property
+    def layer(self) -> Layer:
+        """The first layer that can hold these conditions."""
+        if self.finite is not None:
+            return self.finite
+        from stepward.validator.engine.solver import Solved
+
+        return Solved(self.trees, self.domains)
+
+    def tried(self) -> Iterator[list[bool | None]]:
+        """Yield what the conditions are in a few states; what happens there need not be asked."""
+        yield from self._tried
+        for state in self._untried:
+            self._tried.append([outcome(tree, state) for tree in self.trees])
+            yield self._tried[-1]
+
+    def covered(self) -> Answer:
+        """Return whether every state in which no case fails takes one."""
+        return self._answer(lambda layer: layer.uncovered(), lambda state: not any(self._until(state)))
+
+    def exclusive(self) -> Answer:
+        """Return whether no state takes one case while a later one holds."""
+        return self._answer(lambda layer: layer.overlapping(), lambda state: self.overlap(state) is not None)
+
+    def overlap(self, state: State) -> tuple[int, int] | None:
+        """Return the positions of the case that a state takes, and of the next that holds there."""
+        found = self._until(state)
+        if not found or found[-1] is not True:
+            return None
+        first = len(found) - 1
+        later = range(first + 1, len(self.trees))
+        second = next((case for case in later if outcome(self.trees[case], state) is True), None)
+        return None if second is None else (first, second)
+
+    def never_taken(self, case: int) -> str | None:
+        """Return the layer that proves a case to be never the first that holds; None where none does."""
+        if self.finite is None and any(_is_first(values, case) for values in self.tried()):
+            return None
+        return self._proved(lambda layer: layer.is_never_taken(case))
+
+    def constant(self, case: int) -> tuple[bool, str] | None:
+        """Return the one value that a condition can have, and the layer that proves it.
+
+        None where it can have both, and where it has none, because it always fails.
+        """
+        if len(self.trees) == 1 and plainly_open(self.trees[0], self.domains):
+            return None
+        if self.finite is None and self._is_seen_both_ways(case):
+            return None
+        never_true = self._proved(lambda layer: layer.is_never(case, True))
+        never_false = self._proved(lambda layer: layer.is_never(case, False))
+        if (never_true is None) is (never_false is None):
+            return None
+        return never_true is None, never_true or never_false or ""
+
+    def _is_seen_both_ways(self, case: int) -> bool:
+        seen: set[bool | None] = set()
+        for values in self.tried():
+            seen.add(values[case])
+            if {True, False} <= seen:
+                return True
+        return False
+
+    def _proved(self, ask: Callable[[Layer], bool]) -> str | None:
+        try:
+            return self.layer.name if ask(self.layer) else None
+        except Undecided:
+            return None
+
+    def _until(self, state: State) -> list[bool | None]:
+        """Return what the cases are up to the first that holds or fails: an ending that is `[..., None]` took none."""
+        found: list[bool | None] = []
+        for tree in self.trees:
+            found.append(outcome(tree, state))
+            if found[-1] is not False:
+                break
+        return found
+
+    def _answer(self, ask: Callable[[Layer], State | None], shows: Callable[[State], bool]) -> Answer:
+        try:
+            layer = self.layer
+            state = ask(layer)
+        except Undecided as error:
+            return Answer(Verdict.UNKNOWN, SOLVER, None, str(error))
+        if state is None:
+            return Answer(Verdict.PROVED, layer.name)
+        if not is_possible(state, with_owners(self.names, self.domains), self.domains) or not shows(state):
+            return Answer(Verdict.UNKNOWN, layer.name, None, "the state that was found does not show it")
+        return Answer(Verdict.VIOLATED, layer.name, state)
+
+
+def _is_first(values: list[bool | None], case: int) -> bool:
+    return values[case] is True and all(value is False for value in values[:case])

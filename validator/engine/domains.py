@@ -1,0 +1,264 @@
+"""The values that a reference can have, by the types of what gives them; never fewer than there are.
+
+What is proved for every value of a domain holds in every run, because the machine enforces these types. A domain says
+nothing about the path that leads to a condition: a name that is no input may be undefined, and one that several steps
+assign has the values of all of them. `pattern` is left out, which only adds values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import reduce
+from typing import Final, NamedTuple
+
+from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.syntax import Constant, Reference
+from stepward.vm.language.inference import result_kinds
+from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.name_types import ANY, ITEMS
+from stepward.vm.language.names import Meant, Source
+from stepward.vm.language.steps import SetStep
+from stepward.vm.language.types import TypeSpec, refusal
+from stepward.vm.values import Number
+
+Names = tuple[str, ...]
+
+MAX_COPIES: Final = 8
+"""Assignments of one name to another that are followed to where a value is from."""
+
+
+class Range(NamedTuple):
+    """Numbers from `low` to `high`, both included; None is no bound. Integral: whole numbers only."""
+
+    low: Number | None = None
+    high: Number | None = None
+    integral: bool = False
+
+    def holds(self, number: Number) -> bool:
+        """Return whether the number lies in the range."""
+        if self.integral and number != int(number):
+            return False
+        return (self.low is None or self.low <= number) and (self.high is None or number <= self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The values of one reference, by kind.
+
+    `texts` are the only texts, unless `any_text`; then a text has at most `max_length` code points. `constants` are
+    values that are known whole: arrays, where a `set` writes one out.
+    """
+
+    undefined: bool = False
+    null: bool = False
+    booleans: frozenset[bool] = frozenset()
+    ranges: tuple[Range, ...] = ()
+    texts: tuple[str, ...] = ()
+    any_text: bool = False
+    max_length: int | None = None
+    array: bool = False
+    items: Domain | None = None
+    is_object: bool = False
+
+    def __or__(self, other: Domain) -> Domain:
+        any_text = self.any_text or other.any_text
+        texts = tuple(dict.fromkeys(self.texts + other.texts))
+        if self.array and other.array:
+            items = None if self.items is None or other.items is None else self.items | other.items
+        else:
+            items = self.items if self.array else other.items
+        return Domain(
+            undefined=self.undefined or other.undefined,
+            null=self.null or other.null,
+            booleans=self.booleans | other.booleans,
+            ranges=tuple(dict.fromkeys(self.ranges + other.ranges)),
+            texts=() if any_text else texts,
+            any_text=any_text,
+            max_length=_longest(self, other, texts) if any_text else None,
+            array=self.array or other.array,
+            items=items,
+            is_object=self.is_object or other.is_object,
+        )
+
+    def admits(self, value: object) -> bool:
+        """Return whether a value is one of the domain's."""
+        match kind(value):
+            case "null":
+                return self.null
+            case "boolean":
+                return value in self.booleans
+            case "number":
+                assert isinstance(value, int | Decimal)
+                return any(one.holds(value) for one in self.ranges)
+            case "string":
+                assert isinstance(value, str)
+                if self.any_text:
+                    return self.max_length is None or len(value) <= self.max_length
+                return value in self.texts
+            case "array":
+                assert isinstance(value, tuple)
+                return self.array and (self.items is None or all(self.items.admits(item) for item in value))
+        return self.is_object
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of its values; `undefined` is none."""
+        has = {
+            "null": self.null,
+            "boolean": bool(self.booleans),
+            "number": bool(self.ranges),
+            "string": bool(self.texts) or self.any_text,
+            "array": self.array,
+            "object": self.is_object,
+        }
+        return frozenset(word for word, present in has.items() if present)
+
+
+def _longest(left: Domain, right: Domain, texts: tuple[str, ...]) -> int | None:
+    free = [one.max_length for one in (left, right) if one.any_text]
+    known = [bound for bound in free if bound is not None]
+    return None if len(known) < len(free) else max((*known, *map(len, texts)))
+
+
+NOTHING: Final = Domain()
+_BOTH: Final = frozenset({True, False})
+_OF_KIND: Final = {
+    "null": Domain(null=True),
+    "boolean": Domain(booleans=_BOTH),
+    "number": Domain(ranges=(Range(),)),
+    "string": Domain(any_text=True),
+    "array": Domain(array=True),
+    "object": Domain(is_object=True),
+}
+
+
+def of_kinds(kinds: Iterable[str]) -> Domain:
+    """Return the domain of all values of these kinds."""
+    return reduce(Domain.__or__, (_OF_KIND[word] for word in sorted(kinds)), NOTHING)
+
+
+ANYTHING: Final = of_kinds(ANY)
+
+
+def of_constant(value: object) -> Domain:
+    """Return the domain of one value; of an array its kind alone."""
+    if isinstance(value, bool):
+        return Domain(booleans=frozenset({value}))
+    if isinstance(value, int | Decimal):
+        return Domain(ranges=(Range(value, value),))
+    if isinstance(value, str):
+        return Domain(texts=(value,))
+    return of_kinds([kind(value)])
+
+
+def of_type(spec: TypeSpec, items: Domain | None = None) -> Domain:
+    """Return the values of a declared type, but for its `pattern`."""
+    if spec.enum is not None:
+        return reduce(
+            Domain.__or__, (of_constant(member) for member in spec.enum if refusal(member, spec) is None), NOTHING
+        )
+    found = []
+    for word in sorted(spec.kinds):
+        if word in ("number", "integer"):
+            is_whole = word == "integer"
+            if not (is_whole and "number" in spec.kinds):
+                found.append(Domain(ranges=(Range(spec.minimum, spec.maximum, is_whole),)))
+        elif word == "string":
+            found.append(Domain(any_text=True, max_length=spec.max_length))
+        elif word == "array":
+            found.append(Domain(array=True, items=items))
+        else:
+            found.append(_OF_KIND[word])
+    return reduce(Domain.__or__, found, NOTHING)
+
+
+class Domains:
+    """The domains of a program's references, each made when it is first asked for."""
+
+    def __init__(self, meaning: Meaning) -> None:
+        self._meaning = meaning
+        self._known: dict[Names, Domain] = {}
+        self._of_types: dict[int, tuple[TypeSpec, Domain]] = {}
+
+    def of(self, names: Names) -> Domain:
+        """Return the values of a reference. A field is undefined only where its owner is: see `is_required`."""
+        found = self._known.get(names)
+        if found is None:
+            meant = self._meaning.names.meaning(names)
+            found = Domain(undefined=True) if meant is None else self._meant(meant, 0)
+            self._known[names] = found
+        return found
+
+    def parent(self, names: Names) -> Names | None:
+        """Return the reference that holds this one as its field; None for a variable or an output."""
+        meant = self._meaning.names.meaning(names)
+        return names[:-1] if meant is not None and meant.fields else None
+
+    def _meant(self, meant: Meant, copies: int) -> Domain:
+        found = reduce(Domain.__or__, (self._at(source, meant.fields, copies) for source in meant.sources))
+        is_given = any(source.kind == "input" for source in meant.sources)
+        return found if is_given or meant.fields else replace(found, undefined=True)
+
+    def _at(self, source: Source, fields: tuple[str, ...], copies: int) -> Domain:
+        typing = self._meaning.typing
+        if source.kind == "set":
+            return self._assigned(source, fields, copies)
+        view = typing.view(Meant((source,), fields))
+        if view.never:
+            return Domain(undefined=True)
+        spec = typing.spec((source, fields))
+        if spec is None:
+            kinds = view.kinds if view.is_known else ANY
+            found = of_kinds(kinds)
+            if "array" in kinds and view.is_known:
+                found = replace(found, items=self._items(source, fields))
+        else:
+            found = self._of_type(spec, source, fields)
+        is_optional = bool(fields) and not self._is_required(source, fields, view.optional)
+        return replace(found, undefined=True) if is_optional else found
+
+    def _of_type(self, spec: TypeSpec, source: Source, fields: tuple[str, ...]) -> Domain:
+        """Return the domain of a declared type, one for all names that have it."""
+        if "array" in spec.kinds:
+            return of_type(spec, self._items(source, fields))
+        known = self._of_types.get(id(spec))
+        if known is None:
+            # The type is kept beside its domain: its number is its own only as long as it lives.
+            known = self._of_types[id(spec)] = spec, of_type(spec)
+        return known[1]
+
+    def _items(self, source: Source, fields: tuple[str, ...]) -> Domain | None:
+        way = (*fields, ITEMS)
+        spec = self._meaning.typing.spec((source, way))
+        if spec is not None:
+            return of_type(spec)
+        view = self._meaning.typing.view(Meant((source,), way))
+        return of_kinds(view.kinds) if view.is_known and not view.never else None
+
+    def _is_required(self, source: Source, fields: tuple[str, ...], optional: bool) -> bool:
+        """Return whether an object here always has the field."""
+        owner = self._meaning.typing.spec((source, fields[:-1]))
+        return not optional if owner is None else fields[-1] in owner.required
+
+    def _assigned(self, source: Source, fields: tuple[str, ...], copies: int) -> Domain:
+        """A `set` name has the values of its expression: one constant, those of what it copies, or all of a kind."""
+        assert source.step is not None
+        step = self._meaning.program.steps[source.step]
+        assert isinstance(step, SetStep)
+        value = step.set[source.name]
+        if not isinstance(value, str):
+            return of_constant(value) if not fields else ANYTHING | Domain(undefined=True)
+        clauses = self._meaning.clauses_of[source.step]
+        tree = next((clause.tree for clause in clauses if clause.path == source.path), None)
+        if isinstance(tree, Constant) and not fields:
+            return of_constant(tree.value)
+        if isinstance(tree, Reference) and copies < MAX_COPIES:
+            meant = self._meaning.names.meaning((*tree.names, *fields))
+            if meant is not None:
+                found = self._meant(meant, copies + 1)
+                return found if fields else replace(found, undefined=False)  # what was copied was there
+        if tree is None or isinstance(tree, Reference) or fields:
+            return ANYTHING | Domain(undefined=bool(fields))
+        return of_kinds(result_kinds(tree))

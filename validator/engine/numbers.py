@@ -1,0 +1,66 @@
+"""Numbers of a witness: exact, finite decimals, and the simplest that will do."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+from stepward.vm.values import MAX_DIGITS, Number, ValueRefused, exact
+
+MAX_PLACES: Final = 60
+"""Decimal places in which a number between two others is looked for."""
+
+
+def number_of(fraction: Fraction) -> Number | None:
+    """Return the number of the language that a fraction is; None where it has no finite decimal, or too many digits."""
+    rest, places = fraction.denominator, 0
+    twos = (rest & -rest).bit_length() - 1
+    rest >>= twos
+    fives = 0
+    while rest % 5 == 0:
+        rest //= 5
+        fives += 1
+    if rest != 1:
+        return None
+    places = max(twos, fives)
+    if places > MAX_DIGITS:
+        return None
+    return _written(fraction.numerator * 10**places // fraction.denominator, places)
+
+
+def _written(digits: int, places: int) -> Number | None:
+    try:
+        return exact(Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -places)))
+    except (ValueRefused, ValueError):
+        return None
+
+
+def between(low: Number | None, high: Number | None, *, integral: bool) -> Number | None:
+    """Return the simplest number between two others, neither included: few decimal places, then near to zero."""
+    for places in range(1 if integral else MAX_PLACES):
+        unit = 10**places
+        first = None if low is None else math.floor(Fraction(low) * unit) + 1
+        last = None if high is None else math.ceil(Fraction(high) * unit) - 1
+        if first is not None and last is not None and first > last:
+            continue
+        nearest = 0
+        if first is not None and first > 0:
+            nearest = first
+        elif last is not None and last < 0:
+            nearest = last
+        return _written(nearest, places)
+    return None
+
+
+def simplicity(value: object) -> tuple[int, int, int]:
+    """Order values for a witness: what is plain and short first, what is missing last."""
+    if isinstance(value, bool):
+        return 0, int(not value), 0
+    if isinstance(value, int | Decimal):
+        text = str(abs(value))
+        return 0, len(text), int(value < 0)
+    if isinstance(value, str | tuple):
+        return 0, len(value), 0
+    return (1, 0, 0) if value is None or isinstance(value, dict) else (2, 0, 0)

@@ -1,0 +1,199 @@
+"""The simplest values of a type, for witnesses: 0, "", false, the first enum member, [] and {} where they will do.
+
+Every value that is yielded is of the type, as the machine holds it against it; where none is, the type is too hard for
+what is tried here, or has no values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from decimal import ROUND_CEILING, Decimal
+from importlib import import_module
+from itertools import islice
+from typing import Any, Final
+
+from stepward.vm.language.types import TypeSpec, refusal
+from stepward.vm.values import ValueRefused, exact, freeze
+
+MAX_CANDIDATES: Final = 16
+"""Values of one type that are tried."""
+
+_ORDER: Final = ("integer", "number", "string", "boolean", "array", "object", "null")
+_ANYTHING: Final = TypeSpec()
+
+
+def simplest(spec: TypeSpec | None) -> tuple[Any, ...]:
+    """Return values of a type, the simplest first; `spec` is None where anything goes."""
+    return tuple(islice(fitting(_values(spec or _ANYTHING), spec), MAX_CANDIDATES))
+
+
+def fitting(values: Iterable[Any], spec: TypeSpec | None) -> Iterator[Any]:
+    """Yield the values, frozen, that are of a type, each once."""
+    seen: set[tuple[type, Any]] = set()
+    for value in values:
+        try:
+            frozen = freeze(value)
+        except ValueRefused:
+            continue
+        # 0 and false are equal in Python, and two values here.
+        key = (type(frozen), frozen)
+        if key not in seen and (spec is None or refusal(frozen, spec) is None):
+            seen.add(key)
+            yield frozen
+
+
+def _values(spec: TypeSpec) -> Iterator[Any]:
+    if spec.enum is not None:
+        yield from spec.enum
+        return
+    if spec.type is None:
+        yield ""
+    words = set(spec.kinds)
+    for word in _ORDER:
+        if word in words:
+            yield from _OF[word](spec)
+
+
+def _numbers(spec: TypeSpec) -> Iterator[Any]:
+    yield 0
+    for bound in (spec.minimum, spec.maximum):
+        if bound is not None:
+            yield bound
+            yield int(Decimal(bound).to_integral_value(ROUND_CEILING))
+            yield int(bound)
+    yield from (1, -1, 2)
+
+
+def _strings(spec: TypeSpec) -> Iterator[Any]:
+    yield ""
+    if spec.pattern is not None:
+        yield from islice(matching(spec.pattern), 4)
+    yield from ("x", "xx")
+
+
+def _arrays(spec: TypeSpec) -> Iterator[Any]:
+    yield ()
+    for item in ("",) if spec.items is None else simplest(spec.items)[:2]:
+        yield (item,)
+
+
+def _objects(spec: TypeSpec) -> Iterator[Any]:
+    known = spec.properties or {}
+    choices = {name: simplest(known[name]) if name in known else ("",) for name in spec.required}
+    if not all(choices.values()):
+        return
+    base = {name: values[0] for name, values in choices.items()}
+    yield base
+    optional = {name: simplest(inner) for name, inner in known.items() if name not in base}
+    yield base | {name: values[0] for name, values in optional.items() if values}
+    for name, values in choices.items():
+        for value in values[1:3]:
+            yield base | {name: value}
+
+
+_OF: Final[dict[str, Callable[[TypeSpec], Iterator[Any]]]] = {
+    "integer": _numbers,
+    "number": _numbers,
+    "string": _strings,
+    "boolean": lambda _: iter((False, True)),
+    "array": _arrays,
+    "object": _objects,
+    "null": lambda _: iter((None,)),
+}
+
+
+def beside(constant: Any) -> Iterator[Any]:
+    """Yield the values that a comparison with a constant tells apart: itself, and just past it."""
+    if isinstance(constant, bool) or constant is None:
+        yield from (constant, not constant)
+    elif isinstance(constant, int | Decimal):
+        yield from (constant, exact(constant + 1), exact(constant - 1))
+    elif isinstance(constant, str):
+        yield from (constant, constant + "x")
+    else:
+        for member in constant:
+            yield member
+            yield (member,)
+        yield from ("x", 0)
+
+
+# -- text for a pattern ------------------------------------------------------------------------------------------------
+
+_PATTERN_DEPTH: Final = 20
+
+
+def matching(pattern: str) -> Iterator[str]:
+    """Yield short texts that a pattern may match; what it can't follow it leaves out."""
+    try:
+        parser = import_module("re._parser")
+        tree = parser.parse(pattern)
+        yield _written(tree, 0)
+    except (ImportError, re.error, _Unwritable, RecursionError):
+        return
+
+
+class _Unwritable(Exception):  # noqa: N818 - never seen outside this file
+    pass
+
+
+def _written(tree: Iterable[tuple[Any, Any]], depth: int) -> str:
+    if depth > _PATTERN_DEPTH:
+        raise _Unwritable
+    return "".join(_part(str(operator), argument, depth) for operator, argument in tree)
+
+
+def _part(operator: str, argument: Any, depth: int) -> str:
+    if operator == "LITERAL":
+        return chr(argument)
+    if operator in ("AT", "ASSERT_NOT"):
+        return ""
+    if operator == "ANY":
+        return "x"
+    if operator == "NOT_LITERAL":
+        return "y" if argument == ord("x") else "x"
+    if operator == "IN":
+        return _member(argument)
+    if operator in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+        low, _, inner = argument
+        if low > 1_000:
+            raise _Unwritable
+        return _written(inner, depth + 1) * int(low)
+    if operator == "SUBPATTERN":
+        return _written(argument[-1], depth + 1)
+    if operator == "ATOMIC_GROUP":
+        return _written(argument, depth + 1)
+    if operator == "BRANCH":
+        return _written(argument[1][0], depth + 1)
+    raise _Unwritable
+
+
+_SAMPLE: Final = "0aAx1 _-.@/,:#\té"
+_CLASSES: Final = {"CATEGORY_DIGIT": r"\d", "CATEGORY_SPACE": r"\s", "CATEGORY_WORD": r"\w"}
+
+
+def _member(items: list[tuple[Any, Any]]) -> str:
+    """Return a character of a class."""
+    is_negated = str(items[0][0]) == "NEGATE"
+    if not is_negated:
+        operator, argument = items[0]
+        if str(operator) == "LITERAL":
+            return chr(argument)
+        if str(operator) == "RANGE":
+            return chr(argument[0])
+    for sign in _SAMPLE:
+        if any(_holds(str(operator), argument, sign) for operator, argument in items) != is_negated:
+            return sign
+    raise _Unwritable
+
+
+def _holds(operator: str, argument: Any, sign: str) -> bool:
+    if operator == "LITERAL":
+        return bool(ord(sign) == argument)
+    if operator == "RANGE":
+        return bool(argument[0] <= ord(sign) <= argument[1])
+    if operator == "CATEGORY":
+        name = str(argument)
+        known = _CLASSES.get(name.replace("NOT_", ""))
+        return known is not None and (re.match(known, sign) is not None) != ("NOT_" in name)
+    return False

@@ -1,0 +1,197 @@
+"""What is asked of a text: equality with literals, literals inside it, before it, behind it, and its length.
+
+No string solver is asked, because such solvers hang on a dozen `contains`. A question about a text is an *atom*, one
+boolean; `rules` says how the atoms of one text hang together, and `text_of` writes the text that a choice of atoms
+describes. The rules are true of every text, so that what they rule out can't be. Where no length is asked for they are
+complete as well: a sign that no literal has keeps the parts of a text apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Final, Literal, NamedTuple
+
+Question = Literal["is", "contains", "starts_with", "ends_with"]
+
+ANSWERS: Final[dict[Question, Callable[[str, str], bool]]] = {
+    "is": str.__eq__,
+    "contains": str.__contains__,
+    "starts_with": str.startswith,
+    "ends_with": str.endswith,
+}
+
+MAX_ORDERED: Final = 5
+"""Parts of a text that are tried in every order when the text has to be short."""
+
+
+class Atom(NamedTuple):
+    """A question about a text, and the literal that it names."""
+
+    question: Question
+    literal: str
+
+    def of(self, text: str) -> bool:
+        """Return the answer for one text."""
+        return ANSWERS[self.question](text, self.literal)
+
+
+def implied(atom: Atom, other: Atom) -> bool:
+    """Return whether every text of which `atom` holds is one of which `other` holds."""
+    if other.question == "is":
+        return atom == other
+    if atom.question == "is":
+        return other.of(atom.literal)
+    if other.question == "contains":
+        return other.literal in atom.literal
+    return not other.literal or (atom.question == other.question and other.of(atom.literal))
+
+
+def excluded(atom: Atom, other: Atom) -> bool:
+    """Return whether no text is one of which both atoms hold."""
+    for one, two in ((atom, other), (other, atom)):
+        if one.question == "is":
+            return not two.of(one.literal)
+    if atom.question == other.question and atom.question in ("starts_with", "ends_with"):
+        return not (atom.of(other.literal) or other.of(atom.literal))
+    return False
+
+
+def least_length(atom: Atom, other: Atom) -> int:
+    """Return the length of the shortest text of which both atoms hold, or less."""
+    a, b = atom.literal, other.literal
+    if a in b or b in a:
+        return max(len(a), len(b))
+    orders = [(a, b), (b, a)]
+    if atom.question == "starts_with" or other.question == "ends_with":
+        orders = [(a, b)]
+    elif atom.question == "ends_with" or other.question == "starts_with":
+        orders = [(b, a)]
+    return min(len(joined(first, second)) for first, second in orders)
+
+
+def joined(first: str, second: str) -> str:
+    """Return `first` and then `second`, overlapping as far as they can."""
+    for shared in range(min(len(first), len(second)), 0, -1):
+        if first.endswith(second[:shared]):
+            return first + second[shared:]
+    return first + second
+
+
+def parts_of(question: Question, text: str) -> list[str]:
+    """Return the texts of which a literal is one, that it contains, or that it starts or ends with."""
+    ends = range(len(text) + 1)
+    if question == "is":
+        return [text]
+    if question == "starts_with":
+        return [text[:end] for end in ends]
+    if question == "ends_with":
+        return [text[start:] for start in ends]
+    return list(dict.fromkeys(text[start:end] for start in ends for end in range(start, len(text) + 1)))
+
+
+def separator(literals: Iterable[str]) -> str:
+    """Return a sign that stands in none of the literals: a letter where there is one."""
+    used = set("".join(literals))
+    for sign in "xyzabcdefghijklmnopqrstuvwXYZ0123456789-_":
+        if sign not in used:
+            return sign
+    return next(chr(code) for code in range(0x100, 0x3000) if chr(code) not in used)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a text must be like: an answer for each atom, and its length where that was asked."""
+
+    answers: Mapping[Atom, bool]
+    length: int | None = None
+
+    def fits(self, text: str) -> bool:
+        """Return whether the text is one."""
+        if self.length is not None and len(text) != self.length:
+            return False
+        return all(atom.of(text) is answer for atom, answer in self.answers.items())
+
+
+def text_of(wanted: Wanted, avoid: Iterable[str] = ()) -> str | None:
+    """Return the simplest text found that is as wanted and none of `avoid`; None where none was found."""
+    refused = set(avoid)
+    return next((text for text in _candidates(wanted, refused) if text not in refused and wanted.fits(text)), None)
+
+
+def _candidates(wanted: Wanted, refused: set[str]) -> Iterator[str]:
+    literals = [atom.literal for atom in wanted.answers]
+    for atom, answer in wanted.answers.items():
+        if answer and atom.question == "is":
+            yield atom.literal
+            return
+    sign = separator((*literals, *refused))
+    start = max(_true(wanted, "starts_with"), key=len, default="")
+    end = max(_true(wanted, "ends_with"), key=len, default="")
+    inner = [part for part in _maximal(_true(wanted, "contains")) if part not in start and part not in end]
+    shapes = list(_shapes(start, inner, end, sign))
+    yield from shapes
+    for number in range(len(refused) + 1):
+        for shape in shapes[-2:]:
+            yield shape + sign * number + end if end else shape + sign * number
+    if wanted.length is not None:
+        yield from _padded(shapes, wanted.length, start, end, sign)
+
+
+def _padded(shapes: list[str], length: int, start: str, end: str, sign: str) -> Iterator[str]:
+    for shape in shapes:
+        missing = length - len(shape)
+        if missing > 0:
+            body = shape[len(start) : len(shape) - len(end)] if len(shape) >= len(start) + len(end) else ""
+            yield start + sign * missing + body + end
+            yield start + body + sign * missing + end
+
+
+def _shapes(start: str, inner: list[str], end: str, sign: str) -> Iterator[str]:
+    """Yield texts that begin, end and hold what they must: tight ones first, then ones with signs between."""
+    orders = permutations(inner) if len(inner) <= MAX_ORDERED else iter([tuple(inner)])
+    for order in orders:
+        text = ""
+        for part in (start, *order, end):
+            text = joined(text, part)
+        yield text
+    yield start + "".join(inner) + end
+    yield sign.join(part for part in (start, *inner, end) if part) or sign
+    yield start + sign + "".join(part + sign for part in inner) + end
+
+
+def _true(wanted: Wanted, question: Question) -> list[str]:
+    return [atom.literal for atom, answer in wanted.answers.items() if answer and atom.question == question]
+
+
+def _maximal(parts: list[str]) -> list[str]:
+    """Return the parts that are not inside another."""
+    return [part for part in dict.fromkeys(parts) if not any(part != other and part in other for other in parts)]
+
+
+def classes(atoms: Iterable[Atom], limit: int) -> list[str] | None:
+    """Return a text for every way in which the atoms can be answered; None when there are more than `limit`.
+
+    Complete: of every text the answers are those of one of these. Such a text is a literal, or it can be written as the
+    longest of the literals that it starts with, those that it holds, and the longest that it ends with, kept apart.
+    """
+    asked = list(dict.fromkeys(atoms))
+    inner = list(dict.fromkeys(atom.literal for atom in asked if atom.question == "contains" and atom.literal))
+    starts = ["", *dict.fromkeys(atom.literal for atom in asked if atom.question == "starts_with" and atom.literal)]
+    ends = ["", *dict.fromkeys(atom.literal for atom in asked if atom.question == "ends_with" and atom.literal)]
+    literals = list(dict.fromkeys(atom.literal for atom in asked))
+    if len(inner) > limit.bit_length() or len(starts) * len(ends) << len(inner) > limit:
+        return None
+    sign = separator(literals)
+    found: dict[tuple[bool, ...], str] = {tuple(atom.of(text) for atom in asked): text for text in literals}
+    for start in starts:
+        for end in ends:
+            for chosen in range(1 << len(inner)):
+                parts = [part for number, part in enumerate(inner) if chosen >> number & 1]
+                apart = start + sign + "".join(part + sign for part in parts) + end
+                answers = tuple(atom.of(apart) for atom in asked)
+                if answers not in found:
+                    wanted = Wanted(dict(zip(asked, answers, strict=True)))
+                    found[answers] = text_of(wanted) or apart
+    return list(found.values())
