@@ -55,6 +55,18 @@ def test_the_machine_room_does_not_know_the_heavy_libraries() -> None:
         assert not {name.split(".")[0] for name in imported(path)} & heavy, path
 
 
+CORE = ("apply", "calls", "data", "decide", "events", "monitors", "plan", "slots", "state")
+
+
+def test_the_core_of_the_machine_knows_no_clock_and_no_chance() -> None:
+    outside = {"asyncio", "datetime", "os", "random", "secrets", "socket", "sqlite3", "threading", "time", "uuid"}
+    core = {f"stepward.vm.machine.{name}" for name in CORE}
+    for name in CORE:
+        names = imported(ROOT / f"vm/machine/{name}.py")
+        assert not {module.split(".")[0] for module in names} & outside, name
+        assert {module for module in names if module.startswith("stepward.vm.machine.")} <= core, name
+
+
 def loaded_after(code: str) -> set[str]:
     """Return the top-level modules that a fresh interpreter has loaded after running `code`."""
     script = f"import sys, json\n{code}\nprint(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
