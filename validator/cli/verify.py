@@ -75,21 +75,12 @@ def _verdicts(
     journal: Journal, run: str | None, keys: Sequence[VerifyKey], receipts: Sequence[Receipt]
 ) -> list[Verdict]:
     from stepward.vm.journal.verify import verify as check
+    from stepward.vm.journal.verify import verify_all
     from stepward.vm.machine.replay import replayer
 
-    named = [run] if run is not None else [row.run for row in journal.rows()]
-    # A run that is gone shows only in its receipt.
-    runs = dict.fromkeys([*named, *(receipt.run for receipt in receipts if run is None)])
-    return [
-        check(
-            journal,
-            name,
-            keys=keys,
-            receipts=[receipt for receipt in receipts if run is not None or receipt.run == name],
-            replay=replayer(journal, name),
-        )
-        for name in map(str, runs)
-    ]
+    if run is None:
+        return verify_all(journal, keys=keys, receipts=receipts, replay=lambda name: replayer(journal, name))
+    return [check(journal, run, keys=keys, receipts=receipts, replay=replayer(journal, run))]
 
 
 def _lines(verdicts: Sequence[Verdict], is_held: bool) -> Iterator[str]:

@@ -71,16 +71,24 @@ def verify_all(
     *,
     keys: Sequence[VerifyKey] = (),
     receipts: Sequence[Receipt] = (),
-    replay: Replay | None = None,
+    replay: Callable[[str], Replay] | None = None,
 ) -> list[Verdict]:
     """Check every run of a store, and every run that a receipt speaks of: one that is gone shows only there.
 
-    Raises JournalError when the store can't be read at all.
+    `replay` makes, for a run, what checks the meaning of its entries. Raises JournalError when the store can't be read
+    at all.
     """
     runs = dict.fromkeys(str(row.run) for row in journal.rows())
     runs.update(dict.fromkeys(receipt.run for receipt in receipts))
     return [
-        verify(journal, run, keys=keys, receipts=[r for r in receipts if r.run == run], replay=replay) for run in runs
+        verify(
+            journal,
+            run,
+            keys=keys,
+            receipts=[receipt for receipt in receipts if receipt.run == run],
+            replay=replay(run) if replay is not None else None,
+        )
+        for run in runs
     ]
 
 

@@ -48,7 +48,6 @@ class CallPlan:
         "attempts",
         "call",
         "error",
-        "fallback",
         "first",
         "going",
         "has_intent",
@@ -78,7 +77,6 @@ class CallPlan:
         self.on_error = call.on_error
         self.attempts = call.max_retries if call.on_error == "retry" else 1
         self.timeout = None if call.timeout_seconds is None else float(call.timeout_seconds)
-        self.fallback = call.fallback if call.on_timeout == "fallback" else None
         spec = ToolSpec(effect="read") if isinstance(call, LlmCall) else plan.meaning.tool(call.tool)
         self.tool = "" if isinstance(call, LlmCall) else call.tool
         self.arg_types: Mapping[str, TypeSpec] | None = spec.args

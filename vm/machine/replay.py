@@ -23,7 +23,7 @@ from stepward.vm.machine.events import Calls, Event
 from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.run import Run
-from stepward.vm.machine.state import FRESH, OPEN, State, before, visits_of
+from stepward.vm.machine.state import FRESH, OPEN, CallState, State, before, visits_of
 
 FROM_OUTSIDE: Final = ("cancel", "refused", "erased")
 """What nobody decides: it comes when it comes."""
@@ -92,9 +92,14 @@ def _misfit(plan: Plan, state: State, happened: Event) -> str | None:
         decided.append(decide(plan, state._replace(is_cancelled=False)))
     if any(type(action) is Event and _agree(action, happened) for action in decided):
         return None
-    if _has_gone(happened.body) or any(_has_gone(value) for chunk in state.slots for value in chunk):
-        return None  # what was erased can't be computed again: the journal's word stands
+    if _has_gone(happened.body) or _was_erased(state):
+        return None
     return f"the machine would not have written `{kind}` of `{happened.body.get('step', '')}` here"
+
+
+def _was_erased(state: State) -> bool:
+    """Whether values that a step may read were erased: it can't be computed again, so the journal's word stands."""
+    return any(_has_gone(value) for chunk in state.slots for value in chunk)
 
 
 def _agree(decided: Event, happened: Event) -> bool:
@@ -130,11 +135,30 @@ def _call_misfit(plan: Plan, state: State, happened: Event) -> str | None:
         action = decide(plan, state)
         if state.is_cancelled and type(action) is Event:
             action = decide(plan, state._replace(is_cancelled=False))
-        if type(action) is not Calls or all(made.step != call.id for made in action.calls):
+        is_made = type(action) is Calls and any(made.step == call.id for made in action.calls)
+        if not is_made and not _was_erased(state):
             return f"the machine would not have called `{call.id}` here"
     if happened.kind == "intent":
         return _intent_misfit(plan, state, call, happened)
-    return _output_misfit(plan, state, happened) if happened.body.get("kind") == "success" else None
+    held = FRESH if state.calls is None else state.calls[call.sub]
+    why = _outcome_misfit(call, held, happened) if happened.kind == "attempt" else None
+    return why or _output_misfit(plan, state, happened)
+
+
+def _outcome_misfit(call: CallPlan, held: CallState, happened: Event) -> str | None:
+    """Return why an attempt can't have come to this: each outcome has something in the program that admits it."""
+    kind = happened.body["kind"]
+    tries = max(call.attempts, call.call.max_retries if call.writes else 1)
+    admitted = {
+        "success": True,
+        "failed": call.on_error != "skip",
+        "skipped": call.on_error == "skip",
+        "fallback": call.has_fallback and same(call.call.fallback, happened.body.get("output")),
+        "again": happened.note["attempt"] - held.base < tries,
+        "doubt": call.writes,
+        "suspended": call.may_suspend,
+    }
+    return None if admitted.get(kind) else f"an attempt of `{call.id}` can't come to `{kind}`"
 
 
 def _intent_misfit(plan: Plan, state: State, call: CallPlan, happened: Event) -> str | None:
@@ -147,7 +171,7 @@ def _intent_misfit(plan: Plan, state: State, call: CallPlan, happened: Event) ->
         visit, held = visits_of(plan, state, step.position), state.calls[call.sub]
     ready = prepare(Visit(plan, state, step, visit), call, held or FRESH)
     if isinstance(ready, Event):
-        return None if any(_has_gone(value) for chunk in state.slots for value in chunk) else f"`{call.id}` can't start"
+        return None if _was_erased(state) else f"`{call.id}` can't start"
     return (
         None if _same(ready.args, happened.body["args"]) else f"`{call.id}` has other arguments than the program says"
     )
