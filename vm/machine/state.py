@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import UndefinedReferenceError
-from stepward.vm.expressions.evaluator import Lookup
 from stepward.vm.journal.canonical import Sealed, Secret, canonical, is_sealed, opened, portable
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.machine.events import RUNNING
@@ -131,16 +130,6 @@ class Reader:
             self.touched = True
             return opened(value)
         return value
-
-
-def reader(plan: Plan, state: State) -> Reader:
-    """Return what reads the values of a state."""
-    return Reader(plan, state.slots)
-
-
-def lookup(plan: Plan, state: State) -> Lookup:
-    """Return the lookup of the evaluator for a state."""
-    return Reader(plan, state.slots)
 
 
 def visits_of(plan: Plan, state: State, position: int) -> int:
