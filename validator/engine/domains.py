@@ -29,6 +29,16 @@ MAX_COPIES: Final = 8
 """Assignments of one name to another that are followed to where a value is from."""
 
 
+def primed(names: Names) -> Names:
+    """Return the name under which the new value of a variable waits while the old one is still read."""
+    return (names[0] + "'", *names[1:])
+
+
+def real(names: Names) -> Names:
+    """Return the name of the program that a primed one stands for."""
+    return (names[0].removesuffix("'"), *names[1:])
+
+
 class Range(NamedTuple):
     """Numbers from `low` to `high`, both included; None is no bound. Integral: whole numbers only."""
 
@@ -186,15 +196,24 @@ class Domains:
         """Return the values of a reference. A field is undefined only where its owner is: see `is_required`."""
         found = self._known.get(names)
         if found is None:
-            meant = self._meaning.names.meaning(names)
+            meant = self._meaning.names.meaning(real(names))
             found = Domain(undefined=True) if meant is None else self._meant(meant, 0)
             self._known[names] = found
         return found
 
     def parent(self, names: Names) -> Names | None:
         """Return the reference that holds this one as its field; None for a variable or an output."""
-        meant = self._meaning.names.meaning(names)
+        meant = self._meaning.names.meaning(real(names))
         return names[:-1] if meant is not None and meant.fields else None
+
+    def root(self, names: Names) -> Names:
+        """Return the variable, output or error that a reference is a field of, or is itself."""
+        meant = self._meaning.names.meaning(real(names))
+        return names[: len(names) - len(meant.fields)] if meant is not None else names
+
+    def given(self, source: Source, fields: tuple[str, ...] = ()) -> Domain:
+        """Return the values that one input, output or error can have, or a field of it."""
+        return self._at(source, fields, 0)
 
     def _meant(self, meant: Meant, copies: int) -> Domain:
         found = reduce(Domain.__or__, (self._at(source, meant.fields, copies) for source in meant.sources))
