@@ -170,8 +170,13 @@ class Assignment:
     @cached_property
     def doubtful_steps(self) -> frozenset[int]:
         """The steps that may fail before they start, because something that they read may be undefined."""
-        never = {reading.step for reading in self.readings if reading.meant is None or self._never_exists(reading)}
+        never = {reading.step for reading in self.never_defined}
         return frozenset(never | {doubt.reading.step for doubt in self.doubtful})
+
+    @cached_property
+    def never_defined(self) -> tuple[Reading, ...]:
+        """The readings of what nothing ever defines."""
+        return tuple(reading for reading in self.readings if reading.meant is None or self._never_exists(reading))
 
     def _never_exists(self, reading: Reading) -> bool:
         assert reading.meant is not None

@@ -10,6 +10,16 @@ def loops_among(steps: Sequence[int], successors: Sequence[Sequence[int]]) -> It
 
     Edges to other steps than those are left out.
     """
+    for component in components_among(steps, successors):
+        if len(component) > 1 or component[0] in successors[component[0]]:
+            yield sorted(component)
+
+
+def components_among(steps: Sequence[int], successors: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Yield the components that some steps form, a single step being one, each after all that it leads to.
+
+    Edges to other steps than those are left out.
+    """
     closed = len(successors) + 1  # higher than any number that a step gets
     lowest = [closed] * len(successors)  # the lowest number that is known to be reached from a step; 0: not visited yet
     for step in steps:
@@ -42,5 +52,4 @@ def loops_among(steps: Sequence[int], successors: Sequence[Sequence[int]]) -> It
                     del waiting[height:]
                     for member in component:
                         lowest[member] = closed
-                    if len(component) > 1 or step in successors[step]:
-                        yield sorted(component)
+                    yield component

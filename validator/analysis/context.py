@@ -126,15 +126,15 @@ class Context:
         if number in self.assignment.doubtful_steps:
             return False
         return all(
-            self._fits(value, spec)
+            self.fits(value, spec)
             for site in self._calls_of.get(number, ())
             if isinstance(site.call, ToolCall)
             for name, spec in (self.meaning.tool(site.call.tool).args or {}).items()
             if (value := site.call.args.get(name)) is not None
         )
 
-    def _fits(self, value: object, spec: TypeSpec) -> bool:
-        """Whether an argument is certainly of its declared type."""
+    def fits(self, value: object, spec: TypeSpec) -> bool:
+        """Return whether an argument is certainly of its declared type, if what it reads is defined."""
         found = list(embedded(value))
         if not found:
             return refusal(value, spec) is None

@@ -40,7 +40,7 @@ from stepward.vm.language.guardrails import (
     protected,
 )
 from stepward.vm.language.policy import Policy
-from stepward.vm.language.selectors import by_step, matches
+from stepward.vm.language.selectors import Hit, by_step, matches
 from stepward.vm.language.steps import ConditionStep, EndStep, SetStep, ToolCall
 from stepward.vm.reading.source import Place
 
@@ -114,18 +114,18 @@ class _Judge:
     def _monitor(self, rule: AnyRule, *, certain: bool) -> Monitor:
         context = self.context
         if isinstance(rule, Requires):
-            return RequiresMonitor(context, self._steps(rule.protects), rule.requires, fresh=rule.fresh)
+            return RequiresMonitor(context, self._hits(rule.protects), rule.requires, fresh=rule.fresh)
         if isinstance(rule, Never):
-            return NeverMonitor(context, self._steps(rule.never))
+            return NeverMonitor(context, self._hits(rule.never))
         if isinstance(rule, AtMostOnce):
             return AtMostOnceMonitor(context, by_step(matches(rule.at_most_once, context.meaning)))
         if isinstance(rule, Exclusive):
-            return ExclusiveMonitor(context, *(self._steps(side) for side in rule.exclusive))
+            return ExclusiveMonitor(context, *(self._hits(side) for side in rule.exclusive))
         first = matches(rule.followed_by.first, context.meaning)
-        return FollowedByMonitor(context, rule, first, self._steps(rule.followed_by.then), certain=certain)
+        return FollowedByMonitor(context, rule, first, self._hits(rule.followed_by.then), certain=certain)
 
-    def _steps(self, selector: AnySelector) -> list[int]:
-        return [hit.step for hit in matches(selector, self.context.meaning)]
+    def _hits(self, selector: AnySelector) -> list[Hit]:
+        return matches(selector, self.context.meaning)
 
     # -- verdicts ------------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class _Judge:
         value = constant_value(tree)
         if value is False:
             return Verdict.PROVED, Evidence("constants", cut=(f"`{when}` is false",)), []
-        monitor = NeverMonitor(self.context, self._steps(rule.never))
+        monitor = NeverMonitor(self.context, self._hits(rule.never))
         if value is True:
             return self._decide(monitor, rule, origin)
         possible = explore_counted(self.flow, monitor, self._is_possible)
@@ -208,7 +208,7 @@ class _Judge:
             if names[0] == "args" or meant is None or any(source.kind == "input" for source in meant.sources):
                 continue
             root = names[: len(names) - len(meant.fields)]
-            monitor = UndefinedMonitor(self.context, root, self._steps(rule.never))
+            monitor = UndefinedMonitor(self.context, root, [hit.step for hit in self._hits(rule.never)])
             for bad in explore_counted(self.flow, monitor, self._is_certain).bad.values():
                 if bad.step not in found and self._is_real(bad):
                     step = self.flow.steps[bad.step].id
@@ -363,7 +363,7 @@ class _Judge:
             if entry is not None and (entry.when is None or constant_text(entry.when) is True):
                 continue
             rule = Never.model_construct(name="allow", never=_step_selector(call.id), when=None)
-            monitor = NeverMonitor(self.context, [site.step])
+            monitor = NeverMonitor(self.context, [Hit(site.step, site.sub, call)])
             if entry is None:
                 verdict, evidence, outcomes = self._decide(monitor, rule, origin)
             else:

@@ -8,11 +8,12 @@ its condition reads is assigned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
+from itertools import combinations, product
+from typing import NamedTuple
 
 from stepward.validator.analysis.assignment import assigned_names, read_roots
 from stepward.validator.analysis.context import Context
-from stepward.validator.analysis.product import State
+from stepward.validator.analysis.product import NOT_TOLD, Fates, State
 from stepward.vm.language.flow import Transition
 from stepward.vm.language.guardrails import (
     AllOf,
@@ -40,8 +41,10 @@ def succeeds(hit: Hit, way: Transition) -> tuple[bool, ...]:
     return (True,) if certain else (True, False)
 
 
-def some_succeed(hits: list[Hit], way: Transition, whole: BaseStep) -> tuple[bool, ...]:
+def some_succeed(hits: list[Hit], way: Transition, whole: BaseStep, fates: Fates) -> tuple[bool, ...]:
     """Return whether some matched part of a step succeeded when it was left this way: both may be possible."""
+    if fates:
+        return (any(fates.get(hit.sub) == "succeeds" for hit in hits),)
     outcomes = [succeeds(hit, way) for hit in hits]
     if any(outcome == (True,) for outcome in outcomes):
         return (True,)
@@ -51,6 +54,18 @@ def some_succeed(hits: list[Hit], way: Transition, whole: BaseStep) -> tuple[boo
         failing = [sub for sub, part in enumerate(whole.parallel_steps) if part.on_error != "skip"]
         may = [hit for hit in may if failing != [hit.sub]]
     return (True, False) if may else (False,)
+
+
+def some_start(hits: Iterable[Hit], way: Transition, fates: Fates) -> bool:
+    """Return whether some matched part of a step may have started when it was left this way."""
+    if fates:
+        return any(fates.get(hit.sub) != "unstarted" for hit in hits)
+    return way.kind != "visits"
+
+
+def each_alone(hits: Iterable[Hit]) -> Iterable[tuple[int | None, ...]]:
+    """Return the matched parts of a step as alternatives: one of them starts."""
+    return tuple((hit.sub,) for hit in hits)
 
 
 def as_it_ends(hits: Iterable[Hit], context: Context) -> Iterator[Hit]:
@@ -72,19 +87,31 @@ class _Watcher:
     def enter(self, step: int, state: State) -> str | None:  # noqa: ARG002
         return None
 
-    def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:  # noqa: ARG002
+    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:  # noqa: ARG002
+        return ((),)
+
+    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:  # noqa: ARG002
         return (state,)
 
     def end(self, step: int, state: State, way: Transition) -> str | None:  # noqa: ARG002
         return None
 
 
+class _Left(NamedTuple):
+    """How a step was left, and the names that it assigned."""
+
+    step: int
+    way: Transition
+    fates: Fates
+    assigned: set[tuple[str, ...]]
+
+
 class RequiresMonitor(_Watcher):
     """`protects: P, requires: G`: remembers of every G whether it never came, went stale, or stands."""
 
-    def __init__(self, context: Context, protected: Iterable[int], requirement: AnyRequirement, *, fresh: bool) -> None:
+    def __init__(self, context: Context, protected: Iterable[Hit], requirement: AnyRequirement, *, fresh: bool) -> None:
         super().__init__(context)
-        self.protected = frozenset(protected)
+        self.protected = by_step(protected)
         self.requirement = requirement
         self.guards = tuple(dict.fromkeys(guards(requirement)))
         self.position = {guard: number for number, guard in enumerate(self.guards)}
@@ -110,6 +137,9 @@ class RequiresMonitor(_Watcher):
             return None
         return "stale" if self._holds(self.requirement, state, STALE) else "bypassed"
 
+    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:  # noqa: ARG002
+        return each_alone(self.protected[step])
+
     def _holds(self, requirement: AnyRequirement, state: tuple[int, ...], least: int) -> bool:
         if isinstance(requirement, AllOf):
             return all(self._holds(part, state, least) for part in requirement.all_of)
@@ -117,38 +147,37 @@ class RequiresMonitor(_Watcher):
             return any(self._holds(part, state, least) for part in requirement.any_of)
         return state[self.position[requirement]] >= least
 
-    def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
+    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
         assert isinstance(state, tuple)
-        assigned = assigned_names(self.context.program.steps[step])
-        choices = [
-            self._after(guard, number, state[number], step, way, assigned) for number, guard in enumerate(self.guards)
-        ]
+        left = _Left(step, way, fates, assigned_names(self.context.program.steps[step]))
+        choices = [self._after(guard, number, state[number], left) for number, guard in enumerate(self.guards)]
         return product(*choices)
 
-    def _after(
-        self, guard: AnyGuard, number: int, before: int, step: int, way: Transition, assigned: set[tuple[str, ...]]
-    ) -> tuple[int, ...]:
-        kept = STALE if before == FRESH and self.reads[number] & assigned else before
-        hits = self.hits[number].get(step)
+    def _after(self, guard: AnyGuard, number: int, before: int, left: _Left) -> tuple[int, ...]:
+        kept = STALE if before == FRESH and self.reads[number] & left.assigned else before
+        hits = self.hits[number].get(left.step)
         if not hits:
             return (kept,)
         if isinstance(guard, BranchSelector):
             condition = hits[0].part
             assert isinstance(condition, ConditionStep)
-            return (FRESH,) if way.branch == branch_names(condition)[guard.branch] else (kept,)
-        outcomes = some_succeed(hits, way, self.context.program.steps[step])
+            return (FRESH,) if left.way.branch == branch_names(condition)[guard.branch] else (kept,)
+        outcomes = some_succeed(hits, left.way, self.context.program.steps[left.step], left.fates)
         return tuple(FRESH if outcome else kept for outcome in outcomes)
 
 
 class NeverMonitor(_Watcher):
     """`never: P`: P must not start at all."""
 
-    def __init__(self, context: Context, forbidden: Iterable[int]) -> None:
+    def __init__(self, context: Context, forbidden: Iterable[Hit]) -> None:
         super().__init__(context)
-        self.forbidden = frozenset(forbidden)
+        self.forbidden = by_step(forbidden)
 
     def enter(self, step: int, state: State) -> str | None:  # noqa: ARG002
         return "forbidden" if step in self.forbidden else None
+
+    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:  # noqa: ARG002
+        return each_alone(self.forbidden[step])
 
 
 class AtMostOnceMonitor(_Watcher):
@@ -166,6 +195,12 @@ class AtMostOnceMonitor(_Watcher):
             return "repeated"
         return "retried" if self._is_performed_again(hits[0]) else None
 
+    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
+        hits = self.hits[step]
+        if state != 0 or len(hits) == 1:
+            return each_alone(hits)
+        return [(one.sub, two.sub) for one, two in combinations(hits, 2)]
+
     def _is_performed_again(self, hit: Hit) -> bool:
         """Whether retries perform P anew: attempts of an idempotent tool share one key, and are one performance."""
         if isinstance(hit.part, ToolCall) and self.context.meaning.tool(hit.part.tool).idempotent:
@@ -176,26 +211,34 @@ class AtMostOnceMonitor(_Watcher):
         retried = [part for part in (hit.part, whole) if isinstance(part, Failing)]
         return any(part.on_error == "retry" and part.max_retries > 1 for part in retried)
 
-    def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
-        return (1 if step in self.hits and way.kind != "visits" else state,)
+    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
+        return (1 if step in self.hits and some_start(self.hits[step], way, fates) else state,)
 
 
 class ExclusiveMonitor(_Watcher):
-    """`exclusive: [P, Q]`: remembers which of the two were performed."""
+    """`exclusive: [P, Q]`: remembers which of the two were performed. What comes after both is broken already."""
 
-    def __init__(self, context: Context, first: Iterable[int], second: Iterable[int]) -> None:
+    def __init__(self, context: Context, first: Iterable[Hit], second: Iterable[Hit]) -> None:
         super().__init__(context)
-        self.sides = (frozenset(first), frozenset(second))
+        self.sides = (by_step(first), by_step(second))
 
     def enter(self, step: int, state: State) -> str | None:
-        return "both" if self._with(step, state) == 3 and self._with(step, 0) else None
-
-    def _with(self, step: int, state: State) -> int:
         assert isinstance(state, int)
-        return state | (step in self.sides[0]) | (step in self.sides[1]) << 1
+        here = (step in self.sides[0]) | (step in self.sides[1]) << 1
+        return "both" if state != 3 and state | here == 3 else None
 
-    def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
-        return (state if way.kind == "visits" else self._with(step, state),)
+    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
+        first, second = (side.get(step, []) for side in self.sides)
+        if state != 0:
+            return each_alone(second if state == 1 else first)
+        return [tuple({one.sub, two.sub}) for one, two in product(first, second)]
+
+    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
+        assert isinstance(state, int)
+        for number, side in enumerate(self.sides):
+            if step in side and some_start(side[step], way, fates):
+                state |= 1 << number
+        return (state,)
 
 
 class FollowedByMonitor(_Watcher):
@@ -205,27 +248,27 @@ class FollowedByMonitor(_Watcher):
     """
 
     def __init__(
-        self, context: Context, rule: FollowedBy, first: list[Hit], then: Iterable[int], *, certain: bool
+        self, context: Context, rule: FollowedBy, first: list[Hit], then: Iterable[Hit], *, certain: bool
     ) -> None:
         super().__init__(context)
         self.certain = certain
         self.ends = rule.ends
-        self.then = frozenset(then)
-        both = {(hit.step, hit.sub) for hit in matches(rule.followed_by.then, context.meaning)}
+        self.then = by_step(then)
+        both = {(hit.step, hit.sub) for hits in self.then.values() for hit in hits}
         self.first = by_step(as_it_ends((hit for hit in first if (hit.step, hit.sub) not in both), context))
 
     def enter(self, step: int, state: State) -> str | None:
         # A run may be cancelled or run out of budget before any step.
         return "missing" if self.ends == "any" and state != 0 and step not in self.then else None
 
-    def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
-        owed = 0 if step in self.then and way.kind != "visits" else state
+    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
+        owed = 0 if step in self.then and some_start(self.then[step], way, fates) else state
         hits = self.first.get(step, [])
         if not hits:
             # A Q that fails may have failed before it started; whether it can is no certainty.
-            doubt = way.kind in ("failed", "skipped") and not self.certain and owed != state
+            doubt = way.kind in ("failed", "skipped") and not self.certain and not fates and owed != state
             return (0, state) if doubt and not self.context.starts_for_certain(step) else (owed,)
-        outcomes = some_succeed(hits, way, self.context.program.steps[step])
+        outcomes = some_succeed(hits, way, self.context.program.steps[step], fates)
         return tuple(dict.fromkeys(1 if succeeded else owed for succeeded in outcomes))
 
     def end(self, step: int, state: State, way: Transition) -> str | None:  # noqa: ARG002
@@ -245,7 +288,7 @@ class UndefinedMonitor(_Watcher):
     def enter(self, step: int, state: State) -> str | None:
         return "undefined" if step in self.steps and state == 0 else None
 
-    def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
+    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:  # noqa: ARG002
         effect = self.context.assignment.effect(step, way)
         if any(name[: len(self.key)] == self.key for name in effect.given):
             return (1,)

@@ -11,15 +11,23 @@ of the program: it takes both branches of a condition. So
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from stepward.validator.findings import Move
 from stepward.vm.language.flow import END, Flow, Transition
 from stepward.vm.language.steps import EndStep
 
 State = Hashable
+
+Fate = Literal["succeeds", "times out", "fails", "unstarted"]
+"""What becomes of a call: `times out` is with its fallback, `unstarted` that it fails before it starts."""
+
+Fates = Mapping[int | None, Fate]
+"""The fates of a step's call, under None, and of its sub-steps, by their positions; empty where they are not known."""
+
+NOT_TOLD: Final[Fates] = {}
 
 USED_UP: Final = "has used up its visits"
 """What a path says of a step that was not started again."""
@@ -39,7 +47,11 @@ class Monitor(Protocol):
         """Return why it is bad that the step starts in this state (a kind of violation), or None."""
         ...
 
-    def leave(self, step: int, state: State, way: Transition) -> Iterable[State]:
+    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
+        """Return what has to start for `enter` to be bad: alternatives, each of parts of the step that all do."""
+        ...
+
+    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
         """Return the states that are possible after the step was left this way."""
         ...
 
@@ -98,16 +110,22 @@ def explore_counted(flow: Flow, monitor: Monitor, passable: Passable) -> Explora
 
     Without counting a step may use up its visits at any time: more is possible then, never less.
     """
+    counting = counted(flow, monitor)
+    if counting is not None:
+        found = explore(flow, counting, passable, limit=MAX_COUNTED_PAIRS)
+        if found.is_complete:
+            return found
+    return explore(flow, monitor, passable)
+
+
+def counted(flow: Flow, monitor: Monitor) -> Monitor | None:
+    """Return a monitor that counts the visits of every bounded step beside; None where no step has `max_visits`."""
     bounds = {
         number: step.max_visits
         for number, step in enumerate(flow.steps)
         if not isinstance(step, EndStep) and step.max_visits is not None
     }
-    if bounds:
-        found = explore(flow, _Counting(flow, monitor, bounds), passable, limit=MAX_COUNTED_PAIRS)
-        if found.is_complete:
-            return found
-    return explore(flow, monitor, passable)
+    return _Counting(flow, monitor, bounds) if bounds else None
 
 
 class _Counting:
@@ -130,14 +148,17 @@ class _Counting:
             return None  # the step is not started
         return self.monitor.enter(step, inner)
 
-    def leave(self, step: int, state: State, way: Transition) -> Iterator[State]:
+    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
+        return self.monitor.culprits(step, _split(state)[0])
+
+    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterator[State]:
         inner, counts = _split(state)
         if step in self.slot:
             slot, bound = self.slot[step], self.bounds[step]
             if not self._applies(way, counts[slot], bound, has_route=step in self.routed):
                 return
             counts = (*counts[:slot], counts[slot] + 1, *counts[slot + 1 :])
-        for after in self.monitor.leave(step, inner, way):
+        for after in self.monitor.leave(step, inner, way, fates):
             yield after, counts
 
     @staticmethod

@@ -13,6 +13,7 @@ from typing import Any, Final
 from stepward.validator.analysis.assignment import assigned_names
 from stepward.validator.analysis.context import Context
 from stepward.validator.analysis.guardrails import certain
+from stepward.validator.analysis.product import NOT_TOLD, Fates
 from stepward.validator.engine.domains import Names
 from stepward.validator.engine.simplest import simplest
 from stepward.validator.engine.states import State, references_of
@@ -87,7 +88,11 @@ class _Givers:
         """Return that the condition is reached with givers that can give these values."""
         return "reached" if step == self.number and self._fits(state) else None
 
-    def leave(self, step: int, state: Any, way: Transition) -> Iterable[Any]:
+    def culprits(self, step: int, state: Any) -> Iterable[tuple[int | None, ...]]:  # noqa: ARG002
+        """Return that control being there is enough."""
+        return ((),)
+
+    def leave(self, step: int, state: Any, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[Any]:  # noqa: ARG002
         """Return who gives after a step was left."""
         part = self.context.flow.steps[step]
         if part.id in self.doubtful or not self.context.starts_for_certain(step):
