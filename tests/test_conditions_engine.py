@@ -35,9 +35,10 @@ from condition_lists import (
     values_of,
 )
 from stepward.validator import ProgramValidator
-from stepward.validator.engine import classes, facts, solver, terms, texts
+from stepward.validator.engine import classes, cuts, facts, solver, terms, texts
 from stepward.validator.engine.cases import Finite
-from stepward.validator.engine.classes import Space, TooMany
+from stepward.validator.engine.classes import Space
+from stepward.validator.engine.cuts import TooMany
 from stepward.validator.engine.domains import Domain, Domains, Range
 from stepward.validator.engine.reached import completed
 from stepward.validator.engine.simplest import simplest
@@ -194,7 +195,7 @@ def test_classes_of_texts_are_all_that_there_are() -> None:
     questions = list(texts.ANSWERS)
     for _ in range(25):
         atoms = [Atom(random.choice(questions), random.choice(["a", "b", "ab", "ba", "aa"])) for _ in range(3)]
-        found = classes.classes(atoms, 4_096)
+        found = cuts.classes(atoms, 4_096)
         assert found is not None
         assert {tuple(atom.of(text) for atom in atoms) for text in found} == {
             tuple(atom.of(text) for atom in atoms) for text in words
@@ -254,8 +255,8 @@ def whole_numbers_are_any_to_the_solver(patch: pytest.MonkeyPatch) -> None:
 
 
 def whole_numbers_are_any_to_the_classes(patch: pytest.MonkeyPatch) -> None:
-    original = classes.between
-    patch.setattr(classes, "between", lambda low, high, *, integral: original(low, high, integral=False))
+    original = cuts.between
+    patch.setattr(cuts, "between", lambda low, high, *, integral: original(low, high, integral=False))
 
 
 def nothing_is_ever_undefined(patch: pytest.MonkeyPatch) -> None:

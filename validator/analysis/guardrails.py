@@ -7,9 +7,11 @@ over what is certainly possible, which refutes. What lies between is for conditi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import perf_counter
+from typing import TYPE_CHECKING
 
+from stepward.validator.analysis.arguments import Inexpressible, at_start
 from stepward.validator.analysis.constants import constant_text, constant_value
 from stepward.validator.analysis.context import Context
 from stepward.validator.analysis.monitors import (
@@ -20,7 +22,7 @@ from stepward.validator.analysis.monitors import (
     RequiresMonitor,
     UndefinedMonitor,
 )
-from stepward.validator.analysis.outcomes import ALLOW_LIST, LAYER, NOT_YET, Origin, Outcome, unconfirmed, words
+from stepward.validator.analysis.outcomes import ALLOW_LIST, LAYER, Origin, Outcome, unconfirmed, words
 from stepward.validator.analysis.product import USED_UP, Bad, Exploration, Monitor, explore_counted
 from stepward.validator.analysis.vacuity import vacuous
 from stepward.validator.findings import Evidence, Property, Verdict
@@ -43,6 +45,16 @@ from stepward.vm.language.policy import Policy
 from stepward.vm.language.selectors import Hit, by_step, matches
 from stepward.vm.language.steps import ConditionStep, EndStep, SetStep, ToolCall
 from stepward.vm.reading.source import Place
+
+if TYPE_CHECKING:
+    from stepward.validator.engine.building import Question
+    from stepward.validator.engine.system import Decision
+    from stepward.validator.engine.witness import Claim
+
+_WORST = "bypassed"
+"""The kind of violation that is said where others are found at the same place."""
+
+Tests = tuple["tuple[Decision, tuple[int, ...]]", ...]
 
 _KINDS: dict[type[AnyRule], str] = {
     Requires: "requires",
@@ -140,26 +152,76 @@ class _Judge:
     def _decide(
         self, monitor: Monitor, rule: AnyRule, origin: Origin, strict: Monitor | None = None
     ) -> tuple[Verdict, Evidence, list[Outcome]]:
-        """Search with a monitor over all that is possible, then, with the strict one, over what is certain."""
+        """Search with a monitor over all that is possible, then, with the strict one, over what is certain.
+
+        What lies between the two is for the engine.
+        """
         possible = explore_counted(self.flow, monitor, self._is_possible)
         if not possible.bad and possible.is_complete:
             return Verdict.PROVED, self._cut(possible), []
         certain = explore_counted(self.flow, strict or monitor, self._is_certain)
-        outcomes = []
-        for step in sorted({bad.step for bad in possible.bad.values()} or {0}):
-            sure = [bad for bad in certain.bad.values() if bad.step == step and self._is_real(bad)]
-            if sure:
-                outcomes.append(self._violated(rule, origin, min(sure, key=lambda bad: bad.kind)))
-            else:
-                outcomes.append(self._unproved(rule, origin, self._candidate(possible, step)))
-        worst = next((outcome for outcome in outcomes if outcome.code != "SW408"), outcomes[0])
-        verdict = Verdict.UNKNOWN if worst.code == "SW408" else Verdict.VIOLATED
-        assert worst.evidence is not None
-        return verdict, worst.evidence, outcomes
+        sure = {key: bad for key, bad in certain.bad.items() if self._is_real(bad)}
+        left = sorted(
+            (step, kind) for kind, step in possible.bad if not any((one, step) in sure for one in (kind, _WORST))
+        )
+        proof = self._cut(possible)
+        if left and possible.is_complete:
+            whole = self.context.engine.ask(self._question(monitor, left), self._claims(rule, origin))
+            if whole.verdict is Verdict.PROVED:
+                left, proof = [], whole.evidence
+        outcomes: list[Outcome] = []
+        for step in sorted({step for _, step in possible.bad} or {0}):
+            found = self._at(step, [kind for one, kind in left if one == step], monitor, rule, origin)
+            known = min((bad for (_, one), bad in sure.items() if one == step), key=lambda bad: bad.kind, default=None)
+            if isinstance(found, Outcome) and (found.code != "SW408" or known is None):
+                outcomes.append(found)
+            elif known is not None:
+                outcomes.append(self._violated(rule, origin, known))
+            elif found is not None and not isinstance(found, Outcome):
+                proof = found
+        return self._summed(outcomes, proof)
 
     @staticmethod
-    def _candidate(possible: Exploration, step: int) -> Bad | None:
-        return min((bad for bad in possible.bad.values() if bad.step == step), key=lambda bad: bad.kind, default=None)
+    def _summed(outcomes: list[Outcome], proof: Evidence) -> tuple[Verdict, Evidence, list[Outcome]]:
+        """Return the verdict that the places of a rule have together, and why."""
+        if not outcomes:
+            return Verdict.PROVED, proof, []
+        worst = next((outcome for outcome in outcomes if outcome.code != "SW408"), outcomes[0])
+        assert worst.evidence is not None
+        return Verdict.UNKNOWN if worst.code == "SW408" else Verdict.VIOLATED, worst.evidence, outcomes
+
+    # -- the engine ------------------------------------------------------------------------------------------------
+
+    def _question(self, monitor: Monitor, places: list[tuple[int, str]], tests: Tests = ()) -> Question:
+        from stepward.validator.engine.building import Question
+
+        kinds, steps = frozenset(kind for _, kind in places), frozenset(step for step, _ in places)
+        return Question(monitor, self._is_possible, kinds, steps, tests)
+
+    def _claims(self, rule: AnyRule, origin: Origin) -> Callable[[str, int], Claim]:
+        from stepward.validator.engine.witness import Claim
+
+        policy = origin.policy.policy if origin.policy else None
+
+        def claim(kind: str, step: int) -> Claim:
+            name = self.flow.steps[step].id
+            return Claim(words(rule, kind, name)[0], name, rule.name, policy)  # type: ignore[arg-type]
+
+        return claim
+
+    def _at(
+        self, step: int, kinds: list[str], monitor: Monitor, rule: AnyRule, origin: Origin, tests: Tests = ()
+    ) -> Outcome | Evidence | None:
+        """Return what the engine says of a rule at one step: the worst that it finds, or its last proof."""
+        proof: Evidence | None = None
+        for kind in kinds:
+            answer = self.context.engine.ask(self._question(monitor, [(step, kind)], tests), self._claims(rule, origin))
+            if answer.verdict is Verdict.VIOLATED:
+                return self._said(rule, origin, answer.kind, step, answer.evidence)
+            if answer.verdict is Verdict.UNKNOWN:
+                return self._unproved(rule, origin, step, kind, answer.evidence)
+            proof = answer.evidence
+        return proof
 
     def _cut(self, exploration: Exploration) -> Evidence:
         return Evidence(LAYER, cut=(f"none of {exploration.pairs} reachable pairs of step and monitor state is bad",))
@@ -192,13 +254,28 @@ class _Judge:
         possible = explore_counted(self.flow, monitor, self._is_possible)
         if not possible.bad:
             return Verdict.PROVED, self._cut(possible), []
-        broken = self._unreadable_when(rule, tree, origin)
-        if broken:
-            assert broken[0].evidence is not None
-            return Verdict.VIOLATED, broken[0].evidence, broken
-        outcomes = [self._unproved(rule, origin, bad) for bad in possible.bad.values()]
-        assert outcomes[0].evidence is not None
-        return Verdict.UNKNOWN, outcomes[0].evidence, outcomes
+        broken = {outcome.step: outcome for outcome in self._unreadable_when(rule, tree, origin)}
+        proof, outcomes = self._cut(possible), list(broken.values())
+        for hit in self._hits(rule.never):
+            if self.flow.steps[hit.step].id in broken or ("forbidden", hit.step) not in possible.bad:
+                continue
+            found = self._tested(hit, tree, rule, origin)
+            if isinstance(found, Outcome):
+                outcomes.append(found)
+            else:
+                proof = found or proof
+        return self._summed(outcomes, proof)
+
+    def _tested(self, hit: Hit, tree: Expression, rule: AnyRule, origin: Origin) -> Outcome | Evidence | None:
+        """Return what the engine says of a call that a `when` forbids, or, in an allow-list, demands."""
+        from stepward.validator.engine.system import DOES_NOT_HOLD, HOLDS_OR_FAILS, Decision
+
+        bad = DOES_NOT_HOLD if origin.place == ALLOW_LIST else HOLDS_OR_FAILS
+        try:
+            tests: Tests = ((Decision((at_start(tree, hit.part, self.context.meaning),)), bad),)
+        except Inexpressible:
+            tests = ()
+        return self._at(hit.step, ["forbidden"], NeverMonitor(self.context, [hit]), rule, origin, tests)
 
     def _unreadable_when(self, rule: Never, tree: Expression, origin: Origin) -> list[Outcome]:
         """Return where P certainly starts while `when` reads something undefined: the language calls that broken."""
@@ -223,7 +300,7 @@ class _Judge:
                         self._place(rule, bad.step),
                         step,
                         origin.labels,
-                        self._shown("SW403", rule, origin, bad),
+                        self._shown(rule, origin, bad),
                         origin.tag,
                     )
         return list(found.values())
@@ -285,6 +362,7 @@ class _Judge:
         if not self._visits_fit(bad):
             return False
         cost = sum(self.context.cost(self.flow.position[move.step], failed="fails" in move.how) for move in bad.path)
+        cost += bad.kind == "retried"  # the second attempt
         if program.max_stalled_steps is not None and bad.length > program.max_stalled_steps:
             return False
         return program.max_steps is None or cost <= program.max_steps
@@ -303,41 +381,38 @@ class _Judge:
     # -- words -----------------------------------------------------------------------------------------------------
 
     def _violated(self, rule: AnyRule, origin: Origin, bad: Bad) -> Outcome:
-        step = self.flow.steps[bad.step].id
-        code, message, help = words(rule, bad, step)
+        return self._said(rule, origin, bad.kind, bad.step, self._shown(rule, origin, bad))
+
+    def _said(self, rule: AnyRule, origin: Origin, kind: str, number: int, evidence: Evidence) -> Outcome:
+        step = self.flow.steps[number].id
+        code, message, help = words(rule, kind, step)
         if origin.place == ALLOW_LIST:
             message, help = (
                 f"`{step}` calls a tool that is not allowed",
                 "use an allowed tool, or have it put on the list",
             )
-        evidence = self._shown(code, rule, origin, bad)
         message = f"{message} (guardrail `{rule.name}`{origin.of_policy})"
-        return Outcome(code, message, help, self._place(rule, bad.step), step, origin.labels, evidence, origin.tag)
+        return Outcome(code, message, help, self._place(rule, number), step, origin.labels, evidence, origin.tag)
 
-    def _shown(self, code: str, rule: AnyRule, origin: Origin, bad: Bad) -> Evidence:
+    def _shown(self, rule: AnyRule, origin: Origin, bad: Bad) -> Evidence:
         """Return the path of a violation with the run on the machine that confirms it."""
-        from stepward.validator.engine.witness import Claim
-
-        policy = origin.policy.policy if origin.policy else None
-        claim = Claim(code, self.flow.steps[bad.step].id, rule.name, policy)  # type: ignore[arg-type]
+        claim = self._claims(rule, origin)(bad.kind, bad.step)
         return self.context.witnesses.evidence(claim, bad.kind, bad.path, LAYER)
 
-    def _unproved(self, rule: AnyRule, origin: Origin, bad: Bad | None) -> Outcome:
-        evidence = Evidence(LAYER, path=bad.path if bad else (), reason=NOT_YET)
-        number = bad.step if bad else 0
+    def _unproved(self, rule: AnyRule, origin: Origin, number: int, kind: str, evidence: Evidence) -> Outcome:
         step = self.flow.steps[number].id
-        claim = self._claim(rule, origin, bad, step)
-        message = f"it may be that {claim}: {NOT_YET} (guardrail `{rule.name}`{origin.of_policy})"
+        claim = self._claim(rule, origin, kind, step)
+        message = f"it may be that {claim}: {evidence.reason} (guardrail `{rule.name}`{origin.of_policy})"
         help = "if this path can happen, mend it; if not, say why: `# stepward: ignore[SW408] reason`"
         if origin.policy is not None:
             help = "if this path can happen, mend it; if not, ask for a waiver in the policy"
         return Outcome("SW408", message, help, self._place(rule, number), step, origin.labels, evidence, origin.tag)
 
-    def _claim(self, rule: AnyRule, origin: Origin, bad: Bad | None, step: str) -> str:
+    def _claim(self, rule: AnyRule, origin: Origin, kind: str, step: str) -> str:
         """Say what has not been ruled out."""
-        if isinstance(rule, Never) and (rule.when is not None or origin.place == ALLOW_LIST):
-            return f"`{step}` starts in a state in which it must not"
-        return words(rule, bad, step)[1] if bad is not None else f"`{rule.name}` is broken"
+        if origin.place == ALLOW_LIST:
+            return f"`{step}` starts with arguments that are not allowed"
+        return words(rule, kind, step)[1]
 
     def _place(self, rule: AnyRule, number: int) -> Place:
         """Return the id of the step, or of the sub-step that the rule speaks of."""
@@ -362,15 +437,15 @@ class _Judge:
             entry = allowed.get(call.tool)
             if entry is not None and (entry.when is None or constant_text(entry.when) is True):
                 continue
+            hit = Hit(site.step, site.sub, call)
             rule = Never.model_construct(name="allow", never=_step_selector(call.id), when=None)
-            monitor = NeverMonitor(self.context, [Hit(site.step, site.sub, call)])
-            if entry is None:
-                verdict, evidence, outcomes = self._decide(monitor, rule, origin)
+            if entry is None or entry.when is None:
+                verdict, evidence, outcomes = self._decide(NeverMonitor(self.context, [hit]), rule, origin)
             else:
-                bad = self._candidate(explore_counted(self.flow, monitor, self._is_possible), site.step)
-                outcomes = [self._unproved(rule, origin, bad)] if bad else []
-                verdict = Verdict.UNKNOWN if bad else Verdict.PROVED
-                evidence = Evidence(LAYER, reason=NOT_YET) if bad else Evidence(LAYER)
+                found = self._tested(hit, parse(entry.when), rule, origin)
+                outcomes = [found] if isinstance(found, Outcome) else []
+                proof = Evidence(LAYER) if found is None or isinstance(found, Outcome) else found
+                verdict, evidence, _ = self._summed(outcomes, proof)
             self._note("allow", call.tool, verdict, evidence, 0.0)
             yield from outcomes
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from stepward.validator.analysis.product import Bad
 from stepward.validator.findings import Evidence, Label
 from stepward.vm.language.guardrails import AnyRule, AtMostOnce, FollowedBy, Never, Requires, requirement_text
 from stepward.vm.language.policy import Policy
 from stepward.vm.reading.source import Place
 
 LAYER: Final = "graph"
-NOT_YET: Final = "conditions decide it, and this version does not reason about them yet"
 ALLOW_LIST: Final = Place(("allow",), key=True)
 """Where a policy's allow-list stands; it is judged like a `never` for every tool that is not on it."""
 
@@ -57,11 +55,11 @@ class Origin:
         return (Label(self.place, "the rule stands here", self.policy.document if self.policy else None),)
 
 
-def words(rule: AnyRule, bad: Bad, step: str) -> tuple[str, str, str]:
+def words(rule: AnyRule, kind: str, step: str) -> tuple[str, str, str]:
     """Return the code, the message and the help of a violation."""
     if isinstance(rule, Requires):
         wanted = requirement_text(rule.requires)
-        if bad.kind == "bypassed":
+        if kind == "bypassed":
             return (
                 "SW401",
                 f"`{step}` can start without {wanted}",
@@ -72,10 +70,13 @@ def words(rule: AnyRule, bad: Bad, step: str) -> tuple[str, str, str]:
             f"`{step}` can start when {wanted} no longer stands: a variable that it reads was assigned since",
             f"check again after the assignment, or write `fresh: false` in `{rule.name}` if the old answer may stand",
         )
+    if isinstance(rule, Never) and rule.when is not None:
+        message = f"`{step}` can start when `{rule.when}` holds, and must not"
+        return "SW403", message, f"route control past `{step}` in that state, or change what it is called with"
     if isinstance(rule, Never):
         return "SW403", f"`{step}` can start, and never may", "remove the step, or route control past it"
     if isinstance(rule, AtMostOnce):
-        if bad.kind == "retried":
+        if kind == "retried":
             help = "drop `on_error: retry`, or make the tool idempotent and say so in its manifest"
             return "SW404", f"`{step}` is performed again when it is retried", help
         return "SW404", f"`{step}` can be performed a second time in one run", "leave only one way through it"

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple, Protocol
 
-from stepward.validator.engine.classes import Outcome, Space, TooMany
+from stepward.validator.engine.classes import Outcome, Space
+from stepward.validator.engine.cuts import TooMany
 from stepward.validator.engine.domains import Domains, Names
 from stepward.validator.engine.samples import plainly_open, sampled
 from stepward.validator.engine.states import State, is_possible, outcome, references_of, with_owners

@@ -7,54 +7,30 @@ an `enum` are classes of their own. Conditions are then Boolean algebra on masks
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.engine.domains import Domain, Domains, Names, Range
-from stepward.validator.engine.numbers import between, simplicity
-from stepward.validator.engine.states import State, references_of, with_owners
-from stepward.validator.engine.texts import Atom, Question, classes, parts_of
+from stepward.validator.engine.cuts import MAX_CLASSES, UNDEFINED, Cutting, TooMany, single_reference
+from stepward.validator.engine.domains import Domains, Names
+from stepward.validator.engine.numbers import simplicity
+from stepward.validator.engine.states import State, references_of
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
-from stepward.vm.expressions.evaluator import compare, evaluate
+from stepward.vm.expressions.evaluator import compare, evaluate, kind
 from stepward.vm.expressions.syntax import (
     Compare,
     Constant,
     Defined,
     Expression,
-    Length,
     Logic,
     Negation,
     Reference,
 )
-from stepward.vm.values import FrozenMap, Number
+from stepward.vm.values import Number
 
 MAX_STATES: Final = 1 << 16
 """Combinations of classes that a step may have here; a step with more is for the solver."""
-
-MAX_CLASSES: Final = 1 << 12
-"""Classes of one reference."""
-
-MAX_LENGTH: Final = 10_000
-"""Code points of a text that stands for a length."""
-
-MAX_PARTS: Final = 64
-"""Parts of a literal that a text is held against, where a literal is asked whether it contains the text."""
-
-UNDEFINED: Final = object()
-
-_ASKED: Final[dict[str, Question]] = {
-    "contains": "contains",
-    "not contains": "contains",
-    "starts_with": "starts_with",
-    "ends_with": "ends_with",
-}
-
-
-class TooMany(Exception):  # noqa: N818 - no error: the next layer is asked
-    """The conditions can't be cut into few finite classes."""
 
 
 class Outcome(NamedTuple):
@@ -62,21 +38,6 @@ class Outcome(NamedTuple):
 
     holds: int
     fails: int
-
-
-@dataclass
-class _Cuts:
-    """What conditions ask of one reference."""
-
-    numbers: set[Number] = field(default_factory=set)
-    atoms: dict[Atom, None] = field(default_factory=dict)
-    lengths: set[Number] = field(default_factory=set)
-    members: bool = False
-    whole: bool = False
-
-    @property
-    def asks_length(self) -> bool:
-        return bool(self.lengths)
 
 
 class Slot:
@@ -108,16 +69,20 @@ class Slot:
 class Space:
     """All states of some conditions' references, as classes. Raises TooMany where there are too many of them."""
 
-    def __init__(self, trees: Iterable[Expression], domains: Domains) -> None:
-        trees = tuple(trees)
+    def __init__(
+        self,
+        trees: Iterable[Expression],
+        domains: Domains,
+        alike: Iterable[Iterable[Names]] = (),
+        constants: Iterable[tuple[Names, Any]] = (),
+    ) -> None:
+        """Cut what conditions read. The references of one group of `alike` have the same classes, in the same order,
+        so that a class can be copied; `constants` are values that references are set to, and cut at."""
         self.domains = domains
-        self.names = with_owners(references_of(trees), domains)
-        self._cuts = {name: _Cuts() for name in self.names}
-        for tree in trees:
-            self._collect(tree)
+        self.cutting = Cutting(trees, domains, alike, constants)
         self.slots: dict[Names, Slot] = {}
         size = 1
-        for name in self.names:
+        for name in self.cutting.names:
             slot = self.slots[name] = self._slot(name)
             slot.stride = size
             size *= len(slot.values)
@@ -126,88 +91,12 @@ class Space:
         self.size = size
         self.all = (1 << size) - 1
 
-    # -- cutting ---------------------------------------------------------------------------------------------------
-
-    def _collect(self, tree: Expression) -> None:
-        match tree:
-            case Constant() | Reference() | Defined():
-                pass
-            case Negation(operand=operand):
-                self._collect(operand)
-            case Logic(operands=operands):
-                for operand in operands:
-                    self._collect(operand)
-            case Compare(operator=operator, left=left, right=right):
-                single = _single(tree)
-                if single is None:
-                    self._need_whole(tree)
-                elif isinstance(left, Constant):
-                    self._cut_by_left(operator, left.value, self._cuts[single.names], right)
-                else:
-                    assert isinstance(right, Constant)
-                    self._cut_by_right(operator, right.value, single.names, left)
-            case _:
-                self._need_whole(tree)
-
-    def _need_whole(self, tree: Expression) -> None:
-        for name in references_of([tree]):
-            self._cuts[name].whole = True
-
-    def _cut_by_right(self, operator: str, value: Any, names: Names, left: Expression) -> None:
-        cuts, domain = self._cuts[names], self.domains.of(names)
-        if isinstance(left, Length):
-            cuts.lengths.update(_numbers(value))
-            cuts.lengths.add(0)
-            return
-        cuts.numbers.update(_numbers(value))
-        if operator in ("contains", "not contains") and domain.array:
-            cuts.members = True
-        for text in _texts(value):
-            if operator in ("contains", "not contains"):
-                cuts.atoms[Atom("contains", text)] = None
-            elif operator == "starts_with":
-                cuts.atoms[Atom("starts_with", text)] = None
-            elif operator == "ends_with":
-                cuts.atoms[Atom("ends_with", text)] = None
-            else:
-                cuts.atoms[Atom("is", text)] = None
-
-    def _cut_by_left(self, operator: str, value: Any, cuts: _Cuts, right: Expression) -> None:
-        if isinstance(right, Length):
-            cuts.lengths.update(_numbers(value))
-            cuts.lengths.add(0)
-            return
-        cuts.numbers.update(_numbers(value))
-        if operator in ("in", "not in"):
-            cuts.members = True
-        for text in _texts(value):
-            parts = [text]
-            if isinstance(value, str) and operator in _ASKED:
-                parts = parts_of(_ASKED[operator], text)
-            if len(parts) > MAX_PARTS:
-                cuts.whole = True
-            else:
-                cuts.atoms.update(dict.fromkeys(Atom("is", part) for part in parts))
-
     def _slot(self, names: Names) -> Slot:
-        domain, cuts, owner = self.domains.of(names), self._cuts[names], self.domains.parent(names)
-        values: list[Any] = []
-        if domain.undefined or (owner is not None and _may_be_none(self.domains.of(owner), self.slots[owner])):
-            values.append(UNDEFINED)
-        if domain.null:
-            values.append(None)
-        values.extend(sorted(domain.booleans))
-        numbers = list(_number_classes(domain, cuts)) if domain.ranges else []
-        first_number = len(values)
-        values.extend(numbers)
-        values.extend(_text_classes(domain, cuts))
-        if domain.array:
-            values.extend(_array_classes(domain, cuts))
-        if domain.is_object:
-            values.append(FrozenMap())
-        if len(values) > MAX_CLASSES:
-            raise TooMany
-        return Slot(names, values, (first_number, numbers))
+        owner = self.domains.parent(names)
+        may_be_missing = owner is not None and any(not isinstance(one, dict) for one in self.slots[owner].values)
+        values = self.cutting.values(names, may_be_missing=may_be_missing)
+        numbers = [number for number, value in enumerate(values) if kind_of_class(value) == "number"]
+        return Slot(names, values, (numbers[0] if numbers else 0, [values[number] for number in numbers]))
 
     @cached_property
     def possible(self) -> int:
@@ -218,10 +107,10 @@ class Space:
             if owner is None:
                 continue
             holder = self.slots[owner]
-            is_object = self._expand(holder, _bits(isinstance(value, dict) for value in holder.values))
-            is_defined = self._expand(slot, _bits(value is not UNDEFINED for value in slot.values))
+            is_object = self.expand(holder, _bits(isinstance(value, dict) for value in holder.values))
+            is_defined = self.expand(slot, _bits(value is not UNDEFINED for value in slot.values))
             mask &= is_object | (self.all & ~is_defined)
-            if not self.domains.of(name).undefined:
+            if not self.cutting.domain[name].undefined:
                 mask &= is_defined | (self.all & ~is_object)
         return mask
 
@@ -242,7 +131,7 @@ class Space:
             case Logic(operator=operator, operands=operands):
                 return self._logic(operands, decisive=operator == "or")
             case Compare():
-                single = _single(tree)
+                single = single_reference(tree)
                 return self._combined(tree) if single is None else self._single(tree, single.names)
             case _:
                 return self._combined(tree)
@@ -292,7 +181,7 @@ class Space:
                     holds |= question(value) << number
                 except EvaluationError:
                     fails |= 1 << number
-            known = slot.asked[key] = Outcome(self._expand(slot, holds), self._expand(slot, fails))
+            known = slot.asked[key] = Outcome(self.expand(slot, holds), self.expand(slot, fails))
         return known
 
     def _combined(self, tree: Expression) -> Outcome:
@@ -303,7 +192,7 @@ class Space:
         for slot in slots:
             if len(combinations) * len(slot.values) > MAX_CLASSES:
                 raise TooMany
-            each = [self._expand(slot, 1 << number) for number in range(len(slot.values))]
+            each = [self.expand(slot, 1 << number) for number in range(len(slot.values))]
             masks = [mask & one for mask in masks for one in each]
             combinations = [{**state, slot.names: value} for state in combinations for value in slot.values]
         holds = fails = 0
@@ -314,7 +203,7 @@ class Space:
                 fails |= mask
         return Outcome(holds, fails)
 
-    def _expand(self, slot: Slot, classes: int) -> int:
+    def expand(self, slot: Slot, classes: int) -> int:
         """Return the states in which the reference is in one of the classes."""
         mask, start = 0, 0
         while classes >> start:
@@ -335,7 +224,27 @@ class Space:
             slot.repeats = self.all // ((1 << slot.stride * len(slot.values)) - 1)
         return block * slot.repeats
 
+    def smear(self, slot: Slot, mask: int) -> int:
+        """Return the states that differ from one of the mask in this reference only."""
+        stride, folded = slot.stride, 0
+        for number in range(len(slot.values)):
+            folded |= (mask & self._run(slot, number, number + 1)) >> number * stride
+        return folded * sum(1 << number * stride for number in range(len(slot.values)))
+
     # -- states ----------------------------------------------------------------------------------------------------
+
+    def only(self, state: State) -> int:
+        """Return the set of the one state in which references have these values, which stand for classes."""
+        mask = self.all
+        for name, slot in self.slots.items():
+            wanted = state.get(name, UNDEFINED)
+            number = next(
+                number
+                for number, value in enumerate(slot.values)
+                if value is wanted or (type(value) is type(wanted) and value == wanted)
+            )
+            mask &= self._run(slot, number, number + 1)
+        return mask
 
     def state(self, mask: int) -> State:
         """Return the simplest of the states of a mask that is not empty."""
@@ -352,33 +261,13 @@ class Space:
         return found
 
 
+def kind_of_class(value: Any) -> str:
+    """Return the kind of the value that stands for a class, or `undefined`."""
+    return "undefined" if value is UNDEFINED else kind(value)
+
+
 def _bits(flags: Iterable[bool]) -> int:
     return sum(1 << number for number, flag in enumerate(flags) if flag)
-
-
-def _may_be_none(owner: Domain, slot: Slot) -> bool:
-    """Whether an owner may be no object, so that its fields are undefined."""
-    return owner.kinds != {"object"} or UNDEFINED in slot.values
-
-
-def _single(tree: Compare) -> Reference | None:
-    """Return the one reference of a comparison with a constant, or None where it compares something else."""
-    left, right = tree.left, tree.right
-    side, other = (right, left) if isinstance(left, Constant) else (left, right)
-    inner = side.operand if isinstance(side, Length) else side
-    return inner if isinstance(inner, Reference) and isinstance(other, Constant) else None
-
-
-def _items(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
-
-
-def _numbers(value: Any) -> Iterator[Number]:
-    return (item for item in _items(value) if isinstance(item, int | Decimal) and not isinstance(item, bool))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    return (item for item in _items(value) if isinstance(item, str))
 
 
 def _truth(value: Any) -> bool:
@@ -395,79 +284,3 @@ def _defined(value: Any) -> Any:
 
 def _evaluated(tree: Expression, state: dict[Names, Any]) -> Any:
     return evaluate(tree, lambda names: _defined(state[names]))
-
-
-def _number_classes(domain: Domain, cuts: _Cuts) -> Iterator[Number]:
-    """Yield a number for each class, in ascending order: the constants, and what lies between two of them."""
-    bounds = {bound for one in domain.ranges for bound in (one.low, one.high) if bound is not None}
-    if cuts.whole and not all(one.low == one.high is not None for one in domain.ranges):
-        raise TooMany
-    points = sorted(bounds | cuts.numbers)
-    for low, high in zip([None, *points], [*points, None], strict=True):
-        inside = [
-            one
-            for one in domain.ranges
-            if (one.low is None or (low is not None and one.low <= low))
-            and (one.high is None or (high is not None and one.high >= high))
-        ]
-        found = [between(low, high, integral=one.integral) for one in inside]
-        numbers = [number for number in found if number is not None]
-        if numbers:
-            yield min(numbers, key=simplicity)
-        elif any(not one.integral for one in inside):
-            raise TooMany  # two constants that lie too close for a number of few digits between them
-        if high is not None and any(one.holds(high) for one in domain.ranges):
-            yield high
-
-
-def _text_classes(domain: Domain, cuts: _Cuts) -> list[str]:
-    if not domain.any_text:
-        return list(domain.texts)
-    if cuts.whole or (cuts.atoms and cuts.asks_length):
-        raise TooMany
-    if cuts.asks_length:
-        lengths = _length_classes(cuts, domain.max_length)
-        return ["x" * length for length in lengths]
-    found = classes(cuts.atoms, MAX_CLASSES)
-    if found is None:
-        raise TooMany
-    if domain.max_length is not None and max(map(len, found)) > domain.max_length:
-        if any(atom.question != "is" for atom in cuts.atoms):
-            raise TooMany  # a shorter text may do
-        found = [text for text in found if len(text) <= domain.max_length]
-    return found
-
-
-def _length_classes(cuts: _Cuts, longest: int | None) -> list[int]:
-    probe = Domain(ranges=(Range(0, longest, integral=True),))
-    found = [int(number) for number in _number_classes(probe, _Cuts(numbers=set(cuts.lengths)))]
-    if max(found) > MAX_LENGTH:
-        raise TooMany
-    return found
-
-
-def _array_classes(domain: Domain, cuts: _Cuts) -> list[tuple[Any, ...]]:
-    """Arrays are told apart by their length only; their members are for the solver."""
-    if cuts.members or cuts.whole:
-        raise TooMany
-    if not cuts.asks_length:
-        return [()]
-    if domain.any_text or domain.texts:
-        raise TooMany
-    item = _an_item(domain.items)
-    if item is UNDEFINED:
-        return [()]
-    return [(item,) * length for length in _length_classes(cuts, None)]
-
-
-def _an_item(items: Domain | None) -> Any:
-    """Return a value that an array can hold; UNDEFINED where it can hold none."""
-    if items is None or items.null:
-        return None
-    if items.texts or items.any_text:
-        return items.texts[0] if items.texts else ""
-    if items.booleans:
-        return min(items.booleans)
-    if items.ranges:
-        return next(_number_classes(items, _Cuts(numbers={0})), UNDEFINED)
-    return () if items.array else FrozenMap() if items.is_object else UNDEFINED

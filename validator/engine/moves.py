@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from stepward.validator.analysis.assignment import assigned_names
 from stepward.validator.analysis.product import Fate
 from stepward.validator.engine.domains import Domains, Names, primed
 from stepward.validator.engine.states import references_of
@@ -104,6 +105,32 @@ class Moves:
         step = self.flow.steps[number]
         part = step.parallel_steps[sub] if sub is not None and isinstance(step, ParallelStep) else step
         return self._part(number, sub, part).starts if isinstance(part, Call) else _ALWAYS
+
+    @cached_property
+    def writers(self) -> dict[Names, list[int]]:
+        """The steps that assign each variable, output and error."""
+        result: dict[Names, list[int]] = {}
+        for number, step in enumerate(self.flow.steps):
+            for root in assigned_names(step):
+                result.setdefault(root, []).append(number)
+        return result
+
+    def feeds(self, root: Names) -> set[Names]:
+        """Return the variables whose values a variable may take over, or be computed from."""
+        found: set[Names] = set()
+        for number in self.writers.get(root, ()):
+            step = self.flow.steps[number]
+            if isinstance(step, SetStep):
+                tree = self._tree(number, root[0]) if isinstance(step.set[root[0]], str) else None
+                found.update(self.domains.root(names) for names in references_of([tree] if tree is not None else []))
+            else:
+                parts = (step, *(step.parallel_steps if isinstance(step, ParallelStep) else ()))
+                found.update((part.id, "output") for part in parts if getattr(part, "output_key", None) == root[0])
+        return found - {root}
+
+    def decides(self, number: int) -> bool:
+        """Return whether the state decides what becomes of a step, and not only what happens outside."""
+        return self.flow.kinds[number] == "condition" or not self.context.starts_for_certain(number)
 
     def _all(self, number: int, step: AnyStep) -> Iterator[Leaving]:
         ways = self.flow.transitions[number]
@@ -269,8 +296,12 @@ class Moves:
             kinds = {type(member) for member in spec.enum}
             fits = kinds <= {str} and domain.kinds == {"string"}
             return [Compare(0, 0, "in", plain, Constant(0, 0, tuple(spec.enum)))] if fits else None
+        if domain.kinds <= spec.kinds and domain.kinds <= {"boolean", "null"}:
+            return []
+        if domain.kinds == spec.kinds == {"string"} and spec.pattern is None and spec.max_length is None:
+            return []
         wants_number = spec.kinds and spec.kinds <= {"number", "integer"}
-        is_whole = all(one.integral for one in domain.ranges)
+        is_whole = all(one.integral or (one.low == one.high and isinstance(one.low, int)) for one in domain.ranges)
         if domain.kinds != {"number"} or not wants_number or ("number" not in spec.kinds and not is_whole):
             return None
         low = [] if spec.minimum is None else [Compare(0, 0, ">=", plain, Constant(0, 0, spec.minimum))]

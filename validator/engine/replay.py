@@ -173,7 +173,8 @@ class Replayer:
         First all others are set aside, then the rule that is meant at all other places: the machine stops a run where
         a rule is broken first, and a finding speaks of every place at which it can be.
         """
-        number = 0 if self._is_named_once(witness.claim) else 1
+        # What another rule stops, is that rule's affair: what does not follow then, does not break this one.
+        number = 0 if self._is_named_once(witness.claim) and witness.claim.code != "SW405" else 1
         first = seen = self._replayed(witness, number)
         number += 1
         # A narrowed rule that stops nothing says nothing of the next one: it may be of another pair of steps.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, Final
@@ -46,12 +46,23 @@ Values = dict[Spot, Any]
 
 
 @dataclass(frozen=True)
+class Known:
+    """What the engine found out about a path: values of inputs, of outputs by place on the path and call, and what
+    the parts of parallel steps do, by place. What is left open is tried."""
+
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    outputs: Mapping[tuple[int, str], Any] = field(default_factory=dict)
+    turns: Mapping[int, tuple[Does, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class _Goal:
     """A violation to be shown: `kind` is how the search called it."""
 
     claim: Claim
     kind: str
     path: tuple[Move, ...]
+    known: Known = field(default_factory=Known)
 
 
 class Witnesses:
@@ -73,23 +84,36 @@ class Witnesses:
         evidence says why: checker and machine disagree, and one of them is wrong.
         """
         found = Evidence(layer, path=path)
-        if self.replayer.steps > MAX_RECORDS:
-            return found
         goal = _Goal(claim, kind, path)
-        self._tries = 0
-        try:
-            shown = self._shown(goal)
-        except (Refused, _Valueless):
-            # A type of which nobody finds a value makes no run; that is no disagreement.
-            return found
-        except Exception as error:
-            # The finding stands, whatever becomes of its replay; that the machine breaks is a bug, and said as one.
-            return replace(found, unconfirmed=f"the machine broke in a replay ({type(error).__name__}: {error})")
+        shown = self._tried(goal)
         if isinstance(shown, Witness):
             return replace(found, witness=shown)
+        if isinstance(shown, str):
+            return replace(found, unconfirmed=shown)
         if is_certain and shown is not None and not self._is_told_otherwise(shown, goal):
             return replace(found, unconfirmed=shown.why)
         return found
+
+    def confirm(self, claim: Claim, kind: str, path: tuple[Move, ...], known: Known) -> Witness | str:
+        """Return the witness of a path that the machine confirms, or what it does instead."""
+        shown = self._tried(_Goal(claim, kind, path, known))
+        if shown is None:
+            return "no values for it were found"
+        return shown.why if isinstance(shown, Replayed) else shown
+
+    def _tried(self, goal: _Goal) -> Witness | Replayed | str | None:
+        """Return a witness, or the first run that was none, or how the machine broke; None where none was run."""
+        if self.replayer.steps > MAX_RECORDS:
+            return None
+        self._tries = 0
+        try:
+            return self._shown(goal)
+        except (Refused, _Valueless):
+            # A type of which nobody finds a value makes no run; that is no disagreement.
+            return None
+        except Exception as error:
+            # The finding stands, whatever becomes of its replay; that the machine breaks is a bug, and said as one.
+            return f"the machine broke in a replay ({type(error).__name__}: {error})"
 
     def _shown(self, goal: _Goal) -> Witness | Replayed | None:
         """Return a witness that the machine confirms, or what the first, simplest one led to."""
@@ -252,6 +276,9 @@ class Witnesses:
             is_last = place == len(goal.path) - 1
             if isinstance(step, ParallelStep) and (move.how != "starts" or (is_last and goal.kind == "retried")):
                 places.append(place)
+                if place in goal.known.turns:
+                    choices.append([goal.known.turns[place]])
+                    continue
                 choices.append(list(_parts(step, "fails" if move.how == "starts" else move.how)))
         for combination in islice(_few_first(choices), MAX_TRIES):
             yield dict(zip(places, combination, strict=True))
@@ -267,15 +294,18 @@ class Witnesses:
             step = self._step(move)
             if isinstance(step, ParallelStep):
                 for part, does in zip(step.parallel_steps, turns.get(place, ()), strict=False):
-                    yield self._answer(part, visit, does, values)
+                    yield Answer(part.id, visit, does, self._output(goal, place, part, does, values))
             elif isinstance(step, Call) and move.how != USED_UP:
                 is_retried = move.how == "starts" and goal.kind == "retried"
                 if is_retried or move.how != "starts":
-                    yield self._answer(step, visit, "fails" if is_retried else _DOES[move.how], values)
+                    does = "fails" if is_retried else _DOES[move.how]
+                    yield Answer(step.id, visit, does, self._output(goal, place, step, does, values))
 
-    def _answer(self, call: Call, visit: int, does: Does, values: Values) -> Answer:
-        value = self._value(self.meaning.names.outputs[call.id], values) if does == "returns" else None
-        return Answer(call.id, visit, does, value)
+    def _output(self, goal: _Goal, place: int, call: Call, does: Does, values: Values) -> Any:
+        if does != "returns":
+            return None
+        known = goal.known.outputs.get((place, call.id), _AS_IS)
+        return self._value(self.meaning.names.outputs[call.id], values) if known is _AS_IS else known
 
     # -- a try ---------------------------------------------------------------------------------------------------------
 
@@ -285,7 +315,7 @@ class Witnesses:
             goal.claim,
             self.program,
             self.replayer.policies,
-            {source.name: self._value(source, values) for source in self._inputs},
+            {source.name: self._input(goal, source, values) for source in self._inputs},
             tuple(self._script(goal, turns, values)),
             _budget(len(self.program.steps), (self._step(move) for move in goal.path)),
         )
@@ -297,6 +327,10 @@ class Witnesses:
                 witness = replace(witness, max_steps=spent)
                 seen = self.replayer.replay(witness)
         return witness if seen.confirmed else seen
+
+    def _input(self, goal: _Goal, source: Source, values: Values) -> Any:
+        known = goal.known.inputs.get(source.name, _AS_IS)
+        return self._value(source, values) if known is _AS_IS else known
 
     @cached_property
     def _inputs(self) -> tuple[Source, ...]:

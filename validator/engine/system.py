@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from stepward.validator.analysis.product import Fate
 from stepward.validator.engine.domains import Names
 from stepward.validator.engine.states import State, references_of
 from stepward.vm.expressions.syntax import Expression
@@ -29,6 +30,13 @@ NONE_HOLDS: Final = -1
 
 FAILS: Final = -2
 """The outcome of a decision in which an expression fails before one holds."""
+
+
+HOLDS_OR_FAILS: Final = (0, FAILS)
+"""The outcomes of a `when` in which a `never` rule is broken."""
+
+DOES_NOT_HOLD: Final = (NONE_HOLDS, FAILS)
+"""The outcomes of a condition on arguments in which an allow-list refuses a call."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -82,10 +90,6 @@ class Assign(NamedTuple):
 
     root: Names
     value: Value
-
-
-Fate = str
-"""What becomes of a call: `succeeds`, `times out` (its fallback applies), `fails`, or `unstarted`."""
 
 
 class Leap(NamedTuple):

@@ -1,0 +1,75 @@
+"""Conditions on the arguments of a call, as conditions on the state in which it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Compare,
+    Constant,
+    Defined,
+    Expression,
+    Length,
+    Logic,
+    Minus,
+    Negation,
+    Reference,
+)
+from stepward.vm.expressions.template import embedded
+from stepward.vm.language.steps import BaseStep, ToolCall
+
+if TYPE_CHECKING:
+    from stepward.vm.language.meaning import Meaning
+
+
+class Inexpressible(Exception):  # noqa: N818 - no error: the verdict is found another way, or unknown
+    """An argument is put together from text, and no condition on the state says what it is."""
+
+
+def at_start(tree: Expression, part: BaseStep, meaning: Meaning) -> Expression:
+    """Return a condition with `$args.x` replaced by what the call hands over; raises Inexpressible where that is text
+    with references in it."""
+    match tree:
+        case Reference(names=names):
+            return _argument(tree, part, meaning) if names[0] == "args" else tree
+        case Defined(reference=reference):
+            found = at_start(reference, part, meaning)
+            return Defined(0, 0, found) if isinstance(found, Reference) else Constant(0, 0, True)
+        case Constant():
+            return tree
+        case Length() | Negation() | Minus():
+            return replace(tree, operand=at_start(tree.operand, part, meaning))
+        case Logic(operands=operands):
+            return replace(tree, operands=tuple(at_start(operand, part, meaning) for operand in operands))
+        case Compare(left=left, right=right):
+            return replace(tree, left=at_start(left, part, meaning), right=at_start(right, part, meaning))
+        case Arithmetic(first=first, rest=rest):
+            moved = tuple((sign, at_start(operand, part, meaning)) for sign, operand in rest)
+            return replace(tree, first=at_start(first, part, meaning), rest=moved)
+
+
+def _argument(reference: Reference, part: BaseStep, meaning: Meaning) -> Expression:
+    name, fields = reference.names[1], reference.names[2:]
+    assert isinstance(part, ToolCall), "only calls of tools have arguments"
+    if name in part.args:
+        value: Any = part.args[name]
+    else:
+        spec = (meaning.tool(part.tool).args or {}).get(name)
+        if spec is None or not spec.has_default:
+            return reference  # nothing is handed over: it is undefined
+        value = spec.default
+    found = list(embedded(value))
+    if found and found[0].whole and not found[0].path:
+        return Reference(0, 0, (*found[0].reference.names, *fields))
+    if found:
+        raise Inexpressible
+    for field in fields:
+        if not isinstance(value, Mapping) or field not in value:
+            return reference
+        value = value[field]
+    if isinstance(value, Mapping) or (isinstance(value, str) and "$$" in value):
+        raise Inexpressible
+    return Constant(0, 0, value)

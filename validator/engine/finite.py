@@ -1,0 +1,237 @@
+"""The finite abstraction: reachable sets of classes at every node of a system, loops included.
+
+Contract: no edge to BAD is passable in the table of reachable classes iff the abstraction proves the property. The
+table is its own certificate: the entry's classes are in it, and no edge leads out of it. A path that is found is the
+cheapest one of the abstraction, and a candidate: exact where classes tell apart all that is assigned.
+"""
+
+from __future__ import annotations
+
+import heapq
+from functools import cached_property
+from typing import Final
+
+from stepward.validator.engine.classes import Space
+from stepward.validator.engine.copies import alike, assigns, constants
+from stepward.validator.engine.cuts import TooMany
+from stepward.validator.engine.domains import Domains, Names
+from stepward.validator.engine.states import State
+from stepward.validator.engine.system import (
+    BAD,
+    ENTRY,
+    FAILS,
+    NONE_HOLDS,
+    Computed,
+    Decision,
+    Edge,
+    Path,
+    Step,
+    System,
+)
+from stepward.validator.engine.transfers import Transfer, Transfers
+from stepward.vm.expressions.syntax import Arithmetic, Length, Minus, Reference
+from stepward.vm.language.names import Source
+
+LAYER: Final = "finite abstraction"
+
+MAX_WORK: Final = 400_000_000
+"""Bits of states times edges that one table may take: some seconds."""
+
+
+class Table:
+    """The reachable classes of a system. Raises TooMany where its references have too many, or the work is too much."""
+
+    def __init__(self, system: System, domains: Domains) -> None:
+        self.system = system
+        self.domains = domains
+        trees = [tree for decision in system.decisions for tree in decision.trees]
+        trees += [
+            one.value.tree for one in assigns(system) if isinstance(one.value, Computed) and _is_condition(one.value)
+        ]
+        groups = alike(system, domains)
+        self.space = Space(trees, domains, groups, constants(system, domains, groups))
+        self.transfers = Transfers(self.space)
+        self._outcomes: dict[Decision, dict[int, int]] = {}
+        self.edges = [[(edge, *self._relation(edge)) for edge in ways] for ways in system.edges]
+        if self.space.size * sum(map(len, self.edges)) > MAX_WORK:
+            raise TooMany
+
+    # -- relations -------------------------------------------------------------------------------------------------
+
+    def outcomes(self, decision: Decision) -> dict[int, int]:
+        """Return the states of every outcome of a decision."""
+        found = self._outcomes.get(decision)
+        if found is None:
+            found, left = {}, self.space.all
+            fails = 0
+            for number, tree in enumerate(decision.trees):
+                one = self.space.outcome(tree)
+                found[number] = left & one.holds
+                fails |= left & one.fails
+                left &= ~(one.holds | one.fails)
+            found[NONE_HOLDS], found[FAILS] = left, fails
+            self._outcomes[decision] = found
+        return found
+
+    def _relation(self, edge: Edge) -> tuple[int, list[Transfer]]:
+        mask = self.space.all
+        for guard in edge.guards:
+            mask &= self.outcomes(guard.decision)[guard.outcome]
+        return mask, [transfer for one in edge.assigns for transfer in self.transfers.of(one)]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the classes tell apart all that is assigned."""
+        return not self.transfers.blurs
+
+    # -- the table -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def first(self) -> int:
+        """The classes at the entry."""
+        mask, inputs = self.space.possible, dict(self.system.inputs)
+        for root, slots in self.transfers.below.items():
+            mask &= self._given(root, inputs[root]) if root in inputs else self.transfers.undefined(slots)
+        return mask
+
+    def _given(self, root: Names, source: Source) -> int:
+        slots = self.transfers.below[root]
+        return self.transfers.given(
+            slots, {slot.names: self.domains.given(source, slot.names[len(root) :]) for slot in slots}
+        )
+
+    @cached_property
+    def reachable(self) -> list[int]:
+        """The classes that reach each node."""
+        reached = [0] * len(self.edges)
+        reached[ENTRY] = self.first
+        rank = _ranks(self.system)
+        pending = [(rank[ENTRY], ENTRY)]
+        queued = {ENTRY}
+        while pending:
+            _, node = heapq.heappop(pending)
+            queued.discard(node)
+            mask = reached[node]
+            for edge, guard, transfers in self.edges[node]:
+                if edge.target == BAD:
+                    continue
+                moved = mask & guard
+                for transfer in transfers if moved else ():
+                    moved = transfer.image(moved)
+                if moved & ~reached[edge.target]:
+                    reached[edge.target] |= moved
+                    if edge.target not in queued:
+                        queued.add(edge.target)
+                        heapq.heappush(pending, (rank[edge.target], edge.target))
+        return reached
+
+    def breaches(self) -> list[tuple[int, Edge]]:
+        """Return the edges to BAD that reachable classes pass, with the nodes that they leave: none is a proof."""
+        return [
+            (node, edge)
+            for node, ways in enumerate(self.edges)
+            for edge, guard, transfers in ways
+            if edge.target == BAD and _image(self.reachable[node] & guard, transfers)
+        ]
+
+    # -- a path ----------------------------------------------------------------------------------------------------
+
+    def cheapest(self) -> tuple[Path, int] | None:
+        """Return a cheapest path to BAD and what it costs; None where there is none."""
+        fresh: dict[int, dict[int, int]] = {0: {ENTRY: self.first}}
+        seen = [0] * len(self.edges)
+        log: list[list[tuple[int, int]]] = [[] for _ in self.edges]
+        costs = [0]
+        done: set[int] = set()
+        while costs:
+            cost = heapq.heappop(costs)
+            if cost in done:
+                continue
+            done.add(cost)
+            while fresh.get(cost):
+                node, mask = fresh[cost].popitem()
+                mask &= ~seen[node]
+                if not mask:
+                    continue
+                seen[node] |= mask
+                log[node].append((cost, mask))
+                for edge, guard, transfers in self.edges[node]:
+                    moved = _image(mask & guard, transfers)
+                    if not moved:
+                        continue
+                    if edge.target == BAD:
+                        return self._traced(node, edge, cost, log), cost + edge.cost
+                    there = fresh.setdefault(cost + edge.cost, {})
+                    there[edge.target] = there.get(edge.target, 0) | moved
+                    heapq.heappush(costs, cost + edge.cost)
+        return None
+
+    def _traced(self, node: int, last: Edge, cost: int, log: list[list[tuple[int, int]]]) -> Path:
+        """Return the path to an edge that breaks the property, found backwards through what was logged."""
+        into: dict[int, list[tuple[int, Edge, int, list[Transfer]]]] = {}
+        for origin, ways in enumerate(self.edges):
+            for edge, guard, transfers in ways:
+                into.setdefault(edge.target, []).append((origin, edge, guard, transfers))
+        guard, transfers = next((guard, transfers) for edge, guard, transfers in self.edges[node] if edge is last)
+        here = dict(log[node])[cost]
+        bit = self._simplest(here & guard & _preimage(self.space.all, transfers))
+        ends = self._simplest(_image(bit, transfers))
+        steps = [Step(node, last, self.space.state(ends))]
+        while (node, cost) != (ENTRY, 0):
+            node, edge, cost, before = self._before(into[node], cost, bit, log)
+            steps.append(Step(node, edge, self.space.state(bit)))
+            bit = self._simplest(before)
+        return Path(LAYER, self.space.state(bit), tuple(reversed(steps)))
+
+    @staticmethod
+    def _before(
+        ways: list[tuple[int, Edge, int, list[Transfer]]], cost: int, bit: int, log: list[list[tuple[int, int]]]
+    ) -> tuple[int, Edge, int, int]:
+        for origin, edge, guard, transfers in ways:
+            for then, mask in log[origin]:
+                if then + edge.cost == cost:
+                    before = _preimage(bit, transfers) & mask & guard
+                    if before:
+                        return origin, edge, then, before
+        raise AssertionError("what was logged came from somewhere")
+
+    def _simplest(self, mask: int) -> int:
+        """Return the one simplest state of a set, as a set."""
+        state: State = self.space.state(mask)
+        return self.space.only(state) & mask
+
+
+def _image(mask: int, transfers: list[Transfer]) -> int:
+    for transfer in transfers if mask else ():
+        mask = transfer.image(mask)
+    return mask
+
+
+def _preimage(mask: int, transfers: list[Transfer]) -> int:
+    for transfer in reversed(transfers):
+        mask = transfer.preimage(mask)
+    return mask
+
+
+def _is_condition(value: Computed) -> bool:
+    return not isinstance(value.tree, Reference | Arithmetic | Minus | Length)
+
+
+def _ranks(system: System) -> list[int]:
+    """Return the nodes' positions in reverse post-order of a depth-first search."""
+    rank = [len(system.edges)] * len(system.edges)
+    seen = bytearray(len(system.edges))
+    seen[ENTRY] = 1
+    stack, count = [(ENTRY, 0)], len(system.edges)
+    while stack:
+        node, position = stack.pop()
+        if position == len(system.edges[node]):
+            count -= 1
+            rank[node] = count
+            continue
+        stack.append((node, position + 1))
+        target = system.edges[node][position].target
+        if target != BAD and not seen[target]:
+            seen[target] = 1
+            stack.append((target, 0))
+    return rank

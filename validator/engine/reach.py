@@ -1,0 +1,154 @@
+"""The one question: is a bad state of program and monitor reachable on a feasible run?
+
+The layers are asked in turn, cheapest first, each only for what the one before left open. A proof of a layer stands by
+itself; a path that a layer finds counts only when the machine has followed it to the violation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from stepward.validator.engine.building import Builder, Question, TooLarge
+from stepward.validator.engine.cuts import TooMany
+from stepward.validator.engine.explicit import LAYER as EXPLICIT
+from stepward.validator.engine.explicit import Search
+from stepward.validator.engine.finite import LAYER as FINITE
+from stepward.validator.engine.finite import Table
+from stepward.validator.engine.moves import Moves
+from stepward.validator.engine.paths import Traced
+from stepward.validator.engine.system import Path, System
+from stepward.validator.engine.witness import Claim
+from stepward.validator.findings import Evidence, Move, Verdict
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.context import Context
+
+GRAPH: Final = "graph"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known of a question: proved, violated with a witness that the machine confirmed, or unknown and why.
+
+    Of what is not proved `kind`, `step` and the path are those of the violation, or of the last candidate.
+    """
+
+    verdict: Verdict
+    evidence: Evidence
+    kind: str = ""
+    step: int = 0
+
+
+Claims = Callable[[str, int], Claim]
+"""What a violation of a kind at a step claims."""
+
+
+class Engine:
+    """Answers questions about one program."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.domains = context.decided.domains
+        self.moves = Moves(context, self.domains)
+
+    def ask(self, question: Question, claims: Claims) -> Answer:
+        """Return what the layers know about a question."""
+        try:
+            builder = Builder(self.context, self.moves, question)
+        except TooLarge:
+            return Answer(Verdict.UNKNOWN, Evidence(GRAPH, reason="program and rule have too many states together"))
+        if not builder.is_reachable:
+            proof = f"none of {len(builder.product.pairs)} reachable pairs of step and monitor state is bad"
+            return Answer(Verdict.PROVED, Evidence(GRAPH, cut=(proof,)))
+        return _Search(self, builder, claims).answer()
+
+
+class _Search:
+    """One question on its way through the layers."""
+
+    def __init__(self, engine: Engine, builder: Builder, claims: Claims) -> None:
+        self.engine = engine
+        self.context = engine.context
+        self.builder = builder
+        self.claims = claims
+        self.tried: list[str] = []
+        self.candidate: Answer | None = None
+
+    def answer(self) -> Answer:
+        """Return the first answer of a layer, or what was tried."""
+        for system in self._systems():
+            found = self._finite(system)
+            if found is not None:
+                return found
+        reason = "tried: " + "; ".join(self.tried) if self.tried else "no layer could hold it"
+        if self.candidate is None:
+            return Answer(Verdict.UNKNOWN, Evidence(FINITE, reason=reason))
+        return replace(self.candidate, evidence=replace(self.candidate.evidence, reason=reason))
+
+    def _systems(self) -> Iterator[System]:
+        """Yield the system of the slice, and, where that is another one, of all that there is."""
+        small = self.builder.sliced()
+        yield self.builder.system(small)
+        whole = self.builder.whole()
+        if whole.kept != small.kept or whole.roots != small.roots:
+            yield self.builder.system(whole)
+
+    def _finite(self, system: System) -> Answer | None:
+        try:
+            table = Table(system, self.engine.domains)
+        except TooMany:
+            self._note(FINITE, "too many classes")
+            return self._explicit(system)
+        if not table.breaches():
+            states = sum(mask.bit_count() for mask in table.reachable)
+            proof = f"none of {states} reachable classes at {len(system.edges)} places leads to the violation"
+            return Answer(Verdict.PROVED, Evidence(FINITE, cut=(proof,)))
+        found = table.cheapest()
+        assert found is not None, "what the table reaches has a path"
+        answer = self._affordable(*found)
+        return self._explicit(system) if answer is None and not table.is_exact else answer
+
+    def _explicit(self, system: System) -> Answer | None:
+        try:
+            search = Search(system, self.engine.domains)
+            found = search.cheapest()
+        except TooMany:
+            self._note(EXPLICIT, "too many values")
+            return None
+        if found is None:
+            proof = f"none of {search.visited} reachable states at {len(system.edges)} places leads to the violation"
+            return Answer(Verdict.PROVED, Evidence(EXPLICIT, cut=(proof,)))
+        return self._affordable(*found)
+
+    def _affordable(self, path: Path, cost: int) -> Answer | None:
+        most = self.context.program.max_steps
+        if most is not None and cost > most:
+            proof = f"the shortest way to the violation takes {cost} steps, and `max_steps` admits {most}"
+            return Answer(Verdict.PROVED, Evidence(path.layer, cut=(proof,)))
+        return self._confirmed(path)
+
+    def _confirmed(self, path: Path) -> Answer | None:
+        """Return the violation that a path leads to, if the machine confirms it."""
+        traced = Traced(self.context, self.builder, path)
+        last = path.steps[-1].edge.leap
+        moves = tuple(traced.moves)
+        claim = self.claims(last.kind, last.step)
+        found = self.context.witnesses.confirm(claim, last.kind, moves, traced.known)
+        evidence = Evidence(path.layer, path=moves)
+        if not isinstance(found, str):
+            return Answer(Verdict.VIOLATED, replace(evidence, witness=found), last.kind, last.step)
+        self._note(path.layer, f"a candidate that the machine does not confirm: {found}")
+        self.candidate = self.candidate or Answer(Verdict.UNKNOWN, evidence, last.kind, last.step)
+        return None
+
+    def _note(self, layer: str, what: str) -> None:
+        note = f"{layer} ({what})"
+        if note not in self.tried:
+            self.tried.append(note)
+
+
+def path_of(answer: Answer) -> tuple[Move, ...]:
+    """Return the path to the violation, or to the candidate for one."""
+    return answer.evidence.path
