@@ -22,7 +22,10 @@ from stepward.vm.language.types import TypeSpec, implies, refusal
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.assignment import Assignment, Reading
+    from stepward.validator.analysis.bounds import Bounds
     from stepward.validator.analysis.outcomes import Outcome
+    from stepward.validator.analysis.ways import Ways
+    from stepward.validator.engine.reach import Engine
     from stepward.validator.engine.synthesis import Witnesses
     from stepward.validator.engine.verdicts import ConditionVerdicts
 
@@ -45,6 +48,20 @@ class Context:
         from stepward.validator.analysis.assignment import Assignment
 
         return Assignment(self)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The most that one run can do, and the shortest way to an ending."""
+        from stepward.validator.analysis.bounds import Bounds
+
+        return Bounds(self)
+
+    @cached_property
+    def ways(self) -> Ways:
+        """Which ways out of a step a run may take."""
+        from stepward.validator.analysis.ways import Ways
+
+        return Ways(self)
 
     @cached_property
     def decided(self) -> ConditionVerdicts:
@@ -164,6 +181,13 @@ class Context:
         from stepward.validator.engine.synthesis import Witnesses
 
         return Witnesses(self)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """What decides what the graph leaves open: whoever has no such question never asks for it."""
+        from stepward.validator.engine.reach import Engine
+
+        return Engine(self)
 
     @cached_property
     def has_control_flow(self) -> bool:

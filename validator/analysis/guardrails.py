@@ -23,14 +23,13 @@ from stepward.validator.analysis.monitors import (
     UndefinedMonitor,
 )
 from stepward.validator.analysis.outcomes import ALLOW_LIST, LAYER, Origin, Outcome, unconfirmed, words
-from stepward.validator.analysis.product import USED_UP, Bad, Exploration, Monitor, explore_counted
+from stepward.validator.analysis.product import Bad, Exploration, Monitor, explore_counted
 from stepward.validator.analysis.vacuity import vacuous
 from stepward.validator.findings import Evidence, Property, Verdict
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.facts import certain_reads
 from stepward.vm.expressions.parser import parse
-from stepward.vm.expressions.syntax import Arithmetic, Expression, Minus, Reference, walk
-from stepward.vm.language.flow import Transition
+from stepward.vm.expressions.syntax import Expression, Reference, walk
 from stepward.vm.language.guardrails import (
     AnyRule,
     AnySelector,
@@ -43,18 +42,17 @@ from stepward.vm.language.guardrails import (
 )
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.selectors import Hit, by_step, matches
-from stepward.vm.language.steps import ConditionStep, EndStep, SetStep, ToolCall
+from stepward.vm.language.steps import ToolCall
 from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
-    from stepward.validator.engine.building import Question
-    from stepward.validator.engine.system import Decision
+    from stepward.validator.engine.building import Question, Test
     from stepward.validator.engine.witness import Claim
 
 _WORST = "bypassed"
 """The kind of violation that is said where others are found at the same place."""
 
-Tests = tuple["tuple[Decision, tuple[int, ...]]", ...]
+Tests = tuple["Test", ...]
 
 _KINDS: dict[type[AnyRule], str] = {
     Requires: "requires",
@@ -92,7 +90,6 @@ class _Judge:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.flow = context.flow
-        self.doubtful = context.assignment.doubtful_steps
 
     # -- one rule --------------------------------------------------------------------------------------------------
 
@@ -156,11 +153,11 @@ class _Judge:
 
         What lies between the two is for the engine.
         """
-        possible = explore_counted(self.flow, monitor, self._is_possible)
+        possible = explore_counted(self.flow, monitor, self.context.ways.is_possible)
         if not possible.bad and possible.is_complete:
             return Verdict.PROVED, self._cut(possible), []
-        certain = explore_counted(self.flow, strict or monitor, self._is_certain)
-        sure = {key: bad for key, bad in certain.bad.items() if self._is_real(bad)}
+        certain = explore_counted(self.flow, strict or monitor, self.context.ways.is_certain)
+        sure = {key: bad for key, bad in certain.bad.items() if self.context.ways.is_real(bad)}
         left = sorted(
             (step, kind) for kind, step in possible.bad if not any((one, step) in sure for one in (kind, _WORST))
         )
@@ -192,11 +189,11 @@ class _Judge:
 
     # -- the engine ------------------------------------------------------------------------------------------------
 
-    def _question(self, monitor: Monitor, places: list[tuple[int, str]], tests: Tests = ()) -> Question:
+    def _question(self, monitor: Monitor, places: list[tuple[int, str]], tests: Tests = ((),)) -> Question:
         from stepward.validator.engine.building import Question
 
         kinds, steps = frozenset(kind for _, kind in places), frozenset(step for step, _ in places)
-        return Question(monitor, self._is_possible, kinds, steps, tests)
+        return Question(monitor, kinds, steps, tests)
 
     def _claims(self, rule: AnyRule, origin: Origin) -> Callable[[str, int], Claim]:
         from stepward.validator.engine.witness import Claim
@@ -210,7 +207,7 @@ class _Judge:
         return claim
 
     def _at(
-        self, step: int, kinds: list[str], monitor: Monitor, rule: AnyRule, origin: Origin, tests: Tests = ()
+        self, step: int, kinds: list[str], monitor: Monitor, rule: AnyRule, origin: Origin, tests: Tests = ((),)
     ) -> Outcome | Evidence | None:
         """Return what the engine says of a rule at one step: the worst that it finds, or its last proof."""
         proof: Evidence | None = None
@@ -251,7 +248,7 @@ class _Judge:
         monitor = NeverMonitor(self.context, self._hits(rule.never))
         if value is True:
             return self._decide(monitor, rule, origin)
-        possible = explore_counted(self.flow, monitor, self._is_possible)
+        possible = explore_counted(self.flow, monitor, self.context.ways.is_possible)
         if not possible.bad:
             return Verdict.PROVED, self._cut(possible), []
         broken = {outcome.step: outcome for outcome in self._unreadable_when(rule, tree, origin)}
@@ -272,9 +269,9 @@ class _Judge:
 
         bad = DOES_NOT_HOLD if origin.place == ALLOW_LIST else HOLDS_OR_FAILS
         try:
-            tests: Tests = ((Decision((at_start(tree, hit.part, self.context.meaning),)), bad),)
+            tests: Tests = (((Decision((at_start(tree, hit.part, self.context.meaning),)), bad),),)
         except Inexpressible:
-            tests = ()
+            tests = ((),)
         return self._at(hit.step, ["forbidden"], NeverMonitor(self.context, [hit]), rule, origin, tests)
 
     def _unreadable_when(self, rule: Never, tree: Expression, origin: Origin) -> list[Outcome]:
@@ -286,8 +283,8 @@ class _Judge:
                 continue
             root = names[: len(names) - len(meant.fields)]
             monitor = UndefinedMonitor(self.context, root, [hit.step for hit in self._hits(rule.never)])
-            for bad in explore_counted(self.flow, monitor, self._is_certain).bad.values():
-                if bad.step not in found and self._is_real(bad):
+            for bad in explore_counted(self.flow, monitor, self.context.ways.is_certain).bad.values():
+                if bad.step not in found and self.context.ways.is_real(bad):
                     step = self.flow.steps[bad.step].id
                     name = "$" + ".".join(root)
                     message = f"`{step}` can start while `{name}` is undefined, so `{rule.when}` can't be ruled out"
@@ -320,63 +317,6 @@ class _Judge:
 
     def _arguments(self, call: ToolCall) -> set[str]:
         return set(call.args) | set(self.context.meaning.tool(call.tool).args or ())
-
-    # -- what can happen -------------------------------------------------------------------------------------------
-
-    def _is_possible(self, step: int, way: Transition) -> bool:
-        """Whether some run might leave the step this way: all but what constants rule out."""
-        part = self.flow.steps[step]
-        if way.kind == "fallback":
-            return self.context.falls_back(part)
-        if isinstance(part, ConditionStep):
-            if way.kind == "failed":
-                return step in self.doubtful or self._computes(step)
-            decided = self.context.decided_branch(step)
-            return decided is None or way.kind == "visits" or way.branch == decided
-        if isinstance(part, SetStep) and way.kind == "failed":
-            return step in self.doubtful or self._computes(step)
-        return True
-
-    def _is_certain(self, step: int, way: Transition) -> bool:
-        """Whether some run that gets here leaves the step this way, whatever came before."""
-        part = self.flow.steps[step]
-        if way.kind == "uncovered" or (way.kind == "fallback" and not self.context.falls_back(part)):
-            return False
-        if isinstance(part, ConditionStep):
-            return way.kind == "branch" and way.branch == self.context.decided_branch(step)
-        if isinstance(part, SetStep) and way.kind == "failed":
-            return False
-        # What may read something undefined may fail before it starts: what becomes of it is no certainty.
-        return step not in self.doubtful
-
-    def _computes(self, step: int) -> bool:
-        """Whether an expression of the step calculates, and so may run out of digits."""
-        trees = [clause.tree for clause in self.context.meaning.clauses_of.get(step, ())]
-        return any(isinstance(node, Arithmetic | Minus) for tree in trees if tree is not None for node in walk(tree))
-
-    def _is_real(self, bad: Bad) -> bool:
-        """Whether the machine would follow this path to its end: within visits and budget, P really starting."""
-        program = self.context.program
-        if bad.step in self.doubtful:
-            return False
-        if not self._visits_fit(bad):
-            return False
-        cost = sum(self.context.cost(self.flow.position[move.step], failed="fails" in move.how) for move in bad.path)
-        cost += bad.kind == "retried"  # the second attempt
-        if program.max_stalled_steps is not None and bad.length > program.max_stalled_steps:
-            return False
-        return program.max_steps is None or cost <= program.max_steps
-
-    def _visits_fit(self, bad: Bad) -> bool:
-        """Whether the path starts every bounded step as often as its bound admits, and gives up only after that."""
-        started: Counter[str] = Counter()
-        for move in bad.path:
-            step = self.flow.steps[self.flow.position[move.step]]
-            bound = None if isinstance(step, EndStep) else step.max_visits
-            if bound is not None and (started[move.step] >= bound) != (move.how == USED_UP):
-                return False
-            started[move.step] += 1
-        return True
 
     # -- words -----------------------------------------------------------------------------------------------------
 
@@ -458,6 +398,5 @@ def _step_selector(step: str) -> AnySelector:
 
 def certain(context: Context, monitor: Monitor) -> list[Bad]:
     """Return what a monitor meets on paths that some run certainly follows, whatever came before."""
-    judge_one = _Judge(context)
-    found = explore_counted(context.flow, monitor, judge_one._is_certain)
-    return [bad for bad in found.bad.values() if judge_one._is_real(bad)]
+    found = explore_counted(context.flow, monitor, context.ways.is_certain)
+    return [bad for bad in found.bad.values() if context.ways.is_real(bad)]

@@ -7,7 +7,7 @@ the product is collapsed into the next place that matters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Final
@@ -37,6 +37,9 @@ MAX_PAIRS: Final = 400_000
 MAX_COUNTED: Final = 5_000
 """Pairs with visits counted; a program that has more of them is looked at without counting."""
 
+Test = tuple[tuple[Decision, tuple[int, ...]], ...]
+"""Decisions, each with the outcomes that are meant."""
+
 GONE: Final = -2
 """Stands for where a path leads that can't break the property any more."""
 
@@ -47,15 +50,14 @@ _UNSET: Final = -3
 class Question:
     """A property at some of its places.
 
-    `kinds` are the violations that are meant, and `steps` where, None for all; `tests` are decisions that break the
-    property when P starts and they hold or fail (`never … when`), and `unless` those that do when they do not hold.
+    `kinds` are the violations that are meant, and `steps` where, None for all. `tests` are alternatives: what is bad
+    to enter is so only if all decisions of one of them have one of the outcomes beside them.
     """
 
     monitor: Monitor
-    passable: Callable[[int, Transition], bool]
     kinds: frozenset[str] | None = None
     steps: frozenset[int] | None = None
-    tests: tuple[tuple[Decision, tuple[int, ...]], ...] = ()
+    tests: tuple[Test, ...] = ((),)
 
     def asks(self, kind: str | None, step: int) -> bool:
         """Return whether a violation is one of those that are meant."""
@@ -80,19 +82,19 @@ class Product:
         self.question = question
         counting = counted(context.flow, question.monitor)
         for monitor, limit in ((counting, MAX_COUNTED), (question.monitor, MAX_PAIRS)):
-            if monitor is not None and self._explore(monitor, limit):
+            if monitor is not None and self._explore(context, monitor, limit):
                 break
         else:
             raise TooLarge
         self._prune()
 
-    def _explore(self, monitor: Monitor, limit: int) -> bool:
+    def _explore(self, context: Context, monitor: Monitor, limit: int) -> bool:
         self.monitor = monitor
         self.pairs: list[tuple[int, object]] = [(0, monitor.start())]
         self.number = {self.pairs[0]: 0}
         self.ways: list[list[tuple[int, Transition]]] = []
         self.bad: set[int] = set()
-        transitions, passable, pairs, known = self.flow.transitions, self.question.passable, self.pairs, self.number
+        transitions, passable, pairs, known = self.flow.transitions, context.ways.is_possible, self.pairs, self.number
         asks = self.question.asks
         position = 0
         while position < len(pairs):
@@ -298,7 +300,7 @@ class Builder:
             for guards in self._starts(number):
                 yield Edge(BAD, guards, (), cost, Leap(step, None, (), (number, -1), kind))
         for leaving in self.moves.of(step):
-            if not question.passable(step, leaving.way):
+            if not self.context.ways.is_possible(step, leaving.way):
                 continue
             assigns = tuple(self._tracked(leaving.assigns, slice_.roots))
             for after in product_.monitor.leave(step, state, leaving.way, dict(leaving.fates)):
@@ -331,11 +333,12 @@ class Builder:
         step, state = self.product.pairs[number]
         if not self.question.asks(self.product.monitor.enter(step, state), step):
             return
-        tests = [[(Guard(one, outcome),) for outcome in bad] for one, bad in self.question.tests]
-        for subs in self.product.monitor.culprits(step, state):
-            starts = [self.moves.starts(step, sub) for sub in subs]
-            for chosen in product(*starts, *tests):
-                yield tuple(guard for guards in chosen for guard in guards)
+        for test in self.question.tests:
+            asked = [[(Guard(one, outcome),) for outcome in bad] for one, bad in test]
+            for subs in self.product.monitor.culprits(step, state):
+                starts = [self.moves.starts(step, sub) for sub in subs]
+                for chosen in product(*starts, *asked):
+                    yield tuple(guard for guards in chosen for guard in guards)
 
 
 def _cheapest(edges: Iterable[Edge]) -> list[Edge]:

@@ -143,10 +143,13 @@ class Table:
         log: list[list[tuple[int, int]]] = [[] for _ in self.edges]
         costs = [0]
         done: set[int] = set()
+        best: tuple[int, int, Edge, int] | None = None
         while costs:
             cost = heapq.heappop(costs)
             if cost in done:
                 continue
+            if best is not None and best[0] <= cost:
+                break
             done.add(cost)
             while fresh.get(cost):
                 node, mask = fresh[cost].popitem()
@@ -160,11 +163,13 @@ class Table:
                     if not moved:
                         continue
                     if edge.target == BAD:
-                        return self._traced(node, edge, cost, log), cost + edge.cost
+                        if best is None or cost + edge.cost < best[0]:
+                            best = cost + edge.cost, node, edge, cost
+                        continue
                     there = fresh.setdefault(cost + edge.cost, {})
                     there[edge.target] = there.get(edge.target, 0) | moved
                     heapq.heappush(costs, cost + edge.cost)
-        return None
+        return (self._traced(*best[1:], log), best[0]) if best is not None else None
 
     def _traced(self, node: int, last: Edge, cost: int, log: list[list[tuple[int, int]]]) -> Path:
         """Return the path to an edge that breaks the property, found backwards through what was logged."""

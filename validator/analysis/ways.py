@@ -1,0 +1,78 @@
+"""Which ways out of a step a run may take, and which some run takes for certain: what conditions do not decide."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from stepward.validator.analysis.product import USED_UP, Bad
+from stepward.vm.expressions.syntax import Arithmetic, Minus, walk
+from stepward.vm.language.flow import Transition
+from stepward.vm.language.steps import ConditionStep, EndStep, SetStep
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.context import Context
+
+
+class Ways:
+    """The ways of one program."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.flow = context.flow
+        self.doubtful = context.assignment.doubtful_steps
+
+    def is_possible(self, step: int, way: Transition) -> bool:
+        """Return whether some run might leave the step this way: all but what constants rule out."""
+        part = self.flow.steps[step]
+        if way.kind == "fallback":
+            return self.context.falls_back(part)
+        if isinstance(part, ConditionStep):
+            if way.kind == "failed":
+                return step in self.doubtful or self._computes(step)
+            decided = self.context.decided_branch(step)
+            return decided is None or way.kind == "visits" or way.branch == decided
+        if isinstance(part, SetStep) and way.kind == "failed":
+            return step in self.doubtful or self._computes(step)
+        return True
+
+    def is_certain(self, step: int, way: Transition) -> bool:
+        """Return whether some run that gets here leaves the step this way, whatever came before."""
+        part = self.flow.steps[step]
+        if way.kind == "uncovered" or (way.kind == "fallback" and not self.context.falls_back(part)):
+            return False
+        if isinstance(part, ConditionStep):
+            return way.kind == "branch" and way.branch == self.context.decided_branch(step)
+        if isinstance(part, SetStep) and way.kind == "failed":
+            return False
+        # What may read something undefined may fail before it starts: what becomes of it is no certainty.
+        return step not in self.doubtful
+
+    def _computes(self, step: int) -> bool:
+        """Whether an expression of the step calculates, and so may run out of digits."""
+        trees = [clause.tree for clause in self.context.meaning.clauses_of.get(step, ())]
+        return any(isinstance(node, Arithmetic | Minus) for tree in trees if tree is not None for node in walk(tree))
+
+    def is_real(self, bad: Bad) -> bool:
+        """Return whether the machine would follow this path to its end: within visits and budget, P really starting."""
+        program = self.context.program
+        if bad.step in self.doubtful:
+            return False
+        if not self._visits_fit(bad):
+            return False
+        cost = sum(self.context.cost(self.flow.position[move.step], failed="fails" in move.how) for move in bad.path)
+        cost += bad.kind == "retried"  # the second attempt
+        if program.max_stalled_steps is not None and bad.length > program.max_stalled_steps:
+            return False
+        return program.max_steps is None or cost <= program.max_steps
+
+    def _visits_fit(self, bad: Bad) -> bool:
+        """Whether the path starts every bounded step as often as its bound admits, and gives up only after that."""
+        started: Counter[str] = Counter()
+        for move in bad.path:
+            step = self.flow.steps[self.flow.position[move.step]]
+            bound = None if isinstance(step, EndStep) else step.max_visits
+            if bound is not None and (started[move.step] >= bound) != (move.how == USED_UP):
+                return False
+            started[move.step] += 1
+        return True
