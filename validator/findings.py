@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.source import Place, Span
 
 if TYPE_CHECKING:
+    from stepward.validator.analysis.bounds import ProgramBounds
     from stepward.validator.engine.witness import Witness
 
 
@@ -132,7 +135,7 @@ class Report:
     """The result of checking one program.
 
     `matched_policy_rules` are the (policy, rule) pairs whose protected steps this program has: a rule that no program
-    of a run matches is vacuous.
+    of a run matches is vacuous. `measure` computes `bounds`.
     """
 
     program: str
@@ -140,6 +143,12 @@ class Report:
     findings: tuple[Finding, ...] = ()
     properties: tuple[Property, ...] = ()
     matched_policy_rules: frozenset[tuple[str, str]] = field(default_factory=frozenset)
+    measure: Callable[[], ProgramBounds] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def bounds(self) -> ProgramBounds | None:
+        """The most that one run can do, computed when it is first asked for; None of what is no program."""
+        return None if self.measure is None else replace(self.measure(), file=self.file)
 
     @property
     def errors(self) -> tuple[Finding, ...]:

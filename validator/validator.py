@@ -46,6 +46,7 @@ class ProgramValidator:
             findings=located(context.waived(found), program.document, program.source_name),
             properties=tuple(context.properties),
             matched_policy_rules=frozenset(context.matched_policy_rules),
+            measure=lambda: context.bounds.in_all,
         )
 
 

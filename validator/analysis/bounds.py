@@ -1,47 +1,43 @@
 """Static bounds: the most that one run can do, in steps, model calls and calls of each tool.
 
 Counted is what the machine counts (specs/language.md, "Control flow" 9 and 10, "Failure" 7): `max_visits` bounds how
-often a step starts, each visit may use up its attempts, and `max_steps` caps every count. A condition is taken to go
-either way whatever it says, and a call to come back in any way that control flow has for it. Then
+often a step starts, each visit may use up its attempts, and `max_steps` caps every count. Control flow alone is looked
+at: a condition may go either way whatever it says, and a call may end in any way. Then
 
-- the counts are exact, that is, some such run attains them, in programs without loops and where each loop is cut by
-  one step with `max_visits`;
-- they are upper bounds where several steps of a loop have `max_visits`, where `max_steps` caps them, and for tools that
-  are called at so many places that _PASSES are used up.
+- the counts are exact, some such run attains them, where no loop has more than one step with `max_visits`;
+- they are upper bounds where several steps of a loop have it, where `max_steps` caps them, and of tools that are called
+  at so many places that _PASSES are used up.
 
-Not counted is what comes from outside the program: each reconciliation as *not done* may add one attempt, and a call
-that recovery makes again after a crash is the same attempt. Token budgets, `max_stalled_steps`, guardrails and the
-machine's own limit only end runs sooner.
+Not counted is what comes from outside of the program: each reconciliation as *not done* may add one attempt, and a call
+that recovery makes again after a crash is the same attempt. What only ends runs sooner is left out of account: token
+budgets, `max_stalled_steps`, guardrails that the machine enforces, and its own limit of steps.
 
-Linear in the program, but for the tools: one pass for each that is called at several places, up to _PASSES.
+Linear in the program, but for the tools: one pass more for each that is called at several places, up to _PASSES.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from stepward.validator.analysis.components import components_among
-from stepward.vm.language.steps import Call, Failing, LlmCall, ParallelStep, ToolCall
+from stepward.validator.analysis.heaviest import HeaviestRun, Loop, Part, Weights
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.context import Context
+    from stepward.vm.language.manifest import ToolSpec
 
-_NEVER: Final = -1
-"""There is no path."""
+_PASSES: Final = 10
+"""Passes over the whole program that tools may cost; of those that come then the places are bounded one by one."""
 
-_PASSES: Final = 20
-"""Passes over the whole program that tools may cost; those that come then are bounded place by place."""
-
-_TRIED: Final = 4
-"""Steps of a loop that are tried as the only one that cuts it, those with the fewest visits first."""
+_MAX_NAMED: Final = 6
+"""Steps of a loop that a reason names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Most:
-    """The largest number of something in one run; None when nothing bounds it, for `loop`, a list of ids, can go on."""
+    """The largest number of something in one run. None when there is none: the steps of `loop` can go on for ever."""
 
     count: int | None
     loop: tuple[str, ...] = ()
@@ -49,7 +45,7 @@ class Most:
 
 @dataclass(frozen=True, slots=True)
 class ToolBounds:
-    """How often a run can call a tool: attempts in all, and performances, which are attempts under different keys."""
+    """How often a run can call a tool: in attempts, and in performances, which are attempts under different keys."""
 
     attempts: Most
     performances: Most
@@ -57,7 +53,7 @@ class ToolBounds:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What a way costs when every call on it succeeds at once: steps as `max_steps` counts them, and calls."""
+    """What a way costs on which every call succeeds at once: steps as `max_steps` counts them, and calls."""
 
     steps: int
     model_calls: int
@@ -66,115 +62,180 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class ProgramBounds:
-    """What a run of a program can do.
+    """What one run of a program can do.
 
-    `steps`, `model_calls` (attempts) and `tools` (each tool that some reachable step calls) are the most that it can.
-    `shortest` is a way to a declared ending that takes the fewest steps, of several any one; None when there is none.
-    `loops` are the loops that can be reached and that no `max_visits` cuts: each by the ids of its steps.
+    `steps` (as `max_steps` counts them), `model_calls` (attempts) and `tools` (each that a reachable step calls) are
+    the most that it can. `shortest` is the way to a declared ending that takes the fewest steps, the first of several;
+    None when there is none. `reason` says why counts are None, and is empty when none is; `loops` are the steps of the
+    loops that can go on for ever.
     """
 
+    program: str
     steps: Most
     model_calls: Most
     tools: Mapping[str, ToolBounds]
     shortest: Way | None
-    loops: tuple[tuple[str, ...], ...]
+    reason: str = ""
+    loops: tuple[tuple[str, ...], ...] = ()
+    file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """Steps of a loop that bound it: what is left without them, each group after all that it leads to.
+@dataclass(slots=True)
+class _Visits:
+    """What one visit of each reachable step can cost, by its position: steps, and how often it makes calls."""
 
-    A group of several steps, or of one that leads to itself, is a loop that nothing bounds.
-    """
+    steps: dict[int, int] = field(default_factory=dict)
+    model_calls: dict[int, int] = field(default_factory=dict)
+    attempts: dict[str, dict[int, int]] = field(default_factory=dict)
+    performances: dict[str, dict[int, int]] = field(default_factory=dict)
 
-    bounded: tuple[int, ...]
-    groups: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Loop:
-    """A loop: a strongly connected component with an edge inside, and every cut that was found for it."""
-
-    steps: tuple[int, ...]
-    cuts: tuple[_Cut, ...]
-
-
-_Weights = Mapping[int, int]
-"""What one visit of a step counts for, at most; a step that is not named counts for nothing."""
+    def add_call(self, number: int, tool: str | None, attempts: int, performances: int) -> None:
+        """Note a call of a tool, or of a model, which has no name here."""
+        if tool is None:
+            self.model_calls[number] = self.model_calls.get(number, 0) + attempts
+            return
+        for of_tool, count in ((self.attempts, attempts), (self.performances, performances)):
+            places = of_tool.setdefault(tool, {})
+            places[number] = places.get(number, 0) + count
 
 
 class Bounds:
-    """The bounds of a program, each computed when it is first asked for. The program has to have its control flow."""
+    """The bounds of a program, each computed when it is first asked for."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.flow = context.flow
-        self.successors = self.flow.successors
-        self.max_steps = context.program.max_steps
-        self.visits: dict[int, int] = {}
-        self.passed: dict[int, int] = {}  # where control goes, once, from a step whose visits are used up
-        self.onward: list[tuple[int, ...]] = list(self.successors)  # where it goes from a step that was started
-        for number, fields in enumerate(self.flow.fields):
-            if fields.get("max_visits") is not None:
-                self.visits[number] = fields["max_visits"]
-                ways = [way for way in self.flow.transitions[number] if way.to >= 0]
-                self.passed.update((number, way.to) for way in ways if way.kind == "visits")
-                self.onward[number] = tuple({way.to: None for way in ways if way.kind != "visits"})
 
     @cached_property
-    def shortest(self) -> tuple[int, ...] | None:
-        """A way from the entry to a declared ending that takes the fewest steps: the positions of its steps."""
+    def shortest(self) -> Way | None:
+        """The way to a declared ending that takes the fewest steps, the first of several: exact over drawn edges."""
         way = self.context.graph.shortest_way_to_an_ending(self.context.cost)
-        return None if way is None else tuple(way)
+        if way is None:
+            return None
+        models, tools = 0, dict[str, int]()
+        for number in way:
+            for call in self._calls(number):
+                if call["type"] == "llm":
+                    models += 1
+                else:
+                    tools[call["tool"]] = tools.get(call["tool"], 0) + 1
+        return Way(sum(map(self.context.cost, way)), models, tools)
+
+    def starts(self, number: int) -> int | None:
+        """Return how often a run can start a step at most, not looking at `max_steps`; None when nothing bounds it."""
+        return self._run.starts[number]
+
+    @cached_property
+    def may_run_out(self) -> bool:
+        """Whether a run may come to the end of `max_steps`; an upper bound may say so where no run does."""
+        budget = self.context.program.max_steps
+        if budget is None:
+            return False
+        return bool(self._run.unbounded) or self._run.weigh(self._visits.steps, self._run.parts) > budget
 
     @cached_property
     def in_all(self) -> ProgramBounds:
-        """The most of everything that is counted, and what the shortest way costs."""
-        counted = self._counted
-        return ProgramBounds(
-            steps=self._most(counted.steps),
-            model_calls=self._most(counted.models),
-            tools=dict(self._tools()),
-            shortest=self._shortest_way(),
-            loops=tuple(self._ids(loop) for loop in self._unbounded),
-        )
-
-    def _shortest_way(self) -> Way | None:
-        if self.shortest is None:
-            return None
-        models, tools = 0, dict[str, int]()
-        for number in self.shortest:
-            for call in _calls(self.context, number):
-                if isinstance(call, ToolCall):
-                    tools[call.tool] = tools.get(call.tool, 0) + 1
-                else:
-                    models += 1
-        return Way(sum(map(self.context.cost, self.shortest)), models, tools)
-
-    # -- what one visit costs --------------------------------------------------------------------------------------
+        """The most of everything that is counted, and the shortest way."""
+        name = self.context.program.name
+        if not self.context.has_control_flow:
+            return ProgramBounds(name, Most(None), Most(None), {}, None, "the program does not say where control goes")
+        parts = self._run.parts
+        steps = self._most(self._visits.steps, parts)
+        models = self._most(self._visits.model_calls, parts) if self._visits.model_calls else Most(0)
+        tools = dict(self._tools())
+        is_bounded = self.context.program.max_steps is not None
+        loops = () if is_bounded else tuple(map(self._ids, self._run.unbounded))
+        return ProgramBounds(name, steps, models, tools, self.shortest, _reason(loops), loops)
 
     @cached_property
-    def _counted(self) -> _Counted:
-        return _Counted(self.context)
+    def _run(self) -> HeaviestRun:
+        return HeaviestRun(self.context.graph)
 
     def _tools(self) -> Iterator[tuple[str, ToolBounds]]:
-        budget = _PASSES * len(self._order)
-        rank = {number: place for place, part in enumerate(self._order) for number in _steps_of(part)}
-        for tool, (attempts, performances) in self._counted.tools.items():
+        parts = self._run.parts
+        rank = {number: place for place, part in enumerate(parts) for number in _steps_of(part)}
+        left = _PASSES * len(rank)
+        for tool, attempts in self._visits.attempts.items():
+            performances = self._visits.performances[tool]
             places = [rank[number] for number in attempts]
-            parts = self._order[min(places) : max(places) + 1]
-            budget -= sum(1 if isinstance(part, int) else len(part.steps) for part in parts) if len(places) > 1 else 0
-            within = parts if budget > 0 and len(places) > 1 else None
+            within: Sequence[Part] | None = None
+            if len(attempts) > 1 and left > 0:
+                within = parts[min(places) : max(places) + 1]
+                left -= sum(len(_steps_of(part)) for part in within)
             most = self._most(attempts, within)
-            again = most if attempts == performances else self._most(performances, within)
-            yield tool, ToolBounds(most, again)
+            yield tool, ToolBounds(most, most if performances == attempts else self._most(performances, within))
 
-    def _most(self, weights: _Weights, parts: Sequence[int | _Loop] | None = None) -> Most:
-        """Return the most that a run can count: along its paths through `parts`, or without these place by place."""
-        for loop in self._unbounded if self.max_steps is None else ():
-            if any(number in weights for number in loop):
-                return Most(None, self._ids(loop))
-        return Most(0)
+    def _most(self, weights: Weights, parts: Sequence[Part] | None) -> Most:
+        """Return the most that a run gathers on its way through some parts; without them, step by step."""
+        budget = self.context.program.max_steps
+        loop = next((loop for loop in self._run.unbounded if any(number in weights for number in loop)), None)
+        if loop is not None:
+            return Most(None, self._ids(loop)) if budget is None else Most(budget)
+        if parts is None:
+            most = sum(weight * (self._run.starts[number] or 0) for number, weight in weights.items())
+        else:
+            most = self._run.weigh(weights, parts)
+        return Most(most if budget is None else min(most, budget))
 
-    def _ids(self, loop: Iterable[int]) -> tuple[str, ...]:
+    def _ids(self, loop: list[int]) -> tuple[str, ...]:
         return tuple(self.flow.steps[number].id for number in loop)
+
+    # -- what one visit can cost -----------------------------------------------------------------------------------
+
+    @cached_property
+    def _visits(self) -> _Visits:
+        visits = _Visits()
+        for number, fields in enumerate(self.flow.fields):
+            if self.flow.reachable[number]:
+                visits.steps[number] = self._cost(number, fields, visits)
+        return visits
+
+    def _cost(self, number: int, fields: dict[str, Any], visits: _Visits) -> int:
+        """Return the steps that one visit of a step can take, and note its calls."""
+        calls = self._calls(number)
+        if not calls:
+            return 1
+        is_parallel = fields["type"] == "parallel"
+        # A round of a parallel step makes those calls again that failed: all but those that are skipped then.
+        is_retried = is_parallel and fields["on_error"] == "retry" and any(call["on_error"] != "skip" for call in calls)
+        rounds = fields["max_retries"] if is_retried else 1
+        cost = rounds if is_parallel else 0
+        for call in calls:
+            tool = call.get("tool")
+            spec = None if tool is None else self.context.meaning.tool(tool)
+            attempts = _attempts(call, spec) * (1 if call["on_error"] == "skip" else rounds)
+            # All attempts of a visit are made under one key where the tool heeds it.
+            visits.add_call(number, tool, attempts, 1 if spec is not None and spec.idempotent else attempts)
+            cost += attempts
+        return cost
+
+    def _calls(self, number: int) -> list[dict[str, Any]]:
+        """Return the calls of a step: what it is itself, or its sub-steps."""
+        fields = self.flow.fields[number]
+        if fields["type"] == "parallel":
+            return [part.__dict__ for part in fields["parallel_steps"]]
+        return [fields] if fields["type"] in ("llm", "tool") else []
+
+
+def _attempts(call: dict[str, Any], spec: ToolSpec | None) -> int:
+    """Return how many attempts a call makes in one round of its step.
+
+    An idempotent write of which nobody knows whether it happened is made again also without `on_error: retry`.
+    """
+    is_repeated = spec is not None and spec.effect == "write" and spec.idempotent
+    most: int = call["max_retries"]
+    return most if is_repeated or call["on_error"] == "retry" else 1
+
+
+def _steps_of(part: Part) -> tuple[int, ...]:
+    return part.steps if isinstance(part, Loop) else (part,)
+
+
+def _reason(loops: tuple[tuple[str, ...], ...]) -> str:
+    if not loops:
+        return ""
+    first = loops[0]
+    named = ", ".join(f"`{name}`" for name in first[:_MAX_NAMED])
+    more = f" and {len(first) - _MAX_NAMED} more" if len(first) > _MAX_NAMED else ""
+    others = "".join(f", nor that of `{loop[0]}`" for loop in loops[1:_MAX_NAMED])
+    return f"nothing bounds the loop of {named}{more}{others}"

@@ -79,23 +79,31 @@ class StepGraph:
         """Return whether a declared ending stands at this step."""
         return any(way.to == END and way.is_drawn for way in self.flow.transitions[number])
 
-    def shortest_way_to_an_ending(self, cost: Callable[[int], int]) -> int | None:
-        """Return what the cheapest path from the entry to a declared ending costs, or None when there is no such path.
+    def shortest_way_to_an_ending(self, cost: Callable[[int], int]) -> list[int] | None:
+        """Return the cheapest path from the entry to a declared ending, or None when there is no path to one.
 
         `cost` is what a step costs, at least 1 (Dijkstra, "A note on two problems in connexion with graphs", 1959).
         """
         from heapq import heappop, heappush
 
-        queue = [(cost(0), 0)]
-        done = bytearray(len(self.flow.steps))
+        queue = [(cost(0), 0, 0)]
+        before: dict[int, int] = {}
         while queue:
-            total, number = heappop(queue)
-            if done[number]:
+            total, number, origin = heappop(queue)
+            if number in before:
                 continue
-            done[number] = 1
+            before[number] = origin
             if self.ends_the_run(number):
-                return total
+                return self._way_to(number, before)
             for target in self.flow.successors[number]:
-                if not done[target]:
-                    heappush(queue, (total + cost(target), target))
+                if target not in before:
+                    heappush(queue, (total + cost(target), target, number))
         return None
+
+    @staticmethod
+    def _way_to(number: int, before: dict[int, int]) -> list[int]:
+        """Return the path from the entry to a step; `before` knows the step before each on it."""
+        way = [number]
+        while way[-1]:
+            way.append(before[way[-1]])
+        return way[::-1]

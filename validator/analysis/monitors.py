@@ -258,8 +258,10 @@ class FollowedByMonitor(_Watcher):
         self.first = by_step(as_it_ends((hit for hit in first if (hit.step, hit.sub) not in both), context))
 
     def enter(self, step: int, state: State) -> str | None:
-        # A run may be cancelled or run out of budget before any step.
-        return "missing" if self.ends == "any" and state != 0 and step not in self.then else None
+        if self.ends != "any" or state == 0:
+            return None
+        # A run may be cancelled before any step; where Q comes next, only an empty budget keeps it from starting.
+        return "missing" if step not in self.then or (not self.certain and self.context.bounds.may_run_out) else None
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
         owed = 0 if step in self.then and some_start(self.then[step], way, fates) else state

@@ -32,7 +32,7 @@ FORMATS = ("full", "concise", "json")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
 @click.option("--baseline", type=FILE, metavar="FILE", help="Hide the findings that this file lists.")
 @click.option("--write-baseline", type=FILE, metavar="FILE", help="List the findings of this run in a file.")
-@click.option("--statistics", is_flag=True, help="Say how often each code comes, in place of the findings.")
+@click.option("--statistics", is_flag=True, help="Count the findings by code, and say what a run can do.")
 @click.option("--skip-non-programs", is_flag=True, help="Skip files that are no programs, also those that are named.")
 @click.option("--object", "objects", multiple=True, metavar="MODULE:NAME", help="Import a program and check it.")
 @click.option("--stdin-filename", metavar="NAME", help="The file that standard input stands for, with PATHS `-`.")
@@ -100,7 +100,12 @@ def _run(options: dict[str, Any], configurations: Configurations) -> RunResult:
     from stepward.validator.gate.checking import Run
 
     progress = _Progress()
-    run = Run(configurations, skip_non_programs=options["skip_non_programs"], on_file=progress.listener)
+    run = Run(
+        configurations,
+        skip_non_programs=options["skip_non_programs"],
+        with_bounds=options["statistics"] or options["output_format"] == "json",
+        on_file=progress.listener,
+    )
     try:
         for name in options["objects"]:
             from stepward.validator.cli.objects import load_object

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.findings import Finding, Property, Report, Severity
 from stepward.validator.gate.baseline import Baseline, write_baseline
@@ -23,6 +23,9 @@ from stepward.vm.language.program import Program
 from stepward.vm.reading.document import Document, Format
 from stepward.vm.reading.source import Place, Span
 
+if TYPE_CHECKING:
+    from stepward.validator.analysis.bounds import ProgramBounds
+
 STDIN: Final = "<stdin>"
 
 BLOCKING: Final = frozenset({"SW001", "SW002", "SW003", "SW004", "SW101", "SW106"})
@@ -37,11 +40,13 @@ class RunResult:
     `findings` are those that are not silenced, hidden or deselected; `sources` holds the text of each file with such
     a finding. `is_failed` says whether the gate stays shut, each file judged by its own `fail-on`. `skipped` counts the
     files that are no programs, `not_literal` programs in Python that can't be read without running it, `hidden` what
-    a baseline hides; `stale` are the baseline entries that match nothing any more.
+    a baseline hides; `stale` are the baseline entries that match nothing any more. `bounds` are those of each program,
+    in a run that was asked for them.
     """
 
     findings: tuple[Finding, ...] = ()
     properties: tuple[Property, ...] = ()
+    bounds: tuple[ProgramBounds, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     programs: int = 0
     programs_with_findings: int = 0
@@ -78,7 +83,8 @@ class _Use:
 class Run:
     """Collects what there is to say of paths, texts and objects; `result` then says it.
 
-    `today` is the day by which waivers are judged; `on_file` hears the name of each file before it is read.
+    `today` is the day by which waivers are judged; `on_file` hears the name of each file before it is read. Bounds of
+    programs are computed where `with_bounds` is set.
     """
 
     def __init__(
@@ -86,16 +92,19 @@ class Run:
         configurations: Configurations,
         *,
         skip_non_programs: bool = False,
+        with_bounds: bool = False,
         today: datetime.date | None = None,
         on_file: Callable[[str], None] | None = None,
     ) -> None:
         self._configurations = configurations
         self._skip_non_programs = skip_non_programs
+        self._with_bounds = with_bounds
         self._today = today
         self._on_file = on_file
         self._policies = _Policies()
         self._entries: list[_Entry] = []
         self._properties: list[Property] = []
+        self._bounds: list[ProgramBounds] = []
         self._sources: dict[str, str] = {}
         self._uses: dict[tuple[FilePath | None, int], _Use] = {}
         self._read: set[str] = set()
@@ -189,6 +198,8 @@ class Run:
         for number, report in enumerate(reports, start=self._programs):
             self._matched |= report.matched_policy_rules
             self._properties.extend(replace(entry, file=shown) for entry in report.properties)
+            if self._with_bounds and report.bounds is not None:
+                self._bounds.append(replace(report.bounds, file=shown))
             for found in report.findings:
                 finding = replace(found, file=shown)
                 owners[id(finding)] = number
@@ -246,6 +257,7 @@ class Run:
         return RunResult(
             findings=findings,
             properties=tuple(sorted(self._properties, key=lambda entry: entry.file)),
+            bounds=tuple(sorted(self._bounds, key=lambda entry: entry.file)),
             sources={file: text for file, text in self._sources.items() if file in files},
             programs=self._programs,
             programs_with_findings=len({entry.program for entry in visible} - {None}),

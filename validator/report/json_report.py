@@ -1,8 +1,9 @@
-"""The run as JSON, version 1: findings, properties, summary."""
+"""The run as JSON, version 1: findings, properties, bounds, summary."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.findings import Finding, Property, Severity, Verdict
@@ -11,6 +12,7 @@ from stepward.vm.reading.source import Span
 from stepward.vm.values import exact, to_json
 
 if TYPE_CHECKING:
+    from stepward.validator.analysis.bounds import ProgramBounds
     from stepward.validator.gate.checking import RunResult
 
 VERSION: Final = 1
@@ -22,6 +24,7 @@ def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - 
         "version": VERSION,
         "findings": [_finding(finding) for finding in result.findings],
         "properties": [_property(entry) for entry in result.properties],
+        "bounds": [_bounds(entry) for entry in result.bounds],
         "summary": _summary(result),
     }
     text = to_json(data, indent=2)
@@ -59,6 +62,22 @@ def _property(entry: Property) -> dict[str, Any]:
         "layer": entry.evidence.layer,
         "seconds": exact(round(entry.seconds, 6)),
         "evidence": entry.evidence.to_data(witness=False),
+    }
+
+
+def _bounds(entry: ProgramBounds) -> dict[str, Any]:
+    return {
+        "file": entry.file,
+        "program": entry.program,
+        "steps": entry.steps.count,
+        "model_calls": entry.model_calls.count,
+        "tools": {
+            name: {"attempts": tool.attempts.count, "performances": tool.performances.count}
+            for name, tool in entry.tools.items()
+        },
+        "reason": entry.reason or None,
+        "loops": [list(loop) for loop in entry.loops],
+        "shortest": asdict(entry.shortest) if entry.shortest else None,
     }
 
 

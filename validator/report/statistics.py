@@ -1,19 +1,49 @@
-"""How often each code comes, in place of the findings."""
+"""How often each code comes, and what a run of each program can do, in place of the findings."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from stepward.validator.report import table
+from stepward.validator.report.table import Column
 from stepward.validator.report.text import summary
 
 if TYPE_CHECKING:
+    from stepward.validator.analysis.bounds import Most, ProgramBounds
     from stepward.validator.gate.checking import RunResult
+
+_COLUMNS: Final = (
+    Column("file"),
+    Column("program"),
+    Column("fewest steps", is_number=True),
+    Column("most steps", is_number=True),
+    Column("model calls", is_number=True),
+    Column("why"),
+    Column("tool calls"),
+)
 
 
 def render(result: RunResult) -> str:
-    """Return a line for each code that comes, the most frequent first, and the summary."""
+    """Return a line for each code that comes, the most frequent first, one for each program, and the summary."""
     counts = Counter((finding.code, finding.severity, finding.name) for finding in result.findings)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rows = [f"{count:>6}  {code}  {severity:<7}  {name}" for (code, severity, name), count in ordered]
-    return "".join(f"{line}\n" for line in [*rows, *([""] if rows else []), summary(result)])
+    codes = "".join(f"{row}\n" for row in rows)
+    per_file = Counter(entry.file for entry in result.bounds)
+    measured = [_bounds(entry, is_alone=per_file[entry.file] == 1) for entry in result.bounds]
+    bounds = table.render(_COLUMNS, measured) if measured else ""
+    return "\n".join(block for block in (codes, bounds, summary(result) + "\n") if block)
+
+
+def _bounds(entry: ProgramBounds, *, is_alone: bool) -> list[str]:
+    name = "" if is_alone else entry.program
+    fewest = str(entry.shortest.steps) if entry.shortest else "-"
+    tools = ", ".join(f"{tool} {_count(most.attempts)}" for tool, most in entry.tools.items())
+    return [entry.file, name, fewest, _count(entry.steps), _count(entry.model_calls), entry.reason, tools]
+
+
+def _count(most: Most) -> str:
+    if most.count is None:
+        return "no bound" if most.loop else "-"
+    return str(most.count)

@@ -52,7 +52,7 @@ class BudgetTooSmall(Rule):
         budget = context.program.max_steps
         if budget is None or not context.has_control_flow:
             return
-        shortest = context.graph.shortest_way_to_an_ending(context.cost)
-        if shortest is not None and shortest > budget:
-            message = f"`max_steps` is {budget}, but the shortest way to an ending takes {shortest} steps"
-            yield self.finding(message, f"raise it to at least {shortest}", Place(("max_steps",)))
+        shortest = context.bounds.shortest
+        if shortest is not None and shortest.steps > budget:
+            message = f"`max_steps` is {budget}, but the shortest way to an ending takes {shortest.steps} steps"
+            yield self.finding(message, f"raise it to at least {shortest.steps}", Place(("max_steps",)))

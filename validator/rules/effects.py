@@ -198,7 +198,8 @@ class EffectInLoop(Rule):
 
     ## What it does
     Reports every call, in a step or a sub-step, of a tool that writes and is not idempotent, when the step lies on a
-    loop. A bound on the loop does not silence it.
+    loop. A bound on the loop does not silence it, unless it lets a run start the step only once, as `max_visits: 1` on
+    the step does.
 
     ## Why it is bad
     Every round is another effect: one more mail, one more charge. Mostly only the reading belongs into the loop, and
@@ -240,7 +241,11 @@ class EffectInLoop(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every call of a non-idempotent write tool in a loop."""
         for site, _ in context.writing_calls:
-            if site.step in context.graph.in_loop and _writes_once(context, site):
+            if (
+                site.step in context.graph.in_loop
+                and _writes_once(context, site)
+                and context.bounds.starts(site.step) != 1
+            ):
                 message = f"{_fact(context, site)}, and stands in a loop"
                 other = "move it out of the loop, or make the tool idempotent and say so in its manifest"
                 help = _declare(context, site) or other

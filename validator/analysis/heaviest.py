@@ -1,0 +1,246 @@
+"""The heaviest run: how much of something a run can gather along its way when every visit of a step weighs so much.
+
+A program's steps fall into components, and control never comes back to one that it left. Along the components that are
+single steps this is the longest path in a graph without loops. A loop is *cut* by those of its steps that have
+`max_visits`: what is left of it has no loops, so between two visits of bounded steps a run gathers at most what the
+longest path between them weighs. It makes at most n starts of a step with `max_visits: n`, passes it at most once on
+the way to its `error_step`, and is over when it comes there again.
+
+That is exact where one step cuts the loop: its rounds are all alike. Where several do it adds up what each of them
+allows, which may be more than a run can make. A loop that nothing cuts may only hold what weighs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from stepward.validator.analysis.components import components_among
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.graph import StepGraph
+
+_NEVER: Final = -1
+"""What a path weighs that does not exist."""
+
+_TRIED: Final = 4
+"""Bounded steps of a loop that are tried as the only one that cuts it: those with the fewest visits."""
+
+Weights = Mapping[int, int]
+"""What a visit of a step weighs, by its position; a step that is not named weighs nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The bounded steps that cut a loop, and what is left without them: groups, each after all that it leads to.
+
+    A group of several steps, or of one that leads to itself, is a loop that nothing bounds.
+    """
+
+    bounded: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop, and the cuts that were found: by all bounded steps, and by single ones that do it alone.
+
+    Control comes in at its `entries` only. Each cut gives an upper bound, so the least of them is one.
+    """
+
+    steps: tuple[int, ...]
+    entries: tuple[int, ...]
+    cuts: tuple[Cut, ...]
+
+
+Part = int | Loop
+
+
+class HeaviestRun:
+    """A program's steps and loops in the order in which weights are gathered: from the ends of runs to the entry."""
+
+    def __init__(self, graph: StepGraph) -> None:
+        self.graph = graph
+        self.flow = graph.flow
+        self.successors = graph.flow.successors
+        self.visits: dict[int, int] = {}
+        self.passed: dict[int, int] = {}  # where control goes, once, from a step whose visits are used up
+        self.onward = list(self.successors)  # where it goes from a step that was started
+        for number, fields in enumerate(self.flow.fields):
+            if fields.get("max_visits") is not None:
+                self.visits[number] = fields["max_visits"]
+                ways = [way for way in self.flow.transitions[number] if way.to >= 0]
+                self.passed.update((number, way.to) for way in ways if way.kind == "visits")
+                self.onward[number] = tuple(dict.fromkeys(way.to for way in ways if way.kind != "visits"))
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """What can be reached: the steps that stand in no loop, and the loops, each after all that it leads to."""
+        reachable = [number for number, reached in enumerate(self.flow.reachable) if reached]
+        if not self.graph.has_backward_edge:
+            return list(reversed(reachable))
+        components = [tuple(component) for component in components_among(reachable, self.successors)]
+        loops = iter(self._loops([component for component in components if self._is_loop(component)]))
+        return [next(loops) if self._is_loop(component) else component[0] for component in components]
+
+    @cached_property
+    def unbounded(self) -> list[list[int]]:
+        """The loops that can be reached and that no `max_visits` cuts, in the order of the list."""
+        loops = (part for part in self.parts if isinstance(part, Loop))
+        return sorted(sorted(group) for loop in loops for group in loop.cuts[0].groups if self._is_loop(group))
+
+    def _is_loop(self, group: tuple[int, ...]) -> bool:
+        return len(group) > 1 or group[0] in self.successors[group[0]]
+
+    def _loops(self, components: list[tuple[int, ...]]) -> list[Loop]:
+        bounded = [tuple(step for step in sorted(component) if step in self.visits) for component in components]
+        cuts = [[cut] for cut in self._cuts(components, dict(enumerate(bounded)))]
+        for rank in range(_TRIED):
+            single = {
+                number: (sorted(steps, key=lambda step: self.visits[step])[rank],)
+                for number, steps in enumerate(bounded)
+                if len(steps) > max(rank, 1)
+            }
+            if not single:
+                break
+            for number, cut in zip(single, self._cuts(components, single), strict=True):
+                if not any(map(self._is_loop, cut.groups)):
+                    cuts[number].append(cut)
+        entries = map(self._entries, components)
+        return [Loop(*parts) for parts in zip(components, entries, map(tuple, cuts), strict=True)]
+
+    def _entries(self, component: tuple[int, ...]) -> tuple[int, ...]:
+        inside, reachable, predecessors = set(component), self.flow.reachable, self.flow.predecessors
+        return tuple(
+            step
+            for step in component
+            if step == 0 or any(reachable[number] and number not in inside for number in predecessors[step])
+        )
+
+    def _cuts(self, components: list[tuple[int, ...]], bounded: Mapping[int, tuple[int, ...]]) -> list[Cut]:
+        """Cut components, by their numbers, at some of their steps: all in one go, for each takes as long as all."""
+        taken = {step for steps in bounded.values() for step in steps}
+        left = {step: number for number in bounded for step in components[number] if step not in taken}
+        groups: dict[int, list[tuple[int, ...]]] = {number: [] for number in bounded}
+        for group in components_among(list(left), self.successors) if left else ():
+            groups[left[group[0]]].append(tuple(group))
+        return [Cut(steps, tuple(groups[number])) for number, steps in bounded.items()]
+
+    # -- weights ---------------------------------------------------------------------------------------------------
+
+    def weigh(self, weights: Weights, parts: Sequence[Part]) -> int:
+        """Return the most that a run can gather on its way through some parts, neighbours in the order of all.
+
+        Nothing outside of them may weigh anything, nor a loop that nothing bounds.
+        """
+        most: dict[int, int] = {}
+        for part in parts:
+            if isinstance(part, Loop):
+                around = [self._around(cut, weights, most) for cut in part.cuts]
+                most.update((step, min(found[step] for found in around)) for step in part.entries)
+                continue
+            ahead = 0
+            for target in self.onward[part]:
+                ahead = max(ahead, most.get(target, 0))
+            most[part] = ahead + weights.get(part, 0)
+        return max(most.values(), default=0)
+
+    def _around(self, cut: Cut, weights: Weights, most: Weights) -> dict[int, int]:
+        """Return the most that a run can gather from each step of a loop on; `most` says it of what comes behind."""
+        back = dict.fromkeys(cut.bounded, 0)  # on the way to the next visit of a bounded step
+        away: dict[int, int] = {}  # on a way that visits none any more
+
+        def ahead(targets: Iterable[int]) -> tuple[int, int]:
+            returns, leaves = _NEVER, 0
+            for target in targets:
+                returns = max(returns, back.get(target, _NEVER))
+                leaves = max(leaves, away.get(target, 0) or most.get(target, 0))
+            return returns, leaves
+
+        for group in cut.groups:
+            weight, targets = weights.get(group[0], 0), self.successors[group[0]]
+            if len(group) > 1:  # a loop that nothing bounds, and that weighs nothing
+                targets = tuple(target for step in group for target in self.successors[step])
+            returns, leaves = ahead(targets)
+            for step in group:
+                back[step] = _NEVER if returns == _NEVER else returns + weight
+                away[step] = leaves + weight
+        starts = [(self.visits[step], weights.get(step, 0), *ahead(self.onward[step])) for step in cut.bounded]
+        passes = [ahead([self.passed[step]]) for step in cut.bounded if step in self.passed]
+        rounds = _rounds_of_one(*starts[0], passes) if len(starts) == 1 else _rounds_of_all(starts, passes)
+        found = {step: max(away[step], back[step] + rounds if back[step] != _NEVER else 0) for step in away}
+        return found | dict.fromkeys(cut.bounded, rounds)
+
+    # -- starts ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def starts(self) -> list[int | None]:
+        """How often a run can start each step; None where nothing bounds it. Exact where `weigh` is."""
+        result: list[int | None] = list(self.flow.reachable)
+        for part in self.parts:
+            if isinstance(part, Loop):
+                found = [self._starts(cut, part) for cut in part.cuts]
+                for step in part.steps:
+                    most = min(starts[step] for starts in found)
+                    result[step] = min(most, self.visits.get(step, most))
+        for loop in self.unbounded:
+            for step in loop:
+                result[step] = None
+        return result
+
+    def _starts(self, cut: Cut, loop: Loop) -> dict[int, int]:
+        """Return how often the steps of a loop start: on the way in, after each start of a bounded step, and after
+        its pass. Which ways lead past a step is looked at where one step cuts the loop; else all may.
+        """
+        left = [step for group in cut.groups for step in group]
+        result = {step: self.visits[step] for step in cut.bounded}
+        if len(cut.bounded) != 1:
+            return result | dict.fromkeys(left, 1 + sum(self.visits[step] + 1 for step in cut.bounded))
+        (bounded,) = cut.bounded
+        within = set(left)
+        on_the_way_in = self._reached(loop.entries, within)
+        after_a_start = self._reached(self.onward[bounded], within)
+        comes_back = any(bounded in self.successors[step] for step in after_a_start) or bounded in self.onward[bounded]
+        if not comes_back:  # but from its error step, where it gets after the last visit only
+            result[bounded] = 1
+        after_the_pass = self._reached([self.passed[bounded]] if bounded in self.passed and comes_back else [], within)
+        for step in left:
+            rounds = result[bounded] * (step in after_a_start)
+            result[step] = (step in on_the_way_in) + rounds + (step in after_the_pass)
+        return result
+
+    def _reached(self, sources: Iterable[int], within: set[int]) -> set[int]:
+        """Return what some steps lead to, themselves included, without leaving a set."""
+        found = within.intersection(sources)
+        pending = list(found)
+        while pending:
+            for target in self.successors[pending.pop()]:
+                if target in within and target not in found:
+                    found.add(target)
+                    pending.append(target)
+        return found
+
+
+def _rounds_of_one(visits: int, weight: int, returns: int, leaves: int, passes: list[tuple[int, int]]) -> int:
+    """Return the most that a run gathers from the first visit of the only bounded step of a loop on."""
+    if returns == _NEVER:
+        return weight + leaves  # control does not come back, but from an error step that it never gets to
+    last = visits * returns + max((max(back, away) for back, away in passes), default=0)
+    return visits * weight + max((visits - 1) * returns + leaves, last)
+
+
+def _rounds_of_all(starts: list[tuple[int, int, int, int]], passes: list[tuple[int, int]]) -> int:
+    """Return an upper bound of what a run gathers from the first visit of a bounded step on, whatever their order.
+
+    Only the last visit of all leads away from the loop; the others lead back to a bounded step.
+    """
+    total = gain = 0
+    for visits, weight, returns, leaves in starts:
+        total += visits * (weight + max(returns, 0))
+        gain = max(gain, leaves - max(returns, 0))
+    for returns, leaves in passes:
+        total += max(returns, 0)
+        gain = max(gain, leaves - max(returns, 0))
+    return total + gain
