@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import combinations
 from typing import Final, NamedTuple, Protocol
 
 from stepward.validator.engine.classes import Outcome, Space
@@ -66,6 +67,10 @@ class Undecided(Exception):  # noqa: N818 - an answer
     """A layer gives up; the message says why."""
 
 
+MAX_PAIRS: Final = 100
+"""Pairs of cases of which it is asked, one by one, whether a run makes both hold."""
+
+
 class Finite:
     """Finite classes: exact, or TooMany is raised when it is made."""
 
@@ -103,6 +108,10 @@ class Finite:
             taken |= taking
         return None
 
+    def may_both_hold(self, first: int, second: int) -> bool:
+        """Return whether some state takes a case while a later one holds."""
+        return bool(self.taking[first] & self.outcomes[second].holds)
+
     def _state(self, mask: int) -> State | None:
         return self.space.state(mask) if mask else None
 
@@ -118,7 +127,7 @@ class Cases:
         self._untried = sampled(self.trees, domains)
 
     @cached_property
-    def finite(self) -> Layer | None:
+    def finite(self) -> Finite | None:
         """The layer of finite classes; None where there are too many of them."""
         try:
             return Finite(self.trees, self.domains)
@@ -148,6 +157,14 @@ class Cases:
     def exclusive(self) -> Answer:
         """Return whether no state takes one case while a later one holds."""
         return self._answer(lambda layer: layer.overlapping(), lambda state: self.overlap(state) is not None)
+
+    def pairs(self) -> list[tuple[int, int]] | None:
+        """Return the pairs of cases that some values make hold at once; None for more than can be asked one by one."""
+        every = list(combinations(range(len(self.trees)), 2))
+        if self.finite is None:
+            return every if len(every) <= MAX_PAIRS else None
+        found = [pair for pair in every if self.finite.may_both_hold(*pair)]
+        return found if len(found) <= MAX_PAIRS else None
 
     def overlap(self, state: State) -> tuple[int, int] | None:
         """Return the positions of the case that a state takes, and of the next that holds there."""

@@ -7,7 +7,7 @@ itself; a path that a layer finds counts only when the machine has followed it t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.engine.building import Builder, Question, TooLarge
@@ -18,6 +18,7 @@ from stepward.validator.engine.finite import LAYER as FINITE
 from stepward.validator.engine.finite import Table
 from stepward.validator.engine.moves import Moves
 from stepward.validator.engine.paths import Traced
+from stepward.validator.engine.states import State
 from stepward.validator.engine.system import Path, System
 from stepward.validator.engine.witness import Claim
 from stepward.validator.findings import Evidence, Move, Verdict
@@ -32,13 +33,15 @@ GRAPH: Final = "graph"
 class Answer:
     """What is known of a question: proved, violated with a witness that the machine confirmed, or unknown and why.
 
-    Of what is not proved `kind`, `step` and the path are those of the violation, or of the last candidate.
+    Of what is not proved `kind`, `step` and the path are those of the violation, or of the first candidate; `state` are
+    the values of what is tracked there.
     """
 
     verdict: Verdict
     evidence: Evidence
     kind: str = ""
     step: int = 0
+    state: State = field(default_factory=dict)
 
 
 Claims = Callable[[str, int], Claim]
@@ -137,8 +140,9 @@ class _Search:
         claim = self.claims(last.kind, last.step)
         found = self.context.witnesses.confirm(claim, last.kind, moves, traced.known)
         evidence = Evidence(path.layer, path=moves)
+        state = path.steps[-2].after if len(path.steps) > 1 else path.before
         if not isinstance(found, str):
-            return Answer(Verdict.VIOLATED, replace(evidence, witness=found), last.kind, last.step)
+            return Answer(Verdict.VIOLATED, replace(evidence, witness=found), last.kind, last.step, state)
         self._note(path.layer, f"a candidate that the machine does not confirm: {found}")
         self.candidate = self.candidate or Answer(Verdict.UNKNOWN, evidence, last.kind, last.step)
         return None

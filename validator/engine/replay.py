@@ -2,7 +2,8 @@
 
 The machine gets a journal in memory, a clock that nobody waits for, and the script of the witness as its tools and its
 model. The violation shows iff the journal holds the rejection of just that rule at just that step, or, for
-`followed_by`, the run ends there and owes; for SW202, iff what reads the reference is blocked while it is undefined.
+`followed_by`, the run ends there and owes; for SW202, iff what reads the reference is blocked while it is undefined;
+for SW302 and SW305, iff the condition takes no branch, or takes one while a later one holds.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from stepward.validator.analysis.product import USED_UP
 from stepward.validator.engine.witness import Answer, Claim, Witness
 from stepward.validator.findings import Move
-from stepward.vm.errors import DocumentError, StepwardError, UndefinedReferenceError
+from stepward.vm.errors import DocumentError, EvaluationError, StepwardError, UndefinedReferenceError
+from stepward.vm.expressions.evaluator import evaluate_condition
+from stepward.vm.expressions.syntax import Expression
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.guardrails import AnyRule, AtMostOnce, Exclusive, Never, Requires, StepSelector
 from stepward.vm.language.meaning import Meaning
@@ -320,8 +323,12 @@ class _Seen:
         """Return what shows the violation, or None."""
         if self.claim.code == "SW202":
             return self._undefined()
+        if self.claim.code == "SW305":
+            return self._overlapping()
         if self.missing is not None:
             return None
+        if self.claim.code == "SW302":
+            return self._uncovered()
         if self.claim.code == "SW405":
             return self._owed()
         return self._rejected()
@@ -340,6 +347,34 @@ class _Seen:
             elif self.claim.rule == "allow" and error.startswith(f"policy `{self.claim.policy}` "):
                 return error
         return None
+
+    def _uncovered(self) -> str | None:
+        if self.run.reason != "uncovered" or self.run.step != self.claim.step:
+            return None
+        return f"the run ends {self.run.status} (uncovered) at `{self.claim.step}`"
+
+    def _overlapping(self) -> str | None:
+        """Return that two cases held when the condition was evaluated: one that it took, and a later one."""
+        for number, record in enumerate(self.records):
+            if self._is_missing(record):
+                return None
+            if record.kind != "branched" or record.body["step"] != self.claim.step:
+                continue
+            holding = [case for case, holds in enumerate(self._cases(number), start=1) if holds]
+            if len(holding) > 1 and record.body["branch"] == holding[0]:
+                return f"cases {holding[0]} and {holding[1]} of `{self.claim.step}` both hold"
+        return None
+
+    def _cases(self, number: int) -> list[bool | None]:
+        """Return what the cases of the condition were before a record; None for one that fails."""
+        reader, clauses = self._reader(number), self._clauses()
+        found: list[bool | None] = []
+        for tree in clauses:
+            try:
+                found.append(evaluate_condition(tree, reader))
+            except EvaluationError:
+                found.append(None)
+        return found
 
     def _owed(self) -> str | None:
         how = dict(self.run.broken).get(self.claim.rule or "")
@@ -370,16 +405,29 @@ class _Seen:
 
     def _is_undefined(self, number: int, reference: str) -> bool:
         """Return whether a reference is undefined before a record: of two, the machine names only the first."""
-        found = load(self.journal, self.run.id, lambda *documents: stored_plan(self.journal, *documents))
-        assert found is not None, "the run was made"
-        state = before(found.plan)
-        for happened in found.events[:number]:
-            state = apply(found.plan, state, happened)
         try:
-            Reader(found.plan, state.slots).raw(tuple(reference.removeprefix("$").split(".")))
+            self._reader(number).raw(tuple(reference.removeprefix("$").split(".")))
         except UndefinedReferenceError:
             return True
         return False
+
+    def _reader(self, number: int) -> Reader:
+        """Return the values before a record."""
+        found = self._history
+        state = before(found.plan)
+        for happened in found.events[:number]:
+            state = apply(found.plan, state, happened)
+        return Reader(found.plan, state.slots)
+
+    def _clauses(self) -> list[Expression]:
+        step = next(step for step in self._history.plan.steps if step.id == self.claim.step)
+        return [clause.tree for clause in step.clauses if clause.tree is not None]
+
+    @cached_property
+    def _history(self) -> History:
+        found = load(self.journal, self.run.id, lambda *documents: stored_plan(self.journal, *documents))
+        assert found is not None, "the run was made"
+        return found
 
     def instead(self) -> str:
         """Return what happened in place of the violation."""

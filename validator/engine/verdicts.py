@@ -1,28 +1,31 @@
 """The verdicts on the conditions of a program: covered, exclusive, constant, and cases that are never taken.
 
-Proved is what holds for all values of the types. A state that refutes it is `violated` where a run certainly gets to
-the step in it, and else a candidate: `unknown`, with that state.
+What holds for all values of the types is proved by that. Where some values refute it, the engine says whether a run
+gets to the step with such values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepward.validator.engine.cases import Answer, Cases
+from stepward.validator.analysis.monitors import NeverMonitor
+from stepward.validator.engine.building import Question, Test
+from stepward.validator.engine.cases import Answer as CaseAnswer
+from stepward.validator.engine.cases import Cases
 from stepward.validator.engine.domains import Domains, Names
 from stepward.validator.engine.states import State, references_of, shown
+from stepward.validator.engine.system import NONE_HOLDS, Decision
 from stepward.validator.findings import Evidence, Move, Verdict
-from stepward.vm.expressions.syntax import Negation
+from stepward.vm.expressions.syntax import Logic, Negation
+from stepward.vm.language.selectors import Hit
 from stepward.vm.language.steps import ConditionStep
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.context import Context
-
-ELSEWHERE = "what comes before it decides that, and this version does not reason about it yet"
-"""Why a state that refutes is only a candidate."""
-
-REFUSED = "the values that were found for it are refused by their types (a `pattern`, for one)"
+    from stepward.validator.engine.witness import Code
 
 ILL_FORMED = "it reads what has no type that it could be judged by"
 
@@ -75,7 +78,7 @@ class ConditionVerdicts:
     # -- coverage --------------------------------------------------------------------------------------------------
 
     def covered(self, number: int) -> Judged:
-        """Return whether a condition that lacks a branch takes one in every state that can be and does not fail."""
+        """Return whether a condition that lacks a branch takes one in every state that gets to it and does not fail."""
         if number not in self._covered:
             self._covered[number] = self._coverage(number)
         return self._covered[number]
@@ -85,13 +88,20 @@ class ConditionVerdicts:
         assert isinstance(step, ConditionStep)
         if cases is None:
             return Judged(Verdict.UNKNOWN, Evidence("graph", reason=ILL_FORMED))
+        outcome = NONE_HOLDS
         if step.condition is not None and step.then is None:
-            tree = cases.trees[0]
+            tree, outcome = cases.trees[0], 0
             cases = Cases([Negation(tree.start, tree.end, tree)], self.domains)
-        return self._judged(number, cases, cases.covered(), "takes no branch", "no value of its types takes no branch")
+        answer = cases.covered()
+        if answer.verdict is Verdict.PROVED:
+            return Judged(Verdict.PROVED, Evidence(answer.layer, cut=("no value of its types takes no branch",)))
+        decision = self.context.engine.moves.decision(number)
+        assert decision is not None, "its conditions can be read"
+        tests: tuple[Test, ...] = (((decision, (outcome,)),),)
+        return self._in_context(number, cases, answer, tests, lambda _: "takes no branch")
 
     def exclusive(self, number: int) -> Judged:
-        """Return whether no two cases of a step hold in one state that can be."""
+        """Return whether no two cases of a step hold in one state that gets to it."""
         if number not in self._exclusive:
             self._exclusive[number] = self._exclusiveness(number)
         return self._exclusive[number]
@@ -101,39 +111,63 @@ class ConditionVerdicts:
         if cases is None:
             return Judged(Verdict.UNKNOWN, Evidence("graph", reason=ILL_FORMED))
         answer = cases.exclusive()
-        pair = None if answer.state is None else cases.overlap(answer.state)
-        self._pairs[number] = pair
-        how = "" if pair is None else self._takes(number, pair[0])
-        return self._judged(number, cases, answer, how, "no value of its types makes two cases hold")
+        if answer.verdict is Verdict.PROVED:
+            return Judged(Verdict.PROVED, Evidence(answer.layer, cut=("no value of its types makes two cases hold",)))
+        pairs = cases.pairs()
+        if pairs is None:
+            return Judged(
+                Verdict.UNKNOWN, Evidence(answer.layer, reason=answer.reason or "there are too many pairs of cases")
+            )
+        judged = self._in_context(
+            number,
+            cases,
+            answer,
+            tuple(_both_hold(cases, *pair) for pair in pairs),
+            lambda state: self._takes(number, cases, state),
+        )
+        self._pairs[number] = cases.overlap(judged.state) if judged.state is not None else None
+        return judged
 
     def overlap(self, number: int) -> tuple[int, int] | None:
         """Return the positions of the two cases that the state of `exclusive` shows."""
         return self._pairs.get(number)
 
-    def _takes(self, number: int, case: int) -> str:
+    def _takes(self, number: int, cases: Cases, state: State) -> str:
         step = self.context.flow.steps[number]
         assert isinstance(step, ConditionStep)
-        name = (step.cases or ())[case].name
-        return f"case {case + 1}" if name is None else f"takes {name}"
+        pair = cases.overlap(state)
+        return "" if pair is None else f"case {pair[0] + 1}"
 
-    def _judged(self, number: int, cases: Cases, answer: Answer, how: str, proof: str) -> Judged:
-        if answer.verdict is Verdict.PROVED:
-            return Judged(Verdict.PROVED, Evidence(answer.layer, cut=(proof,)))
-        if answer.state is None:
-            return Judged(Verdict.UNKNOWN, Evidence(answer.layer, reason=answer.reason))
-        from stepward.validator.engine.reached import is_admitted, path_to
+    def _in_context(
+        self,
+        number: int,
+        cases: Cases,
+        answer: CaseAnswer,
+        tests: tuple[Test, ...],
+        how: Callable[[State], str],
+    ) -> Judged:
+        """Return what the engine says: whether a run gets to the condition in a state that meets one of the tests."""
+        from stepward.validator.engine.reached import path_to
+        from stepward.validator.engine.witness import Claim
 
-        if not is_admitted(self.context, number, answer.state):
-            return Judged(Verdict.UNKNOWN, Evidence(answer.layer, reason=REFUSED))
-        path = path_to(self.context, number, answer.state)
-        names = _worth_saying(cases.names, answer.state)
-        values = tuple(("$" + ".".join(name), answer.state[name]) for name in names if name in answer.state)
-        when = shown(answer.state, names)
-        if path is None:
-            evidence = Evidence(answer.layer, reason=ELSEWHERE, state=values)
-            return Judged(Verdict.UNKNOWN, evidence, when, answer.state)
-        path = (*path[:-1], Move(path[-1].step, how))
-        return Judged(Verdict.VIOLATED, Evidence(answer.layer, path=path, state=values), when, answer.state)
+        step = self.context.flow.steps[number]
+        code: Code = "SW302" if isinstance(step, ConditionStep) and how({}) == "takes no branch" else "SW305"
+        arrives = NeverMonitor(self.context, [Hit(number, None, step)])
+        found = self.context.engine.ask(Question(arrives, tests=tests), lambda *_: Claim(code, step.id))
+        if found.verdict is Verdict.PROVED:
+            return Judged(Verdict.PROVED, found.evidence)
+        state = found.state if found.verdict is Verdict.VIOLATED else answer.state
+        if state is None:
+            return Judged(Verdict.UNKNOWN, found.evidence)
+        evidence = found.evidence
+        path = path_to(self.context, number, state) if found.verdict is Verdict.UNKNOWN else evidence.path
+        names = _worth_saying(cases.names, state)
+        values = tuple(("$" + ".".join(name), state[name]) for name in names if name in state)
+        if path is not None:
+            path = (*path[:-1], Move(path[-1].step, how(state)))
+            evidence = replace(evidence, path=path, reason="")
+        verdict = Verdict.UNKNOWN if path is None else Verdict.VIOLATED
+        return Judged(verdict, replace(evidence, state=values), shown(state, names), state)
 
     # -- what decides nothing --------------------------------------------------------------------------------------
 
@@ -162,6 +196,13 @@ class ConditionVerdicts:
             if Cases([cases.trees[earlier], tree], self.domains).never_taken(1) is not None:
                 return Evidence(layer, cut=("whenever it holds, an earlier case does",)), False, earlier
         return Evidence(layer, cut=("whenever it holds, an earlier case does",)), False, None
+
+
+def _both_hold(cases: Cases, first: int, second: int) -> Test:
+    """Return the test that a case is the first that holds, and a later one holds as well."""
+    both = Logic(0, 0, "and", (cases.trees[first], cases.trees[second]))
+    earlier: Test = ((Decision(cases.trees[:first]), (NONE_HOLDS,)),) if first else ()
+    return (*earlier, (Decision((both,)), (0,)))
 
 
 def _worth_saying(names: list[Names], state: State) -> list[Names]:

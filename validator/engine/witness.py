@@ -25,7 +25,7 @@ MAX_BYTES: Final = 64 << 20
 Does = Literal["returns", "fails", "times out", "in doubt"]
 """What a tool or a model does when it is called."""
 
-Code = Literal["SW202", "SW401", "SW402", "SW403", "SW404", "SW405", "SW406"]
+Code = Literal["SW202", "SW302", "SW305", "SW401", "SW402", "SW403", "SW404", "SW405", "SW406"]
 """The findings that a witness can be about."""
 
 
@@ -38,6 +38,7 @@ class Claim:
     """What a witness shows: that `rule` (of `policy`, where that is a name) is broken at `step`.
 
     For SW202 there is no rule, and `reference` is what `step`, which may be a sub-step, reads while it is undefined.
+    For SW302 and SW305 there is neither: the condition `step` takes no branch, or two of its cases hold.
     """
 
     code: Code
@@ -177,13 +178,17 @@ class Witness:
         return witness
 
 
+_NAMES: Final[dict[str, tuple[str, ...]]] = {"SW202": ("reference",), "SW302": (), "SW305": ()}
+"""What a claim names beside the step, where that is no rule."""
+
+
 def _claim(fields: _Fields) -> Claim:
     code = fields.need("code", str)
     if code not in get_args(Code):
         raise WitnessRefused(f"`shows.code` is `{code}`, and no witness is about that")
-    names = ("reference",) if code == "SW202" else ("rule", "policy")
+    names = _NAMES.get(code, ("rule", "policy"))
     given = {name: fields.maybe(name, str) for name in names}
-    if given[names[0]] is None:
+    if names and given[names[0]] is None:
         raise WitnessRefused(f"`shows` has no `{names[0]}`")
     claim = Claim(code, fields.need("step", str), **given)
     fields.close()

@@ -1,0 +1,690 @@
+"""The truth about a small program: every run it can have, one after the other, written from the language's text alone.
+
+Nothing is proved here and nothing is clever: a state is the step, the values of all variables that are read anywhere,
+the visits of bounded steps and what every guardrail remembers, and every choice of inputs, replies, outputs and
+failures is taken. It shares no code with the checker and none with the machine.
+
+What does not matter is left out: values that nothing reads, and attempts beyond the cheapest that lead to an outcome,
+for a run that has spent less of `max_steps` can do whatever one can that has spent more. A rule is judged on all runs,
+also on those that broke it, or another, before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+from small_language import (
+    GONE,
+    REFERENCE,
+    NotSmallError,
+    Reader,
+    Unreadable,
+    Values,
+    compiled,
+    domain,
+    frozen,
+    parsed,
+    reference,
+    references,
+)
+
+MAX_STATES: Final = 30_000
+MAX_MOVES: Final = 3_000
+END: Final = -1
+GOOD: Final = ("success", "fallback")
+
+Broken = tuple[str, str]
+"""A code, and the step at which a rule is broken."""
+
+
+@dataclass
+class Truth:
+    """What happens on some run, and what is asked for and never does."""
+
+    broken: dict[str, set[Broken]]
+    debatable: dict[str, set[Broken]] = field(default_factory=dict)
+    """Places where both were performed before (SW406), and cancellations right before what is owed (SW405)."""
+    uncovered: set[str] = field(default_factory=set)
+    overlapping: set[str] = field(default_factory=set)
+    undefined: set[tuple[str, str]] = field(default_factory=set)
+    """Who reads, a step or a sub-step, and what, as it is written after the dollar sign."""
+    reached: set[str] = field(default_factory=set)
+    unreached: set[str] = field(default_factory=set)
+    values: dict[str, set[bool]] = field(default_factory=dict)
+    """The values that two-way conditions have had."""
+    taken: dict[str, set[int]] = field(default_factory=dict)
+    """The numbers of the cases that were taken, of every condition with cases that was evaluated."""
+    shadowed: set[tuple[str, int]] = field(default_factory=set)
+    states: int = 0
+
+    @property
+    def constant(self) -> dict[str, bool]:
+        """The two-way conditions that had one value only."""
+        return {step: next(iter(values)) for step, values in self.values.items() if len(values) == 1}
+
+
+class Event(NamedTuple):
+    """What a guardrail sees of one visit of a step: parts by id, and how the step was left."""
+
+    step: int
+    started: tuple[str, ...] = ()
+    again: tuple[tuple[str, int], ...] = ()
+    succeeded: tuple[str, ...] = ()
+    branch: tuple[Any, ...] = ()
+    assigned: frozenset[str] = frozenset()
+    ending: str = ""
+
+
+class Move(NamedTuple):
+    """One way out of a step: where to, with which values, what guardrails see of it, and what it cost."""
+
+    to: int
+    values: Values
+    event: Event
+    cost: int
+
+
+def truth(program: dict[str, Any], *, blind: bool = False) -> Truth:
+    """Return what happens on some run; with `blind` every condition may take any branch, and nothing is undefined."""
+    return _Search(program, blind=blind).run()
+
+
+# -- the program -------------------------------------------------------------------------------------------------------
+
+
+class _Names:
+    """Where the values of variables are kept: only of those that something reads."""
+
+    def __init__(self, program: dict[str, Any], *, blind: bool) -> None:
+        self.slots: dict[str, int] = {}
+        self.outputs = {
+            part["id"]
+            for step in program["steps"]
+            for part in (step, *step.get("parallel_steps", ()))
+            if part["type"] in ("llm", "tool", "parallel")
+        }
+        for text in () if blind else _all_references(program):
+            if not text.startswith("args."):
+                self.slots.setdefault(self.root(text)[0], len(self.slots))
+
+    def root(self, text: str) -> tuple[str, tuple[str, ...]]:
+        """Return the variable that a reference speaks of, and the fields below it."""
+        names = text.split(".")
+        size = 2 if names[0] in self.outputs and names[1:2] in (["output"], ["error"]) else 1
+        return ".".join(names[:size]), tuple(names[size:])
+
+    def where(self, text: str) -> tuple[int, tuple[str, ...]]:
+        """Return the slot of a reference; arguments stand behind all variables."""
+        name, fields = self.root(text)
+        return (len(self.slots) if name == "args" else self.slots[name]), fields
+
+
+def _all_references(program: dict[str, Any]) -> Iterator[str]:
+    for step in program["steps"]:
+        for text in _expressions(step):
+            yield from references(parsed(text))
+        for part in (step, *step.get("parallel_steps", ())):
+            for value in (part.get("prompt"), part.get("output"), *part.get("args", {}).values()):
+                yield from REFERENCE.findall(value) if isinstance(value, str) else ()
+    for rule in program.get("guardrails", ()):
+        yield from references(parsed(rule["when"])) if "when" in rule else ()
+
+
+def _expressions(step: dict[str, Any]) -> list[str]:
+    if step["type"] == "set":
+        return [value for value in step["set"].values() if isinstance(value, str)]
+    return [case["when"] for case in _cases(step)] if step["type"] == "condition" else []
+
+
+def _cases(step: dict[str, Any]) -> list[dict[str, Any]]:
+    return step.get("cases") or [{"when": step["condition"], "then": step.get("then"), "name": "then"}]
+
+
+class Fate(NamedTuple):
+    """What may become of a call: `success`, `fallback`, `failed` or `skipped`; whether it started; extra attempts."""
+
+    kind: str
+    value: Any = GONE
+    started: bool = True
+    extra: int = 0
+
+
+class _Call:
+    """An llm or tool step, or a sub-step."""
+
+    def __init__(self, step: dict[str, Any], program: dict[str, Any], names: _Names, *, blind: bool) -> None:
+        self.id = step["id"]
+        tool = program.get("tools", {}).get(step.get("tool"), {})
+        self.skips = step.get("on_error") == "skip"
+        self.attempts = step.get("max_retries", 3) if step.get("on_error") == "retry" else 1
+        self.is_idempotent = step["type"] == "tool" and tool.get("idempotent", False)
+        self.slots = [names.slots[name] for name in _outputs(step) if name in names.slots]
+        self.error = names.slots.get(f"{self.id}.error")
+        self.names = frozenset([*_outputs(step), f"{self.id}.error"])
+        self.args: dict[str, Any] = {}
+        self.reads: list[tuple[str, Reader]] = []
+        if not blind:
+            self._read(step, names)
+        self.fates = self._fates(step, tool)
+
+    def _read(self, step: dict[str, Any], names: _Names) -> None:
+        for value in (step.get("prompt", ""), *step.get("args", {}).values()):
+            for text in REFERENCE.findall(value) if isinstance(value, str) else ():
+                self.reads.append((text, reference(text, names.where)))
+        for name, value in step.get("args", {}).items():
+            is_read = isinstance(value, str) and REFERENCE.fullmatch(value)
+            self.args[name] = reference(value[1:], names.where) if is_read else frozen(value)
+
+    def _fates(self, step: dict[str, Any], tool: dict[str, Any]) -> list[Fate]:
+        """A write that timed out is never taken for failed: if it can't be repeated there is no fallback."""
+        spec = {"enum": step["allowed_outputs"]} if "allowed_outputs" in step else step.get("returns")
+        values = domain(tool.get("returns") if step["type"] == "tool" else spec)
+        fates = [Fate("success", value) for value in (values if self.slots else values[:1])]
+        writes = step["type"] == "tool" and tool.get("effect", "write") == "write"
+        if step.get("on_timeout") == "fallback" and (self.is_idempotent or not writes):
+            attempts = step.get("max_retries", 3) if writes else self.attempts
+            fates.append(Fate("fallback", frozen(step["fallback"]), extra=attempts - 1))
+        fates.append(Fate("skipped") if self.skips else Fate("failed", extra=self.attempts - 1))
+        return fates
+
+    def undefined(self, values: Values) -> list[str]:
+        """Return the references that the call reads and can't."""
+        found = []
+        for text, read in self.reads:
+            try:
+                read(values)
+            except Unreadable:
+                found.append(text)
+        return found
+
+    def arguments(self, values: Values) -> tuple[tuple[str, Any], ...]:
+        """Return the arguments of a call that starts."""
+        return tuple((name, held(values) if callable(held) else held) for name, held in self.args.items())
+
+    def bind(self, after: list[Any], fate: Fate) -> None:
+        """Write down what the call leaves behind."""
+        for slot in self.slots:
+            after[slot] = fate.value
+        if self.error is not None:
+            after[self.error] = GONE if fate.kind in GOOD else "error"
+
+
+def _outputs(step: dict[str, Any]) -> list[str]:
+    return [f"{step['id']}.output", *([step["output_key"]] if "output_key" in step else [])]
+
+
+# -- guardrails --------------------------------------------------------------------------------------------------------
+
+
+class _Rule:
+    """One guardrail: what it remembers is a number, or a level for each guard: 0 never came, 1 stale, 2 stands."""
+
+    def __init__(self, rule: dict[str, Any], program: dict[str, Any], names: _Names) -> None:
+        self.rule, self.program, self.name = rule, program, rule["name"]
+        self.start: Any = 0
+        pair = rule.get("followed_by", {})
+        selectors = rule.get("exclusive") or [
+            rule.get("protects") or rule.get("never") or rule.get("at_most_once") or pair.get("first"),
+            pair.get("then"),
+        ]
+        self.first, self.second = (self._selected(selector) for selector in selectors)
+        if "requires" in rule:
+            self.guards = list(_guards(rule["requires"]))
+            self.start = (0,) * len(self.guards)
+            self.reads = [self._read_by(guard, names) for guard in self.guards]
+            self.coming = [self._selected(guard) for guard in self.guards]
+
+    def _selected(self, selector: dict[str, Any] | None) -> frozenset[str]:
+        found = set()
+        for step in self.program["steps"]:
+            for part in (step, *step.get("parallel_steps", ())):
+                if selector is None or ("step" in selector and selector["step"] != part["id"]):
+                    continue
+                effect = self.program.get("tools", {}).get(part.get("tool"), {}).get("effect", "write")
+                is_tool = part["type"] == "tool" and selector in ({"tool": part["tool"]}, {"effect": effect})
+                if is_tool or "step" in selector:
+                    found.add(part["id"])
+        return frozenset(found)
+
+    def _read_by(self, guard: dict[str, Any], names: _Names) -> frozenset[str]:
+        if "branch" not in guard or not self.rule.get("fresh", True):
+            return frozenset()
+        texts = [text for step in self.program["steps"] if step["id"] == guard["step"] for text in _expressions(step)]
+        return frozenset(names.root(found)[0] for text in texts for found in references(parsed(text)))
+
+    def sees(self, memory: Any, event: Event) -> tuple[Any, str, int]:
+        """Return what is remembered after a visit, the code if the rule was broken, and the further steps it takes."""
+        if "requires" in self.rule:
+            return self._after(memory, event), self._missing(memory, event), 0
+        if "at_most_once" in self.rule:
+            return self._counted(memory, event)
+        if "exclusive" in self.rule:
+            sides = bool(self.first & set(event.started)) | bool(self.second & set(event.started)) << 1
+            code = "SW406 again" if memory == 3 else "SW406"
+            return memory | sides, code if sides and memory | sides == 3 else "", 0
+        if "followed_by" in self.rule:
+            return self._owed(memory, event)
+        return memory, "", 0
+
+    def _missing(self, memory: tuple[int, ...], event: Event) -> str:
+        if not self.first.intersection(event.started):
+            return ""
+        held = dict(zip(map(repr, self.guards), memory, strict=True))
+        if _holds(self.rule["requires"], held, 2):
+            return ""
+        return "SW402" if _holds(self.rule["requires"], held, 1) else "SW401"
+
+    def _after(self, memory: tuple[int, ...], event: Event) -> tuple[int, ...]:
+        after = []
+        for guard, coming, reads, level in zip(self.guards, self.coming, self.reads, memory, strict=True):
+            if not coming.isdisjoint(event.succeeded) and ("branch" not in guard or guard["branch"] in event.branch):
+                after.append(2)
+            else:
+                after.append(1 if level == 2 and not reads.isdisjoint(event.assigned) else level)
+        return tuple(after)
+
+    def _counted(self, memory: int, event: Event) -> tuple[int, str, int]:
+        count = len(self.first.intersection(event.started))
+        if count and memory + count > 1:
+            return 1, "SW404", 0
+        again = [extra for part, extra in event.again if part in self.first]
+        return memory or min(count, 1), "SW404" if again else "", min(again, default=0)
+
+    def _owed(self, memory: int, event: Event) -> tuple[int, str, int]:
+        if self.second.intersection(event.started):
+            memory = 0
+        if (self.first - self.second).intersection(event.succeeded):
+            memory = 1
+        ends = self.rule.get("ends")
+        counts = event.ending and (ends != "success" or event.ending == "SUCCESS")
+        return memory, "SW405" if memory and counts else "", 0
+
+    def owes_when_cancelled(self, memory: Any) -> bool:
+        """Return whether a run that is cancelled or out of budget now breaks the rule."""
+        return bool(memory) and "followed_by" in self.rule and self.rule.get("ends") == "any"
+
+
+def _guards(requirement: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    parts = requirement.get("all_of") or requirement.get("any_of")
+    if parts is None:
+        yield requirement
+    for part in parts or ():
+        yield from _guards(part)
+
+
+def _holds(requirement: dict[str, Any], held: dict[str, int], least: int) -> bool:
+    if "all_of" in requirement:
+        return all(_holds(part, held, least) for part in requirement["all_of"])
+    if "any_of" in requirement:
+        return any(_holds(part, held, least) for part in requirement["any_of"])
+    return held[repr(requirement)] >= least
+
+
+# -- the search --------------------------------------------------------------------------------------------------------
+
+
+class _Search:
+    def __init__(self, program: dict[str, Any], *, blind: bool) -> None:
+        if "max_tokens" in program or "max_stalled_steps" in program:
+            raise NotSmallError("tokens and stalled steps are not counted here")
+        self.program, self.blind = program, blind
+        self.steps: list[dict[str, Any]] = program["steps"]
+        self.position = {step["id"]: number for number, step in enumerate(self.steps)}
+        self.names = _Names(program, blind=blind)
+        self.rules = [_Rule(rule, program, self.names) for rule in program.get("guardrails", ())]
+        self.truth = Truth({rule.name: set() for rule in self.rules})
+        self.arms = {target for step in self.steps for target in _arm_targets(step)}
+        self.successor = [self._successor(number, step) for number, step in enumerate(self.steps)]
+        self.bounds = {number: step["max_visits"] for number, step in enumerate(self.steps) if "max_visits" in step}
+        self.counter = {number: place for place, number in enumerate(self.bounds)}
+        self.cost = [1 + len(step.get("parallel_steps", ())) for step in self.steps]
+        self.calls = [self._calls(step) for step in self.steps]
+        self.readers = [self._readers(step) for step in self.steps]
+        self.whens = [
+            (rule, compiled(parsed(rule.rule["when"]), self.names.where) if "when" in rule.rule and not blind else None)
+            for rule in self.rules
+            if "never" in rule.rule
+        ]
+        self.known_moves: list[dict[Values, list[Move]]] = [{} for _ in self.steps]
+        self.seen_by: dict[tuple[tuple[Any, ...], Event], tuple[tuple[Any, ...], list[tuple[str, str, int]]]] = {}
+
+    def _successor(self, number: int, step: dict[str, Any]) -> tuple[int, str]:
+        if "next_step" in step:
+            return self.position[step["next_step"]], ""
+        if step.get("is_terminal") or step["id"] in self.arms or number + 1 == len(self.steps):
+            return END, "FAILED" if step.get("outcome") == "failure" else "SUCCESS"
+        return number + 1, ""
+
+    def _calls(self, step: dict[str, Any]) -> list[_Call]:
+        parts = step.get("parallel_steps") or ([step] if step["type"] in ("llm", "tool") else [])
+        return [_Call(part, self.program, self.names, blind=self.blind) for part in parts]
+
+    def _readers(self, step: dict[str, Any]) -> list[Any]:
+        """Return the compiled expressions of a step; a text of `set` is one, any other value stands for itself."""
+        if self.blind:
+            return []
+        if step["type"] == "condition":
+            return [compiled(parsed(case["when"]), self.names.where) for case in _cases(step)]
+        if step["type"] == "set":
+            return [
+                compiled(parsed(value), self.names.where) if isinstance(value, str) else frozen(value)
+                for value in step["set"].values()
+            ]
+        if isinstance(step.get("output"), str):
+            return [reference(text, self.names.where) for text in REFERENCE.findall(step["output"])]
+        return []
+
+    # -- states --------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Truth:
+        """Visit every state, those first that have spent least."""
+        limit = self.program.get("max_steps")
+        memory = tuple(rule.start for rule in self.rules)
+        levels: list[list[Any]] = [[] for _ in range((limit or 0) + 1)]
+        levels[0] = [(0, values, (0,) * len(self.bounds), memory) for values in self._starts()]
+        seen = set()
+        for spent, level in enumerate(levels):
+            while level:
+                state = level.pop()
+                if state in seen:
+                    continue
+                seen.add(state)
+                if len(seen) > MAX_STATES:
+                    raise NotSmallError(f"more than {MAX_STATES} states")
+                for cost, following in self._following(state, spent, limit):
+                    if following not in seen:
+                        levels[spent + cost if limit is not None else 0].append(following)
+        return self._finished(len(seen))
+
+    def _starts(self) -> Iterator[Values]:
+        empty = [GONE] * len(self.names.slots)
+        read = [(self.names.slots[name], domain(spec)) for name, spec in self._inputs() if name in self.names.slots]
+        for choice in product(*(values for _, values in read)):
+            start = list(empty)
+            for (slot, _), value in zip(read, choice, strict=True):
+                start[slot] = value
+            yield tuple(start)
+
+    def _inputs(self) -> Iterable[tuple[str, dict[str, Any]]]:
+        return self.program.get("inputs", {}).items()
+
+    def _following(self, state: Any, spent: int, limit: int | None) -> Iterator[tuple[int, Any]]:
+        number, values, visits, memory = state
+        step = self.steps[number]
+        self._stopped(step, memory, is_cancelled=True)
+        if number in self.bounds:
+            place = self.counter[number]
+            count = visits[place]
+            visits = (*visits[:place], count + 1, *visits[place + 1 :])
+            if count >= self.bounds[number]:
+                move = self._passed(number, step, values, first=count == self.bounds[number])
+                yield from self._taken(move, visits, memory, spent, limit)
+                return
+        if limit is not None and spent + self.cost[number] > limit:
+            self._stopped(step, memory, is_cancelled=False)
+            return
+        self.truth.reached.add(step["id"])
+        moves = self.known_moves[number].get(values)
+        if moves is None:
+            moves = self.known_moves[number][values] = list(dict.fromkeys(self._moves(number, step, values)))
+        for move in moves:
+            yield from self._taken(move, visits, memory, spent, limit)
+
+    def _stopped(self, step: dict[str, Any], memory: tuple[Any, ...], *, is_cancelled: bool) -> None:
+        """Judge a run that is cancelled, or out of budget, before a step."""
+        parts = {part["id"] for part in (step, *step.get("parallel_steps", ()))}
+        for rule, held in zip(self.rules, memory, strict=True):
+            if rule.owes_when_cancelled(held):
+                code = "SW405 between" if is_cancelled and parts & rule.second else "SW405"
+                self.truth.broken[rule.name].add((code, step["id"]))
+
+    def _taken(
+        self, move: Move, visits: tuple[int, ...], memory: tuple[Any, ...], spent: int, limit: int | None
+    ) -> Iterator[tuple[int, Any]]:
+        key = (memory, move.event)
+        if key not in self.seen_by:
+            self.seen_by[key] = self._told(memory, move.event)
+        after, broken = self.seen_by[key]
+        is_affordable = limit is None or spent + move.cost <= limit
+        for rule, code, extra in broken:
+            # A missing follow-up is one of the ending, all others are of the start.
+            in_time = limit is None or spent + self.cost[move.event.step] + extra <= limit
+            if is_affordable if code == "SW405" else in_time:
+                self.truth.broken[rule].add((code, self.steps[move.event.step]["id"]))
+        if move.to != END and is_affordable:
+            yield move.cost, (move.to, move.values, visits, after)
+
+    def _told(self, memory: tuple[Any, ...], event: Event) -> tuple[tuple[Any, ...], list[tuple[str, str, int]]]:
+        seen = [rule.sees(held, event) for rule, held in zip(self.rules, memory, strict=True)]
+        broken = [(rule.name, code, extra) for rule, (_, code, extra) in zip(self.rules, seen, strict=True) if code]
+        return tuple(after for after, _, _ in seen), broken
+
+    def _finished(self, states: int) -> Truth:
+        found = self.truth
+        found.states = states
+        found.unreached = self._on_edges() - found.reached
+        for rule, places in found.broken.items():
+            places.difference_update([("SW402", step) for code, step in places if code == "SW401"])
+            found.debatable[rule] = {(code.split()[0], step) for code, step in places if " " in code}
+            found.debatable[rule] -= places
+            places.difference_update([place for place in places if " " in place[0]])
+        for step in self.steps:
+            if step["id"] in found.taken:
+                numbers = set(range(1, len(step["cases"]) + 1))
+                found.shadowed |= {(step["id"], number) for number in numbers - found.taken[step["id"]]}
+        return found
+
+    def _on_edges(self) -> set[str]:
+        """Return the steps to which edges lead from the first one, whatever conditions say."""
+        found, pending = set(), [0]
+        while pending:
+            number = pending.pop()
+            step = self.steps[number]
+            if step["id"] in found:
+                continue
+            found.add(step["id"])
+            pending += [self.position[target] for target in _arm_targets(step)]
+            if step["type"] not in ("condition", "end") and self.successor[number][0] != END:
+                pending.append(self.successor[number][0])
+        return found
+
+    # -- one visit -----------------------------------------------------------------------------------------------------
+
+    def _passed(self, number: int, step: dict[str, Any], values: Values, *, first: bool) -> Move:
+        """A visit too many: the outputs become undefined, and control goes to the error step, once."""
+        if "error_step" not in step or not first:
+            return Move(END, values, Event(number, ending="STALLED"), 0)
+        after = list(values)
+        for call in self.calls[number]:
+            call.bind(after, Fate("failed"))
+        self._leave_whole(step, after, "failed")
+        event = Event(number, assigned=self._assigned(number, step))
+        return Move(self.position[step["error_step"]], tuple(after), event, 0)
+
+    def _moves(self, number: int, step: dict[str, Any], values: Values) -> Iterator[Move]:
+        if step["type"] in ("condition", "set", "end"):
+            self._forbid(number, [(step["id"], ())], values)
+            event = Event(number, (step["id"],))
+            if self.blind:
+                yield from self._any_branch(number, step, values, event)
+            else:
+                yield self._simple(number, step, values, event)
+            return
+        choices, started = [], []
+        for call in self.calls[number]:
+            missing = call.undefined(values)
+            self.truth.undefined |= {(call.id, text) for text in missing}
+            if missing:
+                choices.append([Fate("skipped" if call.skips else "failed", started=False)])
+            else:
+                choices.append(call.fates)
+                started.append((call.id, call.arguments(values)))
+        if step["type"] == "parallel":
+            started.append((step["id"], ()))
+        self._forbid(number, started, values)
+        yield from self._performed(number, step, values, choices, tuple(part for part, _ in started))
+
+    def _forbid(self, number: int, started: list[tuple[str, tuple[tuple[str, Any], ...]]], values: Values) -> None:
+        """Judge the `never` rules where parts start: in the state before the step, with the arguments of each."""
+        for rule, when in self.whens:
+            for part, arguments in started:
+                if part not in rule.first:
+                    continue
+                try:
+                    is_broken = when is None or when((*values, arguments))
+                except Unreadable:
+                    is_broken = True
+                if is_broken:
+                    self.truth.broken[rule.name].add(("SW403", self.steps[number]["id"]))
+
+    def _simple(self, number: int, step: dict[str, Any], values: Values, event: Event) -> Move:
+        """A condition, `set` or `end`: one that can't be evaluated ends the run."""
+        try:
+            if step["type"] == "condition":
+                return self._choose(number, step, values, event)
+            held = [read(values) if callable(read) else read for read in self.readers[number]]
+        except Unreadable as why:
+            if why.reference is not None:
+                self.truth.undefined.add((step["id"], why.reference))
+            return Move(END, values, event._replace(ending="FAILED"), 1)
+        if step["type"] == "end":
+            return Move(END, values, event._replace(ending=_status(step)), 1)
+        return self._assign(number, step, values, event, held)
+
+    def _assign(self, number: int, step: dict[str, Any], values: Values, event: Event, new: list[Any]) -> Move:
+        after = list(values)
+        for name, value in zip(step["set"], new, strict=False):
+            if name in self.names.slots:
+                after[self.names.slots[name]] = value
+        to, ending = self.successor[number]
+        event = event._replace(succeeded=event.started, assigned=frozenset(step["set"]), ending=ending)
+        return Move(to, tuple(after), event, 1)
+
+    def _choose(self, number: int, step: dict[str, Any], values: Values, event: Event) -> Move:
+        name, cases = step["id"], _cases(step)
+        taken = 0
+        for place, read in enumerate(self.readers[number], start=1):
+            held = read(values)
+            if held is not True and held is not False:
+                raise Unreadable(None)
+            if held:
+                taken = place
+                break
+        if "cases" in step:
+            self.truth.taken.setdefault(name, set()).update([taken] if taken else [])
+        else:
+            self.truth.values.setdefault(name, set()).add(bool(taken))
+        if step.get("exclusive") and sum(_surely(read, values) for read in self.readers[number]) > 1:
+            self.truth.overlapping.add(name)
+        labels: tuple[Any, ...] = ("otherwise",)
+        if taken:
+            case = cases[taken - 1]
+            labels = ("then",) if "cases" not in step else (taken, *([case["name"]] if "name" in case else []))
+        return self._branch(number, values, event, cases[taken - 1]["then"] if taken else step.get("otherwise"), labels)
+
+    def _branch(self, number: int, values: Values, event: Event, target: str | None, labels: tuple[Any, ...]) -> Move:
+        if target is None:
+            self.truth.uncovered.add(self.steps[number]["id"])
+            return Move(END, values, event._replace(ending="FAILED"), 1)
+        event = event._replace(succeeded=event.started, branch=labels)
+        return Move(self.position[target], values, event, 1)
+
+    def _any_branch(self, number: int, step: dict[str, Any], values: Values, event: Event) -> Iterator[Move]:
+        """Every way out of a step whose expressions nobody looks at."""
+        if step["type"] == "set":
+            yield self._assign(number, step, values, event, [])
+        elif step["type"] == "end":
+            yield Move(END, values, event._replace(ending=_status(step)), 1)
+        else:
+            for place, case in enumerate(_cases(step), start=1):
+                labels = (place, case.get("name")) if "cases" in step else ("then",)
+                yield self._branch(number, values, event, case["then"], labels)
+            yield self._branch(number, values, event, step.get("otherwise"), ("otherwise",))
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def _performed(
+        self, number: int, step: dict[str, Any], values: Values, choices: list[list[Fate]], started: tuple[str, ...]
+    ) -> Iterator[Move]:
+        calls, again = self.calls[number], tuple(self._again(number, step, set(started)))
+        assigned = self._assigned(number, step)
+        if len(choices) > 1 and _size(choices) > MAX_MOVES:
+            raise NotSmallError(f"`{step['id']}` has {_size(choices)} ways out")
+        for fates in product(*choices):
+            failed = [fate for fate in fates if fate.kind == "failed"]
+            kind = fates[0].kind
+            if step["type"] == "parallel":
+                kind = "success" if not failed else "skipped" if step.get("on_error") == "skip" else "failed"
+            after = list(values)
+            for call, fate in zip(calls, fates, strict=True):
+                call.bind(after, fate)
+            self._leave_whole(step, after, kind)
+            succeeded = [call.id for call, fate in zip(calls, fates, strict=True) if fate.kind == "success"]
+            if step["type"] == "parallel" and kind == "success":
+                succeeded.append(step["id"])
+            to, ending = self._way(number, step, kind)
+            event = Event(number, started, again, tuple(succeeded), (), assigned, ending)
+            yield Move(to, tuple(after), event, self._spent(number, step, fates))
+
+    def _way(self, number: int, step: dict[str, Any], kind: str) -> tuple[int, str]:
+        if kind != "failed":
+            return self.successor[number]
+        return (self.position[step["error_step"]], "") if "error_step" in step else (END, "FAILED")
+
+    def _spent(self, number: int, step: dict[str, Any], fates: tuple[Fate, ...]) -> int:
+        """Return the least that such an outcome costs."""
+        cost = self.cost[number] + sum(fate.extra for fate in fates)
+        failed = [fate for fate in fates if fate.kind == "failed"]
+        if failed and step["type"] == "parallel" and step.get("on_error") == "retry":
+            cost += (step.get("max_retries", 3) - 1) * (1 + sum(1 + fate.extra for fate in failed))
+        return cost
+
+    def _again(self, number: int, step: dict[str, Any], started: set[str]) -> Iterator[tuple[str, int]]:
+        """Yield the parts that retries may perform once more in this visit, and what that costs beyond the visit."""
+        rounds = step.get("max_retries", 3) if step["type"] == "parallel" and step.get("on_error") == "retry" else 1
+        for call in self.calls[number]:
+            if call.id not in started or call.is_idempotent:
+                continue
+            if call.attempts > 1:
+                yield call.id, 1
+            elif rounds > 1 and not call.skips:
+                yield call.id, 2
+
+    def _leave_whole(self, step: dict[str, Any], after: list[Any], kind: str) -> None:
+        """Bind the output of a parallel step itself; that of a call is bound by the call."""
+        if step["type"] == "parallel":
+            for name in _outputs(step):
+                if name in self.names.slots:
+                    after[self.names.slots[name]] = "joined" if kind == "success" else GONE
+            if f"{step['id']}.error" in self.names.slots:
+                after[self.names.slots[f"{step['id']}.error"]] = GONE if kind == "success" else "error"
+
+    def _assigned(self, number: int, step: dict[str, Any]) -> frozenset[str]:
+        own = frozenset([*_outputs(step), f"{step['id']}.error"])
+        return own.union(*(call.names for call in self.calls[number]))
+
+
+def _arm_targets(step: dict[str, Any]) -> list[str]:
+    named = [step.get("then"), step.get("otherwise"), step.get("error_step")]
+    return [target for target in [*named, *(case["then"] for case in step.get("cases", ()))] if target is not None]
+
+
+def _status(step: dict[str, Any]) -> str:
+    return "FAILED" if step.get("outcome") == "failure" else "SUCCESS"
+
+
+def _surely(read: Reader, values: Values) -> bool:
+    try:
+        return read(values) is True
+    except Unreadable:
+        return False
+
+
+def _size(choices: list[list[Fate]]) -> int:
+    size = 1
+    for fates in choices:
+        size *= len(fates)
+    return size

@@ -1,0 +1,283 @@
+"""Expressions and types of small programs, read and evaluated from the language's text alone; shares no code with `vm`.
+
+An object is a tuple of (field, value) pairs, so that every value can be hashed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import product
+from typing import Any, Final
+
+Tree = tuple[Any, ...]
+Values = tuple[Any, ...]
+Reader = Callable[[Values], Any]
+
+REFERENCE: Final = re.compile(r"\$([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+OPAQUE: Final = "any"
+"""The one value of an output whose type is open: nothing asks for it."""
+
+_TOKEN: Final = re.compile(
+    r"\s*(?:\$(?P<ref>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)|(?P<number>\d+)|'(?P<text>[^'\\]*)'"
+    r"|(?P<sign>==|!=|<=|>=|[<>+\-*()\[\],])|(?P<word>[a-z_]+))"
+)
+_CONSTANTS: Final = {"true": True, "false": False, "null": None}
+
+
+class _Gone:
+    def __repr__(self) -> str:
+        return "undefined"
+
+
+GONE: Final = _Gone()
+"""What an undefined variable holds."""
+
+
+class Unreadable(Exception):  # noqa: N818 - it is no error of ours
+    """An expression has no value; `reference` is what was undefined, if that is why."""
+
+    def __init__(self, reference: str | None) -> None:
+        self.reference = reference
+
+
+class NotSmallError(Exception):
+    """The program has too many values or states to enumerate, or something that is not modelled here."""
+
+
+def domain(spec: dict[str, Any] | None) -> tuple[Any, ...]:
+    """Return every value of a type."""
+    if not spec or spec == {"type": "string"}:
+        return (OPAQUE,)
+    if "enum" in spec:
+        return tuple(spec["enum"])
+    kind = spec.get("type")
+    if kind == "boolean":
+        return (False, True)
+    if kind == "integer" and "minimum" in spec and "maximum" in spec:
+        return tuple(range(spec["minimum"], spec["maximum"] + 1))
+    if kind == "object":
+        return tuple(_objects(spec))
+    raise NotSmallError(f"no small type: {spec}")
+
+
+def _objects(spec: dict[str, Any]) -> Iterator[tuple[tuple[str, Any], ...]]:
+    choices = []
+    for name, inner in spec["properties"].items():
+        held: list[tuple[tuple[str, Any], ...]] = [((name, value),) for value in domain(inner)]
+        choices.append(held if name in spec.get("required", ()) else [*held, ()])
+    for fields in product(*choices):
+        yield tuple(pair for field in fields for pair in field)
+
+
+def frozen(value: Any) -> Any:
+    """Return a plain value as one that can be hashed."""
+    return tuple((name, frozen(inner)) for name, inner in value.items()) if isinstance(value, dict) else value
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=20_000)
+def parsed(text: str) -> Tree:
+    """Return the tree of an expression."""
+    parser = _Parser(text)
+    tree = parser.either()
+    assert parser.position == len(parser.tokens), f"read to token {parser.position} of {text}"
+    return tree
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.tokens: list[tuple[str, str]] = []
+        self.position, at, text = 0, 0, text.strip()
+        while at < len(text):
+            found = _TOKEN.match(text, at)
+            assert found is not None, f"{text[at:]} in {text}"
+            assert found.lastgroup is not None
+            self.tokens.append((found.lastgroup, found[found.lastgroup]))
+            at = found.end()
+
+    def peek(self) -> tuple[str, str]:
+        return self.tokens[self.position] if self.position < len(self.tokens) else ("end", "")
+
+    def take(self, *wanted: str) -> str | None:
+        kind, text = self.peek()
+        if kind in ("sign", "word") and text in wanted:
+            self.position += 1
+            return text
+        return None
+
+    def either(self) -> Tree:
+        parts = [self.both()]
+        while self.take("or"):
+            parts.append(self.both())
+        return parts[0] if len(parts) == 1 else ("or", tuple(parts))
+
+    def both(self) -> Tree:
+        parts = [self.negation()]
+        while self.take("and"):
+            parts.append(self.negation())
+        return parts[0] if len(parts) == 1 else ("and", tuple(parts))
+
+    def negation(self) -> Tree:
+        return ("not", self.negation()) if self.take("not") else self.comparison()
+
+    def comparison(self) -> Tree:
+        left = self.sum()
+        sign = self.take("==", "!=", "<", "<=", ">", ">=", "in")
+        if sign is None and self.peek() == ("word", "not"):
+            self.position += 1
+            assert self.take("in"), "only `not in` may follow a value"
+            sign = "not in"
+        return left if sign is None else ("compare", sign, left, self.sum())
+
+    def sum(self) -> Tree:
+        left = self.product()
+        while sign := self.take("+", "-"):
+            left = ("arithmetic", sign, left, self.product())
+        return left
+
+    def product(self) -> Tree:
+        left = self.atom()
+        while self.take("*"):
+            left = ("arithmetic", "*", left, self.atom())
+        return left
+
+    def atom(self) -> Tree:
+        kind, text = self.peek()
+        self.position += 1
+        if kind == "ref":
+            return ("reference", text)
+        if kind == "number":
+            return ("constant", int(text))
+        if kind == "text" or text in _CONSTANTS:
+            return ("constant", text if kind == "text" else _CONSTANTS[text])
+        if text == "-":
+            return ("arithmetic", "-", ("constant", 0), self.atom())
+        return self.enclosed(text)
+
+    def enclosed(self, text: str) -> Tree:
+        if text == "[":
+            items = [self.atom()[1]]
+            while self.take(","):
+                items.append(self.atom()[1])
+            assert self.take("]")
+            return ("constant", tuple(items))
+        if text == "defined":
+            assert self.take("(")
+            inner = self.atom()
+            assert self.take(")")
+            return ("defined", inner[1])
+        assert text == "(", f"{text} is no value"
+        inner = self.either()
+        assert self.take(")")
+        return inner
+
+
+def references(tree: Tree) -> Iterator[str]:
+    """Yield every reference of a tree, those too that `defined` asks about."""
+    if tree[0] in ("reference", "defined"):
+        yield tree[1]
+    for part in tree[1:]:
+        if isinstance(part, tuple) and tree[0] != "constant":
+            for inner in part if tree[0] in ("and", "or") else (part,):
+                yield from references(inner)
+
+
+# -- evaluating --------------------------------------------------------------------------------------------------------
+
+Where = Callable[[str], tuple[int, tuple[str, ...]]]
+"""Where a reference is kept: the position among the values, and the fields below."""
+
+
+def compiled(tree: Tree, where: Where) -> Reader:
+    """Return a function that evaluates a tree on the values of variables."""
+    kind = tree[0]
+    if kind == "constant":
+        held = tree[1]
+        return lambda values: held
+    if kind == "reference":
+        return reference(tree[1], where)
+    if kind == "defined":
+        read = reference(tree[1], where)
+        return lambda values: _is_defined(read, values)
+    if kind == "not":
+        inner = compiled(tree[1], where)
+        return lambda values: not _boolean(inner(values))
+    if kind in ("and", "or"):
+        parts = [compiled(part, where) for part in tree[1]]
+        return _chain(parts, stops=kind == "or")
+    left, right = compiled(tree[2], where), compiled(tree[3], where)
+    operate = _OPERATORS[tree[1]]
+    return lambda values: operate(left(values), right(values))
+
+
+def reference(text: str, where: Where) -> Reader:
+    """Return a function that reads a reference."""
+    slot, fields = where(text)
+
+    def read(values: Values) -> Any:
+        value = values[slot]
+        for field in fields:
+            value = GONE if value is GONE else dict(value).get(field, GONE)
+        if value is GONE:
+            raise Unreadable(text)
+        return value
+
+    return read
+
+
+def _is_defined(read: Reader, values: Values) -> bool:
+    try:
+        read(values)
+    except Unreadable:
+        return False
+    return True
+
+
+def _chain(parts: list[Reader], *, stops: bool) -> Reader:
+    def value(values: Values) -> bool:
+        return stops if any(_boolean(part(values)) is stops for part in parts) else not stops
+
+    return value
+
+
+def _boolean(value: Any) -> bool:
+    if value is not True and value is not False:
+        raise Unreadable(None)
+    return value
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int:
+        raise Unreadable(None)
+    return value
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if left is None or right is None:
+        return left is right
+    if type(left) is not type(right):
+        raise Unreadable(None)
+    return bool(left == right)
+
+
+def _among(left: Any, right: Any) -> bool:
+    return any(_equal(left, item) for item in right)
+
+
+_OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "==": _equal,
+    "!=": lambda left, right: not _equal(left, right),
+    "<": lambda left, right: _number(left) < _number(right),
+    "<=": lambda left, right: _number(left) <= _number(right),
+    ">": lambda left, right: _number(left) > _number(right),
+    ">=": lambda left, right: _number(left) >= _number(right),
+    "in": _among,
+    "not in": lambda left, right: not _among(left, right),
+    "+": lambda left, right: _number(left) + _number(right),
+    "-": lambda left, right: _number(left) - _number(right),
+    "*": lambda left, right: _number(left) * _number(right),
+}
