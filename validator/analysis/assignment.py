@@ -292,7 +292,8 @@ class Assignment:
 
     def _call_effect(self, number: int, step: Failing, way: Transition) -> Effect:
         gone = _own_names(step)
-        given: set[Names] = set()
+        # What was read is defined, unless the step itself takes it away.
+        given = set(self._read_for_certain(number)) if way.kind in ("success", "fallback") else set()
         # Outputs bind in the order of the list: a later sibling that was skipped takes away what an earlier one gave.
         for part in step.parallel_steps if isinstance(step, ParallelStep) else ():
             gone |= _own_names(part)
@@ -301,7 +302,7 @@ class Assignment:
             else:
                 given -= _output_names(part)
         if way.kind in ("success", "fallback"):
-            given |= _output_names(step) | self._read_for_certain(number)
+            given |= _output_names(step)
         else:
             given -= _output_names(step)
             given.add((step.id, "error"))

@@ -56,11 +56,15 @@ def some_succeed(hits: list[Hit], way: Transition, whole: BaseStep, fates: Fates
     return (True, False) if may else (False,)
 
 
-def some_start(hits: Iterable[Hit], way: Transition, fates: Fates) -> bool:
-    """Return whether some matched part of a step may have started when it was left this way."""
+def some_start(hits: list[Hit], way: Transition, fates: Fates, context: Context) -> tuple[bool, ...]:
+    """Return whether some matched part of a step had started when it was left this way: both may be possible."""
     if fates:
-        return any(fates.get(hit.sub) != "unstarted" for hit in hits)
-    return way.kind != "visits"
+        return (any(fates.get(hit.sub) != "unstarted" for hit in hits),)
+    if way.kind == "visits":
+        return (False,)
+    is_part = any(hit.sub is not None for hit in hits)
+    is_sure = (way.kind not in ("failed", "skipped") and not is_part) or context.starts_for_certain(hits[0].step)
+    return (True,) if is_sure else (True, False)
 
 
 def each_alone(hits: Iterable[Hit]) -> Iterable[tuple[int | None, ...]]:
@@ -212,7 +216,9 @@ class AtMostOnceMonitor(_Watcher):
         return any(part.on_error == "retry" and part.max_retries > 1 for part in retried)
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
-        return (1 if step in self.hits and some_start(self.hits[step], way, fates) else state,)
+        if step not in self.hits:
+            return (state,)
+        return tuple(1 if started else state for started in some_start(self.hits[step], way, fates, self.context))
 
 
 class ExclusiveMonitor(_Watcher):
@@ -235,10 +241,12 @@ class ExclusiveMonitor(_Watcher):
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
         assert isinstance(state, int)
+        after = {state}
         for number, side in enumerate(self.sides):
-            if step in side and some_start(side[step], way, fates):
-                state |= 1 << number
-        return (state,)
+            if step in side:
+                started = some_start(side[step], way, fates, self.context)
+                after = {one | performed << number for one in after for performed in started}
+        return sorted(after)
 
 
 class FollowedByMonitor(_Watcher):
@@ -264,14 +272,15 @@ class FollowedByMonitor(_Watcher):
         return "missing" if step not in self.then or (not self.certain and self.context.bounds.may_run_out) else None
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
-        owed = 0 if step in self.then and some_start(self.then[step], way, fates) else state
+        started = some_start(self.then[step], way, fates, self.context) if step in self.then else (False,)
+        if self.certain and True in started:
+            started = (True,)
+        owed = [0 if has_come else state for has_come in started]
         hits = self.first.get(step, [])
         if not hits:
-            # A Q that fails may have failed before it started; whether it can is no certainty.
-            doubt = way.kind in ("failed", "skipped") and not self.certain and not fates and owed != state
-            return (0, state) if doubt and not self.context.starts_for_certain(step) else (owed,)
-        outcomes = some_succeed(hits, way, self.context.program.steps[step], fates)
-        return tuple(dict.fromkeys(1 if succeeded else owed for succeeded in outcomes))
+            return tuple(dict.fromkeys(owed))
+        succeeded = some_succeed(hits, way, self.context.program.steps[step], fates)
+        return tuple(dict.fromkeys(1 if success else before for success in succeeded for before in owed))
 
     def end(self, step: int, state: State, way: Transition) -> str | None:  # noqa: ARG002
         assert way.ending is not None
