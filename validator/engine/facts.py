@@ -106,7 +106,7 @@ class Facts:
 
     def _array_rules(self, array: Array) -> None:
         found = [one for one in array.holds.values() if one is not False]
-        if found:
+        if len(found) > 1:
             self.terms.state(z3.Sum([z3.If(one, 1, 0) for one in found]) <= array.length)
         members = _members_of(array.items)
         if members is not None and array.holds:

@@ -19,14 +19,18 @@ from stepward.validator.engine.finite import Table
 from stepward.validator.engine.moves import Moves
 from stepward.validator.engine.paths import Traced
 from stepward.validator.engine.states import State
-from stepward.validator.engine.system import Path, System
+from stepward.validator.engine.system import Path, System, back_edges
 from stepward.validator.engine.witness import Claim
 from stepward.validator.findings import Evidence, Move, Verdict
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.context import Context
+    from stepward.validator.engine.answers import Answer as SolverAnswer
 
 GRAPH: Final = "graph"
+
+MAX_UNITS: Final = 20_000_000
+"""Units of work that the solver may take for one program (Z3's `rlimit`): some ten seconds."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class Engine:
         self.context = context
         self.domains = context.decided.domains
         self.moves = Moves(context, self.domains)
+        self.units = MAX_UNITS
 
     def ask(self, question: Question, claims: Claims) -> Answer:
         """Return what the layers know about a question."""
@@ -81,10 +86,12 @@ class _Search:
 
     def answer(self) -> Answer:
         """Return the first answer of a layer, or what was tried."""
-        for system in self._systems():
-            found = self._finite(system)
-            if found is not None:
-                return found
+        systems = list(self._systems())
+        for layer in (self._finite, self._formula, self._bounded):
+            for system in systems:
+                found = layer(system)
+                if found is not None:
+                    return found
         reason = "tried: " + "; ".join(self.tried) if self.tried else "no layer could hold it"
         if self.candidate is None:
             return Answer(Verdict.UNKNOWN, Evidence(FINITE, reason=reason))
@@ -124,6 +131,28 @@ class _Search:
             proof = f"none of {search.visited} reachable states at {len(system.edges)} places leads to the violation"
             return Answer(Verdict.PROVED, Evidence(EXPLICIT, cut=(proof,)))
         return self._affordable(*found)
+
+    def _formula(self, system: System) -> Answer | None:
+        from stepward.validator.engine import blocks
+
+        return self._solved(blocks.search(system, self.engine.domains, units=self.engine.units))
+
+    def _bounded(self, system: System) -> Answer | None:
+        from stepward.validator.engine import unrolled
+
+        if not back_edges(system):
+            return None  # the block formula has said all that there is to say
+        return self._solved(unrolled.search(system, self.engine.domains, units=self.engine.units))
+
+    def _solved(self, found: SolverAnswer) -> Answer | None:
+        """Return what an answer of a solver's layer comes to, and take what it cost from what is left."""
+        self.engine.units -= found.units
+        if found.verdict is Verdict.PROVED:
+            return Answer(Verdict.PROVED, Evidence(found.layer, cut=("no values satisfy the formula of all paths",)))
+        if found.path is not None:
+            return self._confirmed(found.path)
+        self._note(found.layer, found.reason)
+        return None
 
     def _affordable(self, path: Path, cost: int) -> Answer | None:
         most = self.context.program.max_steps

@@ -58,15 +58,22 @@ class Terms:
 
     # -- small words -----------------------------------------------------------------------------------------------
 
+    def symbol(self, name: str) -> str:
+        """Return a name that no other variable has."""
+        self._count += 1
+        return f"{name}#{self._count}"
+
     def boolean(self, name: str) -> Any:
         """Return a fresh Boolean."""
-        self._count += 1
-        return z3.Bool(f"{name}#{self._count}", self.context)
+        return z3.Bool(self.symbol(name), self.context)
 
     def integer(self, name: str) -> Any:
         """Return a fresh integer."""
-        self._count += 1
-        return z3.Int(f"{name}#{self._count}", self.context)
+        return z3.Int(self.symbol(name), self.context)
+
+    def number(self, name: str) -> Any:
+        """Return a fresh number, whole or not."""
+        return z3.Real(self.symbol(name), self.context)
 
     def real(self, number: Any) -> Any:
         """Return a number as a term."""
@@ -113,10 +120,17 @@ class Terms:
                     self.slots[name] = self._slot(name)
         return self.slots[names]
 
+    def read(self, names: Names) -> Value:
+        """Return the value of a reference."""
+        return self.value_in(self.slot(names))
+
     def _slot(self, names: Names) -> Slot:
-        domain, owner = self.domains.of(names), self.domains.parent(names)
+        owner = self.domains.parent(names)
         holder = self.slots[owner] if owner is not None else None
-        has_holder = True if holder is None else holder.guards.get("object", False)
+        return self.made(names, self.domains.of(names), True if holder is None else holder.guards.get("object", False))
+
+    def made(self, names: Names, domain: Domain, has_holder: Term = True) -> Slot:
+        """Return a new slot of that name for any value of a domain, or for none where there is no object to hold it."""
         kinds = sorted(domain.kinds)
         if domain.undefined or has_holder is not True:
             kinds.append("undefined")
@@ -154,11 +168,7 @@ class Terms:
         return {one: tag == number for number, one in enumerate(kinds)}
 
     def _number(self, word: str, ranges: tuple[Range, ...]) -> Any:
-        if all(one.integral for one in ranges):
-            number = z3.ToReal(self.integer(word))
-        else:
-            self._count += 1
-            number = z3.Real(f"{word}#{self._count}", self.context)
+        number = z3.ToReal(self.integer(word)) if all(one.integral for one in ranges) else self.number(word)
         self.state(self.either(*(self._in_range(number, one, ranges) for one in ranges)))
         return number
 
@@ -176,7 +186,7 @@ class Terms:
         """Return when a condition holds and when it fails: in a state it is neither iff it is false there."""
         match tree:
             case Defined(reference=reference):
-                return Truth(self.no(self.slot(reference.names).guards.get("undefined", False)), False)
+                return Truth(self.no(self.read(reference.names).fails), False)
             case Negation(operand=operand):
                 inner = self.truth(operand)
                 return Truth(self.both(self.no(inner.holds), self.no(inner.fails)), inner.fails)
@@ -207,7 +217,7 @@ class Terms:
             case Constant(value=value):
                 return Value(False, {kind(value): (True, value)})
             case Reference(names=names):
-                return self._read(self.slot(names))
+                return self.read(names)
             case Length(operand=operand):
                 return self._length(self.value(operand))
             case Minus(operand=operand):
@@ -222,7 +232,8 @@ class Terms:
                 return Value(fails, {"boolean": (self.no(fails), holds)})
 
     @staticmethod
-    def _read(slot: Slot) -> Value:
+    def value_in(slot: Slot) -> Value:
+        """Return the value that a slot holds."""
         payloads = {
             "null": None,
             "boolean": slot.boolean,
@@ -258,7 +269,7 @@ class Terms:
         fails, parts = value.fails, []
         for word, (guard, payload) in value.kinds.items():
             if word in ("string", "array"):
-                parts.append((guard, self._length_of(payload)))
+                parts.append((guard, self.length_of(payload)))
             else:
                 fails = self.either(fails, guard)
         if not parts:
@@ -268,7 +279,8 @@ class Terms:
             result = z3.If(guard, length, result) if guard is not True else length
         return Value(fails, {"number": (self.no(fails), result)})
 
-    def _length_of(self, payload: Any) -> Any:
+    def length_of(self, payload: Any) -> Any:
+        """Return the length of a text or an array."""
         if isinstance(payload, str | tuple):
             return self.real(len(payload))
         if isinstance(payload, Text):
@@ -310,9 +322,9 @@ class Terms:
         if operator in ("==", "!="):
             return self.equal(left, right)
         if operator in ("in", "not in"):
-            return self._member(tree.left, left, right)
+            return self.member(tree.left, left, right)
         if operator in ("contains", "not contains") and left[0] == "array":
-            return self._member(tree.right, right, left)
+            return self.member(tree.right, right, left)
         if operator in ("contains", "not contains", "starts_with", "ends_with"):
             if left[0] != "string" or right[0] != "string":
                 return Truth(False, True)
@@ -358,7 +370,7 @@ class Terms:
         if question == "is" and isinstance(holder, str):
             return self.asked("is", other, holder)
         if other.members is not None:
-            self._bounded(len(other.members) * len(getattr(holder, "members", None) or (1,)), MAX_PAIRS)
+            self.bounded(len(other.members) * len(getattr(holder, "members", None) or (1,)), MAX_PAIRS)
             return self.either(
                 *(
                     self.both(other.number == number, self.asked(question, holder, member))
@@ -367,10 +379,10 @@ class Terms:
             )
         if isinstance(holder, str):
             parts = parts_of(question, holder)
-            self._bounded(len(parts), MAX_PARTS)
+            self.bounded(len(parts), MAX_PARTS)
             return self.either(*(self.atom(other, Atom("is", part)) for part in parts))
         if holder.members is not None:
-            self._bounded(sum(len(member) ** 2 for member in holder.members), MAX_PAIRS)
+            self.bounded(sum(len(member) ** 2 for member in holder.members), MAX_PAIRS)
             return self.either(
                 *(
                     self.both(holder.number == number, self.asked(question, member, other))
@@ -380,7 +392,8 @@ class Terms:
         return self._between(question, holder, other)
 
     @staticmethod
-    def _bounded(cases: int, limit: int) -> None:
+    def bounded(cases: int, limit: int) -> None:
+        """Raise TooLarge where something has too many cases to be written out."""
         if cases > limit:
             raise TooLarge
 
@@ -416,7 +429,8 @@ class Terms:
 
     # -- arrays ----------------------------------------------------------------------------------------------------
 
-    def _member(self, item_tree: Expression, item: tuple[str, Any], array: tuple[str, Any]) -> Truth:
+    def member(self, item_tree: Expression, item: tuple[str, Any], array: tuple[str, Any]) -> Truth:
+        """Return when an array holds an item of a known kind, and when looking for it fails."""
         word, payload = array
         if word != "array":
             return Truth(False, True)
@@ -434,7 +448,7 @@ class Terms:
             payload.lookups.append((item_tree, found, failed))
             self.state(z3.Implies(found, z3.And(payload.length >= 1, z3.Not(failed))))
             self.state(z3.Implies(failed, payload.length >= 1))
-            if _compares(payload.items, item[0]):
+            if compares(payload.items, item[0]):
                 self.state(z3.Not(failed))
             return Truth(found, failed)
         return self.holds(payload, item[0], item[1])
@@ -445,7 +459,7 @@ class Terms:
         if key not in array.holds:
             can_hold = array.items is None or array.items.admits(literal)
             array.holds[key] = self.boolean("holds") if can_hold else False
-            array.fails[key] = False if _compares(array.items, word) else self.boolean("holds fails")
+            array.fails[key] = False if compares(array.items, word) else self.boolean("holds fails")
             for one in (array.holds[key], array.fails[key]):
                 if one is not False:
                     self.state(z3.Implies(one, array.length >= 1))
@@ -453,6 +467,6 @@ class Terms:
         return Truth(array.holds[key], array.fails[key])
 
 
-def _compares(items: Domain | None, word: str) -> bool:
-    """Whether every item can be compared with a value of this kind: looking for it can't fail."""
+def compares(items: Domain | None, word: str) -> bool:
+    """Return whether every item can be compared with a value of this kind: looking for it can't fail."""
     return word == "null" or (items is not None and items.kinds <= {word, "null"} and word not in ("array", "object"))
