@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from stepward.validator.analysis.product import Monitor, counted
 from stepward.validator.engine.domains import Names, real
 from stepward.validator.engine.moves import Guards, Leaving, Moves
-from stepward.validator.engine.states import references_of
+from stepward.validator.engine.slicing import GONE, next_places
 from stepward.validator.engine.system import (
     BAD,
     Assign,
@@ -26,7 +26,6 @@ from stepward.validator.engine.system import (
     System,
 )
 from stepward.vm.language.flow import END, Transition
-from stepward.vm.language.names import Source
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.context import Context
@@ -39,11 +38,6 @@ MAX_COUNTED: Final = 5_000
 
 Test = tuple[tuple[Decision, tuple[int, ...]], ...]
 """Decisions, each with the outcomes that are meant."""
-
-GONE: Final = -2
-"""Stands for where a path leads that can't break the property any more."""
-
-_UNSET: Final = -3
 
 
 @dataclass(frozen=True)
@@ -175,24 +169,24 @@ class Builder:
 
     def sliced(self) -> Slice:
         """Return the slice that observes just what the property needs."""
-        roots = self._closed(self._asked_at_bad())
+        roots = self.moves.closed(self._asked_at_bad())
         while True:
             kept = self._kept(roots)
             place = self._places(kept)
-            wanted = self._closed(roots | self._read_by(kept))
+            wanted = self.moves.closed(roots | self._read_by(kept))
             if wanted == roots:
-                return Slice(frozenset(roots), kept, place)
+                return Slice(roots, kept, place)
             roots = wanted
 
     def whole(self) -> Slice:
         """Return the slice that leaves nothing out."""
         kept = {number for number in range(len(self.product.pairs)) if self.product.alive[number]}
         steps = {self.product.pairs[number][0] for number in kept}
-        roots = self._closed(
+        roots = self.moves.closed(
             {root for step in steps for leaving in self.moves.of(step) for root in self._roots_of(leaving.guards)}
             | self._asked_at_bad()
         )
-        return Slice(frozenset(roots), kept, list(range(len(self.product.pairs))))
+        return Slice(roots, kept, list(range(len(self.product.pairs))))
 
     def _asked_at_bad(self) -> set[Names]:
         found: set[Names] = set()
@@ -201,7 +195,7 @@ class Builder:
                 found |= self._roots_of(guards)
         return found
 
-    def _kept(self, roots: set[Names]) -> set[int]:
+    def _kept(self, roots: frozenset[Names]) -> set[int]:
         """Return the pairs that matter by themselves: the entry, violations, and writers of tracked variables."""
         steps = {step for root in roots for step in self.moves.writers.get(root, ())}
         alive, pairs = self.product.alive, self.product.pairs
@@ -209,71 +203,22 @@ class Builder:
         return kept | self.product.bad | {0}
 
     def _places(self, kept: set[int]) -> list[int]:
-        """Return for every pair the next place, adding to `kept` the pairs whose ways lead to different ones.
+        """Return for every pair the next place, adding to `kept` the pairs whose ways lead to different ones."""
+        return next_places(len(self.product.pairs), kept, self._targets, self.product.before)
 
-        Each pair starts without one, takes that of its targets, and becomes a place itself where two meet: a change is
-        never taken back, so this ends.
-        """
-        product_ = self.product
-        place = [_UNSET] * len(product_.pairs)
-        for number in kept:
-            place[number] = number
-        pending = sorted({before for number in kept for before in product_.before[number]}, reverse=True)
-        queued = bytearray(len(place))
-        for number in pending:
-            queued[number] = 1
-        while pending:
-            number = pending.pop()
-            queued[number] = 0
-            if place[number] == number or not product_.alive[number]:
-                continue
-            found = self._next(number, place)
-            if len(found) > 1:
-                kept.add(number)
-                value = number
-            elif found and found != {GONE}:
-                (value,) = found
-            else:
-                continue
-            if value != place[number]:
-                place[number] = value
-                for before in product_.before[number]:
-                    if not queued[before]:
-                        queued[before] = 1
-                        pending.append(before)
-        return place
-
-    def _next(self, number: int, place: list[int]) -> set[int]:
-        """Return the places that a pair leads to; being lost counts only where a decision keeps a run from it."""
-        step = self.product.pairs[number][0]
-        has_choice = self.moves.decides(step)
-        found = set()
+    def _targets(self, number: int) -> Iterator[int]:
+        """Yield where a pair leads; being lost counts only where a decision keeps a run from it."""
+        has_choice = self.moves.decides(self.product.pairs[number][0])
         for target in self.product.targets(number):
-            if target != GONE:
-                if place[target] != _UNSET:
-                    found.add(place[target])
-            elif has_choice:
-                found.add(GONE)
-        return found
+            if target != GONE or has_choice:
+                yield target
 
     def _read_by(self, kept: Iterable[int]) -> set[Names]:
         steps = {self.product.pairs[number][0] for number in kept}
         return {root for step in steps for leaving in self.moves.of(step) for root in self._roots_of(leaving.guards)}
 
     def _roots_of(self, guards: Guards) -> set[Names]:
-        return {
-            real(self.moves.domains.root(names)) for guard in guards for names in references_of(guard.decision.trees)
-        }
-
-    def _closed(self, roots: set[Names]) -> set[Names]:
-        """Return variables with all those whose values they may take over."""
-        found, pending = set(roots), list(roots)
-        while pending:
-            for root in self.moves.feeds(pending.pop()):
-                if root not in found:
-                    found.add(root)
-                    pending.append(root)
-        return found
+        return {root for guard in guards for root in self.moves.roots_of(guard.decision)}
 
     # -- the system ------------------------------------------------------------------------------------------------
 
@@ -283,12 +228,7 @@ class Builder:
         assert order[0] == 0, "the entry is a place"
         slice_.nodes = {number: node for node, number in enumerate(order)}
         edges = tuple(tuple(_cheapest(self._edges(number, slice_))) for number in order)
-        inputs = tuple((root, source) for root in sorted(slice_.roots) for source in self._input(root))
-        return System(edges, slice_.roots, inputs)
-
-    def _input(self, root: Names) -> list[Source]:
-        meant = self.context.meaning.names.meaning(root)
-        return [source for source in meant.sources if source.kind == "input"][:1] if meant is not None else []
+        return System(edges, slice_.roots, self.moves.inputs(slice_.roots))
 
     def _edges(self, number: int, slice_: Slice) -> Iterator[Edge]:
         product_, question = self.product, self.question

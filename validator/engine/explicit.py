@@ -98,6 +98,10 @@ class Search:
                         count += 1
         return None
 
+    def outcomes_of(self, decision: Decision) -> frozenset[int]:
+        """Return the outcomes that a decision had in the states that were visited."""
+        return frozenset(outcome for (one, _), outcome in self._outcomes.items() if one is decision)
+
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def _is_open(self, edge: Edge, values: Values) -> bool:

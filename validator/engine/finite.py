@@ -134,6 +134,11 @@ class Table:
             if edge.target == BAD and _image(self.reachable[node] & guard, transfers)
         ]
 
+    def outcomes_at(self, node: int, decision: Decision) -> list[int]:
+        """Return the outcomes that a decision can have at a node."""
+        here = self.reachable[node]
+        return [outcome for outcome, mask in self.outcomes(decision).items() if here & mask]
+
     # -- a path ----------------------------------------------------------------------------------------------------
 
     def cheapest(self) -> tuple[Path, int] | None:

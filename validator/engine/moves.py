@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.validator.analysis.assignment import assigned_names
 from stepward.validator.analysis.product import Fate
-from stepward.validator.engine.domains import Domains, Names, primed
+from stepward.validator.engine.domains import Domains, Names, primed, real
 from stepward.validator.engine.states import references_of
 from stepward.validator.engine.system import (
     FAILS,
@@ -40,6 +40,7 @@ from stepward.vm.expressions.syntax import (
 )
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.flow import END, Ending, Transition
+from stepward.vm.language.names import Source
 from stepward.vm.language.steps import AnyStep, Call, ConditionStep, EndStep, Failing, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 
@@ -127,6 +128,28 @@ class Moves:
                 parts = (step, *(step.parallel_steps if isinstance(step, ParallelStep) else ()))
                 found.update((part.id, "output") for part in parts if getattr(part, "output_key", None) == root[0])
         return found - {root}
+
+    def closed(self, roots: Iterable[Names]) -> frozenset[Names]:
+        """Return variables with all those whose values they may take over."""
+        found = set(roots)
+        pending = list(found)
+        while pending:
+            for root in self.feeds(pending.pop()):
+                if root not in found:
+                    found.add(root)
+                    pending.append(root)
+        return frozenset(found)
+
+    def roots_of(self, decision: Decision) -> frozenset[Names]:
+        """Return the variables that a decision reads."""
+        return frozenset(real(self.domains.root(names)) for names in references_of(decision.trees))
+
+    def inputs(self, roots: Iterable[Names]) -> tuple[tuple[Names, Source], ...]:
+        """Return those of some variables that are inputs, each with its source."""
+        found = ((root, self.context.meaning.names.meaning(root)) for root in sorted(roots))
+        return tuple(
+            (root, source) for root, meant in found if meant for source in meant.sources[:1] if source.kind == "input"
+        )
 
     def decides(self, number: int) -> bool:
         """Return whether the state decides what becomes of a step, and not only what happens outside."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.engine.building import Builder, Question, TooLarge
@@ -26,6 +27,7 @@ from stepward.validator.findings import Evidence, Move, Verdict
 if TYPE_CHECKING:
     from stepward.validator.analysis.context import Context
     from stepward.validator.engine.answers import Answer as SolverAnswer
+    from stepward.validator.engine.dead import DeadWays
 
 GRAPH: Final = "graph"
 
@@ -60,6 +62,13 @@ class Engine:
         self.domains = context.decided.domains
         self.moves = Moves(context, self.domains)
         self.units = MAX_UNITS
+
+    @cached_property
+    def dead(self) -> DeadWays:
+        """What conditions never do where they stand."""
+        from stepward.validator.engine.dead import DeadWays
+
+        return DeadWays(self.context, self)
 
     def ask(self, question: Question, claims: Claims) -> Answer:
         """Return what the layers know about a question."""

@@ -17,7 +17,7 @@ from stepward.validator.engine.cases import Answer as CaseAnswer
 from stepward.validator.engine.cases import Cases
 from stepward.validator.engine.domains import Domains, Names
 from stepward.validator.engine.states import State, references_of, shown
-from stepward.validator.engine.system import NONE_HOLDS, Decision
+from stepward.validator.engine.system import FAILS, NONE_HOLDS, Decision
 from stepward.validator.findings import Evidence, Move, Verdict
 from stepward.vm.expressions.syntax import Logic, Negation
 from stepward.vm.language.selectors import Hit
@@ -175,9 +175,13 @@ class ConditionVerdicts:
         """Return the one value that a two-way condition can have, and the proof; None where it has both."""
         cases = self.cases(number)
         found = cases.constant(0) if cases is not None else None
-        if found is None:
+        if found is not None:
+            return found[0], Evidence(found[1], cut=(f"no value of its types makes it {str(not found[0]).lower()}",))
+        seen = self.context.engine.dead.outcomes(number)
+        if seen is None or len(seen[0] & {0, NONE_HOLDS}) != 1:
             return None
-        return found[0], Evidence(found[1], cut=(f"no value of its types makes it {str(not found[0]).lower()}",))
+        value = 0 in seen[0]
+        return value, Evidence(seen[1], cut=(f"no value that gets here makes it {str(not value).lower()}",))
 
     def never_taken(self, number: int, case: int) -> tuple[Evidence, bool, int | None] | None:
         """Return the proof that a case is never taken; None where it can be, or nobody knows.
@@ -188,7 +192,7 @@ class ConditionVerdicts:
         cases = self.cases(number)
         layer = cases.never_taken(case) if cases is not None else None
         if cases is None or layer is None:
-            return None
+            return self._never_gets_there(number, case)
         tree = cases.trees[case]
         if Cases([tree], self.domains).never_taken(0) is not None:
             return Evidence(layer, cut=("no value of its types makes it true",)), True, None
@@ -196,6 +200,12 @@ class ConditionVerdicts:
             if Cases([cases.trees[earlier], tree], self.domains).never_taken(1) is not None:
                 return Evidence(layer, cut=("whenever it holds, an earlier case does",)), False, earlier
         return Evidence(layer, cut=("whenever it holds, an earlier case does",)), False, None
+
+    def _never_gets_there(self, number: int, case: int) -> tuple[Evidence, bool, int | None] | None:
+        seen = self.context.engine.dead.outcomes(number)
+        if seen is None or case in seen[0] or not seen[0] - {FAILS}:
+            return None
+        return Evidence(seen[1], cut=("no value that gets here makes it the first to hold",)), False, None
 
 
 def _both_hold(cases: Cases, first: int, second: int) -> Test:

@@ -134,16 +134,14 @@ class InfeasibleStep(Rule):
     """Ways lead to the step, but the conditions on every one of them contradict each other.
 
     ## What it does
-    Reports a step that the graph reaches and no run does, where that is proved. Only the engine that reasons about
-    conditions can prove it; this version says nothing yet.
+    Reports a step that the graph reaches and no run does, where that is proved: on every way to it stands a branch that
+    is never taken, for what the conditions and assignments before it say.
 
     ## Why it is bad
     The step looks like a case that is taken care of, and it never is. Mostly one of the conditions says something else
     than its author meant.
 
     ## Example
-    Not reported in this version.
-
     An amount above 1000 never comes to `is_huge`:
 
     ```yaml
@@ -174,9 +172,15 @@ class InfeasibleStep(Rule):
     name = "infeasible-step"
     severity = Severity.WARNING
 
-    def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002
-        """Yield nothing yet: which paths are feasible is for the engine to prove."""
-        return iter(())
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield the steps that the graph reaches, and proved not to be reached by any run."""
+        if not context.has_control_flow or not context.conditions:
+            return
+        for number in context.engine.dead.infeasible:
+            step = context.program.steps[number]
+            message = f"no run gets to `{step.id}`: the conditions on the ways to it rule one another out"
+            help = "mend the condition that was to lead here, or remove the step"
+            yield self.finding(message, help, Place(("steps", number, "id")), step=step.id)
 
 
 class CycleWithoutExit(Rule):

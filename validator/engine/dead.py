@@ -1,0 +1,165 @@
+"""Dead ways: what conditions never do, whatever comes before them; found for all conditions of one subject together.
+
+Conditions belong together when they read the same variables, or what is copied between these. For each such cluster
+one table over the whole program says which outcomes its conditions can have where they stand. A cluster knows nothing
+of the others, so more may seem possible than is: what is called dead is proved to be.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from stepward.validator.engine.cuts import TooMany
+from stepward.validator.engine.domains import Names, real
+from stepward.validator.engine.explicit import LAYER as EXPLICIT
+from stepward.validator.engine.explicit import Search
+from stepward.validator.engine.finite import LAYER as FINITE
+from stepward.validator.engine.finite import Table
+from stepward.validator.engine.moves import Leaving, outcomes
+from stepward.validator.engine.slicing import UNSET, next_places
+from stepward.validator.engine.system import Edge, Leap, System
+from stepward.vm.language.flow import Transition
+from stepward.vm.language.steps import ConditionStep
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.context import Context
+    from stepward.validator.engine.reach import Engine
+
+MAX_WORK: Final = 300_000
+"""Steps that all tables together may look at; the clusters that come then are left out."""
+
+
+class DeadWays:
+    """The outcomes that the conditions of a program can have, as far as tables say it."""
+
+    def __init__(self, context: Context, engine: Engine) -> None:
+        self.context = context
+        self.moves = engine.moves
+        self.domains = engine.domains
+        self.flow = context.flow
+
+    def outcomes(self, number: int) -> tuple[frozenset[int], str] | None:
+        """Return the outcomes that a condition can have, and the layer that says so; None where none does."""
+        return self._seen.get(number)
+
+    def is_dead(self, number: int, way: Transition) -> bool:
+        """Return whether no run leaves a step this way."""
+        if not self.context.ways.is_possible(number, way):
+            return True
+        step, seen = self.flow.steps[number], self._seen.get(number)
+        if seen is None or not isinstance(step, ConditionStep) or way.kind == "visits":
+            return False
+        return not any(one in seen[0] for one in outcomes(step, way))
+
+    @cached_property
+    def infeasible(self) -> tuple[int, ...]:
+        """The steps to which ways lead from the entry, each with a dead one on it."""
+        seen = bytearray(len(self.flow.steps))
+        seen[0] = 1
+        pending = [0]
+        while pending:
+            number = pending.pop()
+            for way in self.flow.transitions[number]:
+                if way.to >= 0 and not seen[way.to] and not self.is_dead(number, way):
+                    seen[way.to] = 1
+                    pending.append(way.to)
+        return tuple(number for number, is_seen in enumerate(seen) if not is_seen and self.flow.reachable[number])
+
+    # -- clusters --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _seen(self) -> dict[int, tuple[frozenset[int], str]]:
+        result: dict[int, tuple[frozenset[int], str]] = {}
+        left = MAX_WORK
+        for conditions, roots in self._clusters():
+            left -= len(self.flow.steps)
+            if left < 0:
+                break
+            result.update(self._table(conditions, roots))
+        return result
+
+    def _clusters(self) -> list[tuple[list[int], frozenset[Names]]]:
+        """Return the conditions that share variables, those of which a table can say more than their types do."""
+        leader: dict[Names, Names] = {}
+        read: dict[int, frozenset[Names]] = {}
+        for number, _ in self.context.conditions:
+            decision = self.moves.decision(number)
+            if decision is None or not self.flow.reachable[number] or self.context.decided.cases(number) is None:
+                continue
+            roots = self.moves.closed(self.moves.roots_of(decision))
+            read[number] = roots
+            for root in roots:
+                leader[_first(leader, root)] = _first(leader, min(roots))
+        groups: dict[Names, list[int]] = {}
+        for number, roots in read.items():
+            if roots:
+                groups.setdefault(_first(leader, min(roots)), []).append(number)
+        found = [(numbers, frozenset().union(*(read[number] for number in numbers))) for numbers in groups.values()]
+        return [one for one in found if self._is_worth(*one)]
+
+    def _is_worth(self, conditions: list[int], roots: frozenset[Names]) -> bool:
+        return len(conditions) > 1 or any(len(self.moves.writers.get(root, ())) > 1 for root in roots)
+
+    # -- one table -------------------------------------------------------------------------------------------------
+
+    def _table(self, conditions: list[int], roots: frozenset[Names]) -> dict[int, tuple[frozenset[int], str]]:
+        system, nodes = self._system(conditions, roots)
+        known = {number: self.moves.decision(number) for number in conditions if number in nodes}
+        try:
+            table = Table(system, self.domains)
+            return {
+                number: (frozenset(table.outcomes_at(nodes[number], decision)), FINITE)
+                for number, decision in known.items()
+                if decision is not None
+            }
+        except TooMany:
+            pass
+        try:
+            search = Search(system, self.domains)
+            search.cheapest()
+        except TooMany:
+            return {}
+        return {
+            number: (search.outcomes_of(decision), EXPLICIT)
+            for number, decision in known.items()
+            if decision is not None
+        }
+
+    def _system(self, conditions: list[int], roots: frozenset[Names]) -> tuple[System, dict[int, int]]:
+        """Return the system of the steps that a cluster concerns, and their nodes."""
+        kept = {0, *conditions, *(number for root in roots for number in self.moves.writers.get(root, ()))}
+        kept = {number for number in kept if self.flow.reachable[number]}
+        successors = self.flow.successors
+        place = next_places(len(self.flow.steps), kept, lambda number: successors[number], self.flow.predecessors)
+        order = sorted(kept)
+        nodes = {number: node for node, number in enumerate(order)}
+        edges = []
+        for number in order:
+            found = dict.fromkeys(
+                edge for leaving in self.moves.of(number) for edge in self._edge(number, leaving, roots, place, nodes)
+            )
+            edges.append(tuple(found))
+        return System(tuple(edges), roots, self.moves.inputs(roots)), nodes
+
+    def _edge(
+        self, number: int, leaving: Leaving, roots: frozenset[Names], place: list[int], nodes: dict[int, int]
+    ) -> list[Edge]:
+        way = leaving.way
+        if not self.context.ways.is_possible(number, way):
+            return []
+        target = place[way.to] if way.to >= 0 else UNSET
+        if target == UNSET and self.flow.kinds[number] != "condition":
+            return []
+        guards = tuple(guard for guard in leaving.guards if self.moves.roots_of(guard.decision) <= roots)
+        assigns = tuple(one for one in leaving.assigns if real(one.root) in roots)
+        # A way out that no place follows still shows what the condition can do; the entry stands for nowhere.
+        node = nodes[target] if target != UNSET else nodes[number]
+        leap = Leap(number, None, (), (number, -1))
+        return [Edge(node, guards, assigns, 1, leap)] if target != UNSET or guards else []
+
+
+def _first(leader: dict[Names, Names], name: Names) -> Names:
+    while leader.setdefault(name, name) != name:
+        name = leader[name]
+    return name

@@ -1,0 +1,49 @@
+"""Slicing: which places of a graph matter, and for every other node the one place that comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+GONE: Final = -2
+"""Stands for where a path leads that does not matter any more."""
+
+UNSET: Final = -3
+"""The place of a node from which no place can be reached."""
+
+
+def next_places(
+    size: int, kept: set[int], targets: Callable[[int], Iterable[int]], before: Sequence[Iterable[int]]
+) -> list[int]:
+    """Return for every node the next place, and add to `kept` the nodes whose ways lead to different ones.
+
+    Each node starts without one, takes that of its targets, and becomes a place itself where two meet: this is never
+    taken back, so it ends. `targets` are nodes, or GONE; `before` are the nodes that lead to each.
+    """
+    place = [UNSET] * size
+    for number in kept:
+        place[number] = number
+    queued = bytearray(size)
+    pending = sorted({one for number in kept for one in before[number]}, reverse=True)
+    for number in pending:
+        queued[number] = 1
+    while pending:
+        number = pending.pop()
+        queued[number] = 0
+        if place[number] == number:
+            continue
+        found = {target if target == GONE else place[target] for target in targets(number)} - {UNSET}
+        if len(found) > 1:
+            kept.add(number)
+            value = number
+        elif found and found != {GONE}:
+            (value,) = found
+        else:
+            continue
+        if value != place[number]:
+            place[number] = value
+            for one in before[number]:
+                if not queued[one]:
+                    queued[one] = 1
+                    pending.append(one)
+    return place
