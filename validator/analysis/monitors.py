@@ -184,6 +184,17 @@ class NeverMonitor(_Watcher):
         return each_alone(self.forbidden[step])
 
 
+class ArrivalMonitor(_Watcher):
+    """Calls it bad that control gets to a step, whether that starts or not."""
+
+    def __init__(self, context: Context, step: int) -> None:
+        super().__init__(context)
+        self.step = step
+
+    def enter(self, step: int, state: State) -> str | None:  # noqa: ARG002
+        return "arrives" if step == self.step else None
+
+
 class AtMostOnceMonitor(_Watcher):
     """`at_most_once: P`: remembers whether P was performed."""
 

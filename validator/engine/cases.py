@@ -13,8 +13,9 @@ shows in it what was looked for; and what neither decides is unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import combinations
+from operator import or_
 from typing import Final, NamedTuple, Protocol
 
 from stepward.validator.engine.classes import Outcome, Space
@@ -22,6 +23,7 @@ from stepward.validator.engine.cuts import TooMany
 from stepward.validator.engine.domains import Domains, Names
 from stepward.validator.engine.samples import plainly_open, sampled
 from stepward.validator.engine.states import State, is_possible, outcome, references_of, with_owners
+from stepward.validator.engine.system import FAILS, NONE_HOLDS
 from stepward.validator.findings import Verdict
 from stepward.vm.expressions.syntax import Expression
 
@@ -85,6 +87,7 @@ class Finite:
             self.taking.append(reached & one.holds)
             reached &= ~(one.holds | one.fails)
         self.left = reached
+        self.failing = self.space.possible & ~(reached | reduce(or_, self.taking, 0))
 
     def uncovered(self) -> State | None:
         """Return a state in which every case is false."""
@@ -107,6 +110,11 @@ class Finite:
                 return self._state(taken & one.holds)
             taken |= taking
         return None
+
+    def outcome_numbers(self) -> frozenset[int]:
+        """Return the outcomes that the cases can have together, as systems number them."""
+        found = {case for case, taking in enumerate(self.taking) if taking}
+        return frozenset(found | ({NONE_HOLDS} if self.left else set()) | ({FAILS} if self.failing else set()))
 
     def may_both_hold(self, first: int, second: int) -> bool:
         """Return whether some state takes a case while a later one holds."""

@@ -18,7 +18,7 @@ from stepward.validator.engine.finite import LAYER as FINITE
 from stepward.validator.engine.finite import Table
 from stepward.validator.engine.moves import Leaving, outcomes
 from stepward.validator.engine.slicing import UNSET, next_places
-from stepward.validator.engine.system import Edge, Leap, System
+from stepward.validator.engine.system import FAILS, Edge, Leap, System
 from stepward.vm.language.flow import Transition
 from stepward.vm.language.steps import ConditionStep
 
@@ -47,10 +47,18 @@ class DeadWays:
         """Return whether no run leaves a step this way."""
         if not self.context.ways.is_possible(number, way):
             return True
-        step, seen = self.flow.steps[number], self._seen.get(number)
-        if seen is None or not isinstance(step, ConditionStep) or way.kind == "visits":
+        step = self.flow.steps[number]
+        if not isinstance(step, ConditionStep) or way.kind == "visits":
             return False
-        return not any(one in seen[0] for one in outcomes(step, way))
+        found = self._seen.get(number)
+        seen = self._by_types(number) if found is None else found[0]
+        # Where every evaluation fails something is undefined, and SW202 says so.
+        return bool(seen - {FAILS}) and not any(one in seen for one in outcomes(step, way))
+
+    def _by_types(self, number: int) -> frozenset[int]:
+        """Return the outcomes that the types alone leave open; nothing where that is not cheap to know."""
+        cases = self.context.decided.cases(number)
+        return frozenset() if cases is None or cases.finite is None else cases.finite.outcome_numbers()
 
     @cached_property
     def infeasible(self) -> tuple[int, ...]:

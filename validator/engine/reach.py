@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from stepward.validator.engine.building import Builder, Question, TooLarge
+from stepward.validator.analysis.monitors import ArrivalMonitor
+from stepward.validator.engine.building import Builder, Question, Test, TooLarge
 from stepward.validator.engine.cuts import TooMany
+from stepward.validator.engine.domains import Names
 from stepward.validator.engine.explicit import LAYER as EXPLICIT
 from stepward.validator.engine.explicit import Search
 from stepward.validator.engine.finite import LAYER as FINITE
@@ -20,11 +22,13 @@ from stepward.validator.engine.finite import Table
 from stepward.validator.engine.moves import Moves
 from stepward.validator.engine.paths import Traced
 from stepward.validator.engine.states import State
-from stepward.validator.engine.system import Path, System, back_edges
+from stepward.validator.engine.system import FAILS, NONE_HOLDS, Decision, Path, System, back_edges
 from stepward.validator.engine.witness import Claim
 from stepward.validator.findings import Evidence, Move, Verdict
+from stepward.vm.expressions.syntax import Defined, Reference
 
 if TYPE_CHECKING:
+    from stepward.validator.analysis.assignment import Reading
     from stepward.validator.analysis.context import Context
     from stepward.validator.engine.answers import Answer as SolverAnswer
     from stepward.validator.engine.dead import DeadWays
@@ -80,6 +84,21 @@ class Engine:
             proof = f"none of {len(builder.product.pairs)} reachable pairs of step and monitor state is bad"
             return Answer(Verdict.PROVED, Evidence(GRAPH, cut=(proof,)))
         return _Search(self, builder, claims).answer()
+
+    def undefined(self, reading: Reading, key: Names) -> Answer:
+        """Return whether a run comes to read something while it, or what it is a field of, is undefined."""
+        step = self.context.flow.steps[reading.step]
+        missing = Decision((Defined(0, 0, Reference(0, 0, key)),))
+        test: Test = ((missing, (NONE_HOLDS,)),)
+        decision = self.moves.decision(reading.step)
+        if decision is not None:
+            # Only the part of a condition that is evaluated is read.
+            test = ((decision, (FAILS,)), *test)
+        claim = Claim("SW202", self.context.reader(reading).id, reference=reading.reference.text())
+        arrives = ArrivalMonitor(self.context, reading.step)
+        found = self.ask(Question(arrives, tests=(test,)), lambda *_: claim)
+        path = (*found.evidence.path[:-1], Move(step.id, "starts")) if found.evidence.path else ()
+        return replace(found, evidence=replace(found.evidence, path=path))
 
 
 class _Search:
@@ -189,8 +208,3 @@ class _Search:
         note = f"{layer} ({what})"
         if note not in self.tried:
             self.tried.append(note)
-
-
-def path_of(answer: Answer) -> tuple[Move, ...]:
-    """Return the path to the violation, or to the candidate for one."""
-    return answer.evidence.path

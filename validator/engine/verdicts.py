@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepward.validator.analysis.monitors import NeverMonitor
+from stepward.validator.analysis.monitors import ArrivalMonitor
 from stepward.validator.engine.building import Question, Test
 from stepward.validator.engine.cases import Answer as CaseAnswer
 from stepward.validator.engine.cases import Cases
@@ -20,7 +20,6 @@ from stepward.validator.engine.states import State, references_of, shown
 from stepward.validator.engine.system import FAILS, NONE_HOLDS, Decision
 from stepward.validator.findings import Evidence, Move, Verdict
 from stepward.vm.expressions.syntax import Logic, Negation
-from stepward.vm.language.selectors import Hit
 from stepward.vm.language.steps import ConditionStep
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ class ConditionVerdicts:
 
         step = self.context.flow.steps[number]
         code: Code = "SW302" if isinstance(step, ConditionStep) and how({}) == "takes no branch" else "SW305"
-        arrives = NeverMonitor(self.context, [Hit(number, None, step)])
+        arrives = ArrivalMonitor(self.context, number)
         found = self.context.engine.ask(Question(arrives, tests=tests), lambda *_: Claim(code, step.id))
         if found.verdict is Verdict.PROVED:
             return Judged(Verdict.PROVED, found.evidence)

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from stepward.validator.analysis.assignment import Reading
 from stepward.validator.analysis.context import Context
-from stepward.validator.analysis.monitors import UndefinedMonitor
-from stepward.validator.analysis.product import explore
-from stepward.validator.findings import Evidence, Finding, Label, Severity
+from stepward.validator.findings import Evidence, Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.syntax import Defined, walk
 from stepward.vm.language.loading import MAX_CANDIDATES, near_words
@@ -129,21 +127,27 @@ class MaybeUndefined(Rule):
     name = "maybe-undefined"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every reading that some path of edges reaches without a definition."""
+        """Yield every reading that some path reaches without a definition, unless no run can take such a path."""
         for number, (reading, key) in enumerate(context.assignment.doubtful):
-            assert reading.meant is not None
-            text = reading.reference.text()
-            step = context.program.steps[reading.step].id
-            if len(key) > len(reading.reference.names) - len(reading.meant.fields):
-                message = f"`{text}` may be absent: its type does not require the field"
-                help = f"list the field under `required`, or test `defined({text})` first"
-                yield self.finding(message, help, reading.place, step=step)
-                continue
-            path = _path(context, reading, key) if number * len(context.program.steps) < SEARCHED_STEPS else None
-            related = [Label(source_place, "it is defined here") for source_place in _definitions(reading)]
-            message = f"`{text}` may be undefined here"
-            help = f"define it on every path to `{step}`, or test `defined({text})` on the way"
-            yield self.finding(message, help, reading.place, step=step, related=related, evidence=path)
+            found = None
+            if context.has_control_flow and number * len(context.program.steps) < SEARCHED_STEPS:
+                found = context.engine.undefined(reading, key)
+                if found.verdict is Verdict.PROVED:
+                    continue
+            yield self._finding(context, reading, key, found.evidence if found is not None else None)
+
+    def _finding(self, context: Context, reading: Reading, key: tuple[str, ...], evidence: Evidence | None) -> Finding:
+        assert reading.meant is not None
+        text = reading.reference.text()
+        step = context.program.steps[reading.step].id
+        if len(key) > len(reading.reference.names) - len(reading.meant.fields):
+            message = f"`{text}` may be absent: its type does not require the field"
+            help = f"list the field under `required`, or test `defined({text})` first"
+            return self.finding(message, help, reading.place, step=step, evidence=evidence)
+        related = [Label(source_place, "it is defined here") for source_place in _definitions(reading)]
+        message = f"`{text}` may be undefined here"
+        help = f"define it on every path to `{step}`, or test `defined({text})` on the way"
+        return self.finding(message, help, reading.place, step=step, related=related, evidence=evidence)
 
 
 def _definitions(reading: Reading) -> list[Place]:
@@ -152,19 +156,6 @@ def _definitions(reading: Reading) -> list[Place]:
         Place((*source.path, "id")) if source.kind != "set" else Place(source.path, key=True)
         for source in reading.meant.sources[:3]
     ]
-
-
-def _path(context: Context, reading: Reading, key: tuple[str, ...]) -> Evidence | None:
-    """Return a path to the step on which nothing defines the variable, and the run that confirms it if one is found."""
-    from stepward.validator.engine.witness import Claim
-
-    step = reading.step
-    found = explore(context.flow, UndefinedMonitor(context, key, [step]), lambda _step, _way: True)
-    bad = found.bad.get(("undefined", step))
-    if bad is None:
-        return None
-    claim = Claim("SW202", context.reader(reading).id, reference=reading.reference.text())
-    return context.witnesses.evidence(claim, bad.kind, bad.path, "data flow", is_certain=False)
 
 
 class UndeclaredInput(Rule):
