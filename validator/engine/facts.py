@@ -90,7 +90,7 @@ class Facts:
         by_name = {text.names: text for text in free}
         for (one, two), equal in self.terms.same.items():
             first, second = by_name[one], by_name[two]
-            for atom in first.atoms.keys() | second.atoms.keys():
+            for atom in dict.fromkeys((*first.atoms, *second.atoms)):  # no set: its order would hang on hashes
                 a, b = self.terms.atom(first, atom), self.terms.atom(second, atom)
                 self.terms.state(self.terms.either(z3.Not(equal), _alike(a, b)))
                 if atom.question == "is":

@@ -19,7 +19,7 @@ from stepward.validator.engine.payloads import Array, Term, Text, Truth, Value
 from stepward.validator.engine.terms import Terms
 from stepward.validator.engine.texts import Question
 from stepward.vm.expressions.evaluator import kind
-from stepward.vm.expressions.syntax import Expression
+from stepward.vm.expressions.syntax import Expression, Reference
 from stepward.vm.values import freeze
 
 MAX_PUSHED: Final = 200_000
@@ -156,7 +156,9 @@ class Versions(Terms):
         return version, names[len(root) :]
 
     def read(self, names: Names) -> Value:
-        """Return the value of a reference in the environment."""
+        """Return the value of a reference in the environment, or of a slot."""
+        if names in self.slots:
+            return self.value_in(self.slots[names])
         return self.component(*self.version(names))
 
     def component(self, version: Version, fields: Fields) -> Value:
@@ -302,7 +304,7 @@ class Versions(Terms):
             return self._both_pushed(payload, object(), lambda one: self.member(item_tree, (word, one), array))
         choices = self._choices(word, payload)
         if choices is None:
-            return self._guessed(array[1])
+            return self._guessed(array[1], payload)
         found = [(when, self.holds(array[1], word, literal)) for when, literal in choices]
         return Truth(
             self.either(*(self.both(when, one.holds) for when, one in found)),
@@ -328,11 +330,13 @@ class Versions(Terms):
             return [(payload.number == number, member) for number, member in enumerate(payload.members)]
         return None
 
-    def _guessed(self, array: Array) -> Truth:
+    def _guessed(self, array: Array, payload: Any) -> Truth:
         """Return what an array may answer when it is asked for what is not known: anything, but nothing if empty."""
         found, failed = self.boolean("in"), self.boolean("in_fails")
         self.state(z3.Implies(z3.Or(found, failed), array.length >= 1))
         self.state(z3.Not(z3.And(found, failed)))
+        if isinstance(payload, Text):
+            array.lookups.append((Reference(0, 0, payload.names), found, failed))
         return Truth(found, failed)
 
 

@@ -20,6 +20,7 @@ from stepward.validator.engine.plans import START, Way
 from stepward.validator.engine.states import State, outcome, with_owners
 from stepward.validator.engine.system import (
     BAD,
+    ENTRY,
     FAILS,
     NONE_HOLDS,
     Computed,
@@ -55,8 +56,11 @@ class Walk:
 
     @property
     def is_exact(self) -> bool:
-        """Whether no node on the way forgets anything."""
-        return not any(node in self.encoding.forgotten for node, _, _ in self.ways)
+        """Whether no node on the way forgets anything, and none is leapt to that the edge does not lead to."""
+        return not any(node in self.encoding.forgotten or node != self._led_to(way) for node, way, _ in self.ways)
+
+    def _led_to(self, way: Way) -> int:
+        return ENTRY if way == START else self.encoding.system.edges[way.node][way.position].target
 
     def choices(self) -> list[Any]:
         """Return the variables of the ways that are taken."""
