@@ -11,34 +11,31 @@ from stepward.validator.engine.system import Assign, Computed, Given, Literal, S
 from stepward.vm.expressions.syntax import Reference
 
 MAX_REFERENCES: Final = 64
-"""References that are looked at together."""
+"""References that are looked at together, unless more are asked for."""
 
 
-def alike(system: System, domains: Domains) -> list[list[Names]]:
+def alike(system: System, domains: Domains, most: int = MAX_REFERENCES) -> list[list[Names]]:
     """Return the groups of references that are copied from one another, as far as anything reads them.
 
     Raises TooMany where there are too many.
     """
-    copies = {
-        (one.root, one.value.tree.names)
-        for one in assigns(system)
-        if isinstance(one.value, Computed) and isinstance(one.value.tree, Reference)
-    }
+    copies: dict[Names, dict[Names, None]] = {}
+    for one in assigns(system):
+        if isinstance(one.value, Computed) and isinstance(one.value.tree, Reference):
+            copies.setdefault(one.root, {})[one.value.tree.names] = None
     leader: dict[Names, Names] = {}
     names = dict.fromkeys(system.references)
     pending = list(names)
     while pending:
         name = pending.pop()
         root = domains.root(name)
-        for target, origin in copies:
-            if target != root:
-                continue
+        for origin in copies.get(root, ()):
             other = (*origin, *name[len(root) :])
             leader[_leader(leader, name)] = _leader(leader, other)
             if other not in names:
                 names[other] = None
                 pending.append(other)
-        if len(names) > MAX_REFERENCES:
+        if len(names) > most:
             raise TooMany
     groups: dict[Names, list[Names]] = {}
     for name in leader:

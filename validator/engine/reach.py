@@ -38,6 +38,13 @@ GRAPH: Final = "graph"
 MAX_UNITS: Final = 20_000_000
 """Units of work that the solver may take for one program (Z3's `rlimit`): some ten seconds."""
 
+MAX_BOUNDED_UNITS: Final = 4_000_000
+MAX_HORN_UNITS: Final = 8_000_000
+"""Units of these that one bounded search, and one search for invariants, may take."""
+
+MAX_COPIES: Final = 4_000
+"""Copies of places that a bounded search may look at."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -115,7 +122,7 @@ class _Search:
     def answer(self) -> Answer:
         """Return the first answer of a layer, or what was tried."""
         systems = list(self._systems())
-        for layer in (self._finite, self._formula, self._bounded):
+        for layer in (self._finite, self._formula, self._bounded, self._invariants):
             for system in systems:
                 found = layer(system)
                 if found is not None:
@@ -170,7 +177,15 @@ class _Search:
 
         if not back_edges(system):
             return None  # the block formula has said all that there is to say
-        return self._solved(unrolled.search(system, self.engine.domains, units=self.engine.units))
+        units = min(self.engine.units, MAX_BOUNDED_UNITS)
+        return self._solved(unrolled.search(system, self.engine.domains, units=units, nodes=MAX_COPIES))
+
+    def _invariants(self, system: System) -> Answer | None:
+        from stepward.validator.engine import horn
+
+        if not back_edges(system):
+            return None
+        return self._solved(horn.search(system, self.engine.domains, units=min(self.engine.units, MAX_HORN_UNITS)))
 
     def _solved(self, found: SolverAnswer) -> Answer | None:
         """Return what an answer of a solver's layer comes to, and take what it cost from what is left."""
