@@ -121,6 +121,7 @@ class RequiresMonitor(_Watcher):
         self.position = {guard: number for number, guard in enumerate(self.guards)}
         self.hits = [by_step(as_it_ends(matches(guard, context.meaning), context)) for guard in self.guards]
         self.reads = [self._reads(guard) if fresh else frozenset() for guard in self.guards]
+        self._concerned: dict[int, bool] = {}
 
     def _reads(self, guard: AnyGuard) -> frozenset[tuple[str, ...]]:
         """Return the names whose assignment makes a guard stale: those that its condition reads in any case."""
@@ -129,6 +130,15 @@ class RequiresMonitor(_Watcher):
         number = self.context.flow.position[guard.step]
         trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
         return frozenset(read_roots(trees, self.context.assignment))
+
+    def _is_concerned(self, step: int) -> bool:
+        """Whether leaving a step changes anything: most steps of a large program are no guard, and assign nothing."""
+        known = self._concerned.get(step)
+        if known is None:
+            assigned = assigned_names(self.context.program.steps[step])
+            known = any(step in hits for hits in self.hits) or any(reads & assigned for reads in self.reads)
+            self._concerned[step] = known
+        return known
 
     def start(self) -> State:
         return (NEVER,) * len(self.guards)
@@ -153,6 +163,8 @@ class RequiresMonitor(_Watcher):
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
         assert isinstance(state, tuple)
+        if not self._is_concerned(step):
+            return (state,)
         left = _Left(step, way, fates, assigned_names(self.context.program.steps[step]))
         choices = [self._after(guard, number, state[number], left) for number, guard in enumerate(self.guards)]
         return product(*choices)

@@ -190,6 +190,7 @@ class Domains:
     def __init__(self, meaning: Meaning) -> None:
         self._meaning = meaning
         self._known: dict[Names, Domain] = {}
+        self._copied: dict[tuple[Meant, int], Domain] = {}
         self._of_types: dict[int, tuple[TypeSpec, Domain]] = {}
 
     def of(self, names: Names) -> Domain:
@@ -216,6 +217,12 @@ class Domains:
         return self._at(source, fields, 0)
 
     def _meant(self, meant: Meant, copies: int) -> Domain:
+        key = (meant, copies)
+        if key not in self._copied:
+            self._copied[key] = self._of_sources(meant, copies)
+        return self._copied[key]
+
+    def _of_sources(self, meant: Meant, copies: int) -> Domain:
         found = reduce(Domain.__or__, (self._at(source, meant.fields, copies) for source in meant.sources))
         is_given = any(source.kind == "input" for source in meant.sources)
         return found if is_given or meant.fields else replace(found, undefined=True)

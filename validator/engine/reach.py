@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.analysis.monitors import ArrivalMonitor
+from stepward.validator.engine import grounds
 from stepward.validator.engine.building import Builder, Question, Test, TooLarge
 from stepward.validator.engine.cuts import TooMany
 from stepward.validator.engine.domains import Names
@@ -19,8 +20,8 @@ from stepward.validator.engine.explicit import LAYER as EXPLICIT
 from stepward.validator.engine.explicit import Search
 from stepward.validator.engine.finite import LAYER as FINITE
 from stepward.validator.engine.finite import Table
+from stepward.validator.engine.grounds import Ground, cut
 from stepward.validator.engine.moves import Moves
-from stepward.validator.engine.paths import Traced
 from stepward.validator.engine.states import State
 from stepward.validator.engine.system import FAILS, NONE_HOLDS, Decision, Path, System, back_edges
 from stepward.validator.engine.witness import Claim
@@ -89,8 +90,12 @@ class Engine:
             return Answer(Verdict.UNKNOWN, Evidence(GRAPH, reason="program and rule have too many states together"))
         if not builder.is_reachable:
             proof = f"none of {len(builder.product.pairs)} reachable pairs of step and monitor state is bad"
-            return Answer(Verdict.PROVED, Evidence(GRAPH, cut=(proof,)))
+            return Answer(Verdict.PROVED, Evidence(GRAPH, cut=(proof,), certificate=self.grounds(cut, builder)))
         return _Search(self, builder, claims).answer()
+
+    def grounds(self, write: Callable[..., Ground], *facts: Any) -> tuple[Ground, ...]:
+        """Return the grounds of a proof, where they are asked for."""
+        return (write(*facts),) if self.context.certifies else ()
 
     def undefined(self, reading: Reading, key: Names) -> Answer:
         """Return whether a run comes to read something while it, or what it is a field of, is undefined."""
@@ -121,9 +126,8 @@ class _Search:
 
     def answer(self) -> Answer:
         """Return the first answer of a layer, or what was tried."""
-        systems = list(self._systems())
         for layer in (self._finite, self._formula, self._bounded, self._invariants):
-            for system in systems:
+            for system in self._systems():
                 found = layer(system)
                 if found is not None:
                     return found
@@ -134,11 +138,19 @@ class _Search:
 
     def _systems(self) -> Iterator[System]:
         """Yield the system of the slice, and, where that is another one, of all that there is."""
-        small = self.builder.sliced()
-        yield self.builder.system(small)
+        yield self._sliced
+        if self._whole is not None:
+            yield self._whole
+
+    @cached_property
+    def _sliced(self) -> System:
+        return self.builder.system(self.builder.sliced())
+
+    @cached_property
+    def _whole(self) -> System | None:
         whole = self.builder.whole()
-        if whole.kept != small.kept or whole.roots != small.roots:
-            yield self.builder.system(whole)
+        is_other = len(whole.kept) != len(self._sliced.edges) or whole.roots != self._sliced.roots
+        return self.builder.system(whole) if is_other else None
 
     def _finite(self, system: System) -> Answer | None:
         try:
@@ -149,10 +161,10 @@ class _Search:
         if not table.breaches():
             states = sum(mask.bit_count() for mask in table.reachable)
             proof = f"none of {states} reachable classes at {len(system.edges)} places leads to the violation"
-            return Answer(Verdict.PROVED, Evidence(FINITE, cut=(proof,)))
+            return self._proved(FINITE, proof, grounds.table, system)
         found = table.cheapest()
         assert found is not None, "what the table reaches has a path"
-        answer = self._affordable(*found)
+        answer = self._affordable(*found, system, grounds.affordable_classes)
         return self._explicit(system) if answer is None and not table.is_exact else answer
 
     def _explicit(self, system: System) -> Answer | None:
@@ -164,8 +176,14 @@ class _Search:
             return None
         if found is None:
             proof = f"none of {search.visited} reachable states at {len(system.edges)} places leads to the violation"
-            return Answer(Verdict.PROVED, Evidence(EXPLICIT, cut=(proof,)))
-        return self._affordable(*found)
+            return self._proved(EXPLICIT, proof, grounds.states, system)
+        return self._affordable(*found, system, grounds.affordable_states)
+
+    def _proved(self, layer: str, proof: str, write: Callable[..., Ground], *facts: Any) -> Answer:
+        """Return that the property is proved, with what a certificate is written from."""
+        domains = self.engine.domains
+        known = self.engine.grounds(lambda: write(self.builder, facts[0], domains, *facts[1:]))
+        return Answer(Verdict.PROVED, Evidence(layer, cut=(proof,), certificate=known))
 
     def _formula(self, system: System) -> Answer | None:
         from stepward.validator.engine import blocks
@@ -191,21 +209,26 @@ class _Search:
         """Return what an answer of a solver's layer comes to, and take what it cost from what is left."""
         self.engine.units -= found.units
         if found.verdict is Verdict.PROVED:
-            return Answer(Verdict.PROVED, Evidence(found.layer, cut=("no values satisfy the formula of all paths",)))
+            assert found.proof is not None, "a solver's layer says why"
+            known = self.engine.grounds(grounds.solved, self.builder, found.proof)
+            proof = "no values satisfy the formula of all paths"
+            return Answer(Verdict.PROVED, Evidence(found.layer, cut=(proof,), certificate=known))
         if found.path is not None:
             return self._confirmed(found.path)
         self._note(found.layer, found.reason)
         return None
 
-    def _affordable(self, path: Path, cost: int) -> Answer | None:
+    def _affordable(self, path: Path, cost: int, system: System, write: Callable[..., Ground]) -> Answer | None:
         most = self.context.program.max_steps
         if most is not None and cost > most:
             proof = f"the shortest way to the violation takes {cost} steps, and `max_steps` admits {most}"
-            return Answer(Verdict.PROVED, Evidence(path.layer, cut=(proof,)))
+            return self._proved(path.layer, proof, write, system, most)
         return self._confirmed(path)
 
     def _confirmed(self, path: Path) -> Answer | None:
         """Return the violation that a path leads to, if the machine confirms it."""
+        from stepward.validator.engine.paths import Traced
+
         traced = Traced(self.context, self.builder, path)
         last = path.steps[-1].edge.leap
         moves = tuple(traced.moves)
