@@ -14,14 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
-from stepward.validator.analysis.product import USED_UP
+from stepward.validator.engine.seen import Asked, Seen, moves_of, records_of
 from stepward.validator.engine.witness import Answer, Claim, Witness
 from stepward.validator.findings import Move
-from stepward.vm.errors import DocumentError, EvaluationError, StepwardError, UndefinedReferenceError
-from stepward.vm.expressions.evaluator import evaluate_condition
-from stepward.vm.expressions.syntax import Expression
+from stepward.vm.errors import DocumentError, StepwardError
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.guardrails import AnyRule, AtMostOnce, Exclusive, Never, Requires, StepSelector
 from stepward.vm.language.meaning import Meaning
@@ -29,19 +27,15 @@ from stepward.vm.language.policy import Allowed, Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Hit, matches
 from stepward.vm.language.steps import ToolCall
-from stepward.vm.machine.apply import apply
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.models import ModelReply, ModelRequest
 from stepward.vm.machine.run import Run
-from stepward.vm.machine.state import Limits, Reader, before
+from stepward.vm.machine.state import Limits
 from stepward.vm.machine.tools import InDoubt, ToolContext
 
 T = TypeVar("T")
-
-Asked = tuple[str, int, int]
-"""A step or sub-step, its visit, and the attempt."""
 
 MAX_MACHINES: Final = 8
 """Machines that are kept: each has its plan of the program ready."""
@@ -104,14 +98,6 @@ class _Script:
             raise InDoubt("nobody knows in this witness")
         self.clock.is_late = answer.does == "times out"
         return answer.value
-
-
-class Record(NamedTuple):
-    """What the journal holds of one event."""
-
-    kind: str
-    body: Mapping[str, Any]
-    note: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -222,15 +208,15 @@ class Replayer:
             raise Refused(str(error)) from None
         journal = machine.journal
         assert isinstance(journal, MemoryJournal)
-        records = tuple(_records(journal, name))
+        records = tuple(records_of(journal, name))
         self.steps += len(records)
         parts = frozenset(part for part, owner in self._owners.items() if owner == witness.claim.step)
-        seen = _Seen(witness.claim, parts | {witness.claim.step}, run, records, journal, self._script.missing)
+        seen = Seen(witness.claim, parts | {witness.claim.step}, run, records, journal, self._script.missing)
         why = seen.violation()
         return Replayed(
             why is not None,
             why or seen.instead(),
-            tuple(_moves(records, self._owners)),
+            tuple(moves_of(records, self._owners)),
             run,
             journal,
             court.set_aside,
@@ -265,178 +251,6 @@ def _outside_loops(function: Callable[[], T]) -> T:
         return function()
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(function).result()
-
-
-def _records(journal: MemoryJournal, run: str) -> Iterator[Record]:
-    from stepward.vm.journal.records import read_record
-
-    for entry in journal.read(run):
-        record = read_record(entry)
-        yield Record(record.kind, record.body, record.note)
-
-
-_HOW: Final = {"success": "succeeds", "fallback": "times out, fallback", "skipped": "fails, skipped", "failed": "fails"}
-
-
-def _moves(records: tuple[Record, ...], owners: Mapping[str, str]) -> Iterator[Move]:
-    """Yield the steps of a run and what became of them, in the words of a finding's path."""
-    for record in records:
-        body = record.body
-        if "step" in body and ("next" in body or "ends" in body):
-            yield Move(owners.get(body["step"], body["step"]), _how(record))
-
-
-def _how(record: Record) -> str:
-    body = record.body
-    if record.kind == "branched":
-        branch = body["branch"]
-        return "takes no branch" if branch is None else f"case {branch}" if type(branch) is int else f"takes {branch}"
-    if record.kind == "rejected" and body.get("reason") == "guardrail":
-        return "starts"
-    plain = {"assigned": "succeeds", "passed": USED_UP, "ended": "ends the run"}
-    return plain.get(record.kind) or _HOW.get(str(body.get("kind")), str(body.get("kind")))
-
-
-# -- what is to be seen ------------------------------------------------------------------------------------------------
-
-
-class _Seen:
-    """A run that was made, looked at for what the witness claims."""
-
-    def __init__(
-        self,
-        claim: Claim,
-        parts: frozenset[str],
-        run: Run,
-        records: tuple[Record, ...],
-        journal: MemoryJournal,
-        missing: Asked | None,
-    ) -> None:
-        self.claim = claim
-        self.run = run
-        self.records = records
-        self.journal = journal
-        self.missing = missing
-        self.parts = parts
-
-    def violation(self) -> str | None:
-        """Return what shows the violation, or None."""
-        if self.claim.code == "SW202":
-            return self._undefined()
-        if self.claim.code == "SW305":
-            return self._overlapping()
-        if self.missing is not None:
-            return None
-        if self.claim.code == "SW302":
-            return self._uncovered()
-        if self.claim.code == "SW405":
-            return self._owed()
-        return self._rejected()
-
-    def _rejected(self) -> str | None:
-        for record in self.records:
-            body = record.body
-            if record.kind != "rejected" or body.get("rule") != self.claim.rule or body["step"] not in self.parts:
-                continue
-            error = str(body["error"])
-            if body.get("reason") == "guardrail":
-                if self.claim.code not in ("SW401", "SW402") or error.endswith("is stale") == (
-                    self.claim.code == "SW402"
-                ):
-                    return error
-            elif self.claim.rule == "allow" and error.startswith(f"policy `{self.claim.policy}` "):
-                return error
-        return None
-
-    def _uncovered(self) -> str | None:
-        if self.run.reason != "uncovered" or self.run.step != self.claim.step:
-            return None
-        return f"the run ends {self.run.status} (uncovered) at `{self.claim.step}`"
-
-    def _overlapping(self) -> str | None:
-        """Return that two cases held when the condition was evaluated: one that it took, and a later one."""
-        for number, record in enumerate(self.records):
-            if self._is_missing(record):
-                return None
-            if record.kind != "branched" or record.body["step"] != self.claim.step:
-                continue
-            holding = [case for case, holds in enumerate(self._cases(number), start=1) if holds]
-            if len(holding) > 1 and record.body["branch"] == holding[0]:
-                return f"cases {holding[0]} and {holding[1]} of `{self.claim.step}` both hold"
-        return None
-
-    def _cases(self, number: int) -> list[bool | None]:
-        """Return what the cases of the condition were before a record; None for one that fails."""
-        reader, clauses = self._reader(number), self._clauses()
-        found: list[bool | None] = []
-        for tree in clauses:
-            try:
-                found.append(evaluate_condition(tree, reader))
-            except EvaluationError:
-                found.append(None)
-        return found
-
-    def _owed(self) -> str | None:
-        how = dict(self.run.broken).get(self.claim.rule or "")
-        if how is None or self.run.step != self.claim.step:
-            return None
-        reason = f" ({self.run.reason})" if self.run.reason else ""
-        return f"the run ends {self.run.status}{reason} at `{self.claim.step}`: {how}"
-
-    def _undefined(self) -> str | None:
-        """Return that what reads the reference was blocked while that was undefined, before the script ran out."""
-        reference = self.claim.reference or ""
-        for number, record in enumerate(self.records):
-            body = record.body
-            if self._is_missing(record):
-                return None
-            if record.kind == "blocked" and body["step"] == self.claim.step:
-                error = str(body["error"])
-                if f"`{reference}` is undefined" in error or (
-                    "is undefined" in error and self._is_undefined(number, reference)
-                ):
-                    return error if reference in error else f"{error}; `{reference}` is undefined, too"
-        return None
-
-    def _is_missing(self, record: Record) -> bool:
-        if self.missing is None or record.kind != "attempt":
-            return False
-        return (record.body["step"], record.body["visit"], record.note.get("attempt")) == self.missing
-
-    def _is_undefined(self, number: int, reference: str) -> bool:
-        """Return whether a reference is undefined before a record: of two, the machine names only the first."""
-        try:
-            self._reader(number).raw(tuple(reference.removeprefix("$").split(".")))
-        except UndefinedReferenceError:
-            return True
-        return False
-
-    def _reader(self, number: int) -> Reader:
-        """Return the values before a record."""
-        found = self._history
-        state = before(found.plan)
-        for happened in found.events[:number]:
-            state = apply(found.plan, state, happened)
-        return Reader(found.plan, state.slots)
-
-    def _clauses(self) -> list[Expression]:
-        step = next(step for step in self._history.plan.steps if step.id == self.claim.step)
-        return [clause.tree for clause in step.clauses if clause.tree is not None]
-
-    @cached_property
-    def _history(self) -> History:
-        found = load(self.journal, self.run.id, lambda *documents: stored_plan(self.journal, *documents))
-        assert found is not None, "the run was made"
-        return found
-
-    def instead(self) -> str:
-        """Return what happened in place of the violation."""
-        if self.missing is not None:
-            step, visit, attempt = self.missing
-            return f"the witness has no answer for attempt {attempt} of `{step}` at visit {visit}"
-        reason = f" ({self.run.reason})" if self.run.reason else ""
-        error = f": {self.run.error}" if self.run.error and self.run.is_over else ""
-        return f"the run {'ends' if self.run.is_over else 'is'} {self.run.status}{reason} at `{self.run.step}`{error}"
 
 
 # -- rules set aside ---------------------------------------------------------------------------------------------------
