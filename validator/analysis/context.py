@@ -31,14 +31,20 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """One program under the policies that apply to it; analyses are made when a rule first asks for them."""
+    """One program under the policies that apply to it; analyses are made when a rule first asks for them.
 
-    def __init__(self, program: Program, policies: Sequence[Policy], today: datetime.date) -> None:
+    `certifies` says that proofs keep what a certificate is written from.
+    """
+
+    def __init__(
+        self, program: Program, policies: Sequence[Policy], today: datetime.date, *, certifies: bool = False
+    ) -> None:
         self.program = program
         self.meaning = Meaning(program, policies)
         self.flow = self.meaning.flow
         self.graph = StepGraph(self.flow)
         self.today = today
+        self.certifies = certifies
         self.properties: list[Property] = []
         self.matched_policy_rules: set[tuple[str, str]] = set()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
     from stepward.validator.engine.building import Question, Test
+    from stepward.validator.engine.grounds import Ground
     from stepward.validator.engine.witness import Claim
 
 _WORST = "bypassed"
@@ -103,11 +105,11 @@ class _Judge:
         elif outcomes:
             verdict, evidence = Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous")
         else:
-            verdict, evidence = (
-                Verdict.PROVED,
-                Evidence(LAYER, cut=(f"`{rule.name}` speaks of no step of this program",)),
-            )
-        self._note(_KINDS[type(rule)], rule.name, verdict, evidence, perf_counter() - started)
+            verdict = Verdict.PROVED
+            evidence = Evidence(LAYER, cut=(f"`{rule.name}` speaks of no step of this program",))
+            if self.context.certifies:
+                evidence = replace(evidence, certificate=self._ground(self._monitor(rule, certain=False)))
+        self._note(_KINDS[type(rule)], rule.name, verdict, evidence, started, policy, number=number + 1)
         yield from outcomes
 
     def _judged(self, rule: AnyRule, origin: Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
@@ -115,10 +117,21 @@ class _Judge:
             return self._never_when(rule, rule.when, origin)
         return self._decide(self._monitor(rule, certain=False), rule, origin, self._monitor(rule, certain=True))
 
-    def _note(self, kind: str, rule: str, verdict: Verdict, evidence: Evidence, seconds: float) -> None:
-        self.context.properties.append(
-            Property(kind, rule, verdict, evidence, seconds, self.context.program.source_name)
-        )
+    def _note(
+        self,
+        kind: str,
+        rule: str,
+        verdict: Verdict,
+        evidence: Evidence,
+        started: float,
+        policy: Policy | None,
+        *,
+        number: int | None = None,
+        step: str | None = None,
+    ) -> None:
+        file, seconds = self.context.program.source_name, perf_counter() - started
+        name = policy.policy if policy else None
+        self.context.properties.append(Property(kind, rule, verdict, evidence, seconds, file, name, number, step))
 
     def _monitor(self, rule: AnyRule, *, certain: bool) -> Monitor:
         context = self.context
@@ -155,13 +168,13 @@ class _Judge:
         """
         possible = explore_counted(self.flow, monitor, self.context.ways.is_possible)
         if not possible.bad and possible.is_complete:
-            return Verdict.PROVED, self._cut(possible), []
+            return Verdict.PROVED, self._cut(monitor, possible), []
         certain = explore_counted(self.flow, strict or monitor, self.context.ways.is_certain)
         sure = {key: bad for key, bad in certain.bad.items() if self.context.ways.is_real(bad)}
         left = sorted(
             (step, kind) for kind, step in possible.bad if not any((one, step) in sure for one in (kind, _WORST))
         )
-        proof = self._cut(possible)
+        proof = Evidence(LAYER)
         if left and possible.is_complete:
             whole = self.context.engine.ask(self._question(monitor, left), self._claims(rule, origin))
             if whole.verdict is Verdict.PROVED:
@@ -175,7 +188,7 @@ class _Judge:
             elif known is not None:
                 outcomes.append(self._violated(rule, origin, known))
             elif found is not None and not isinstance(found, Outcome):
-                proof = found
+                proof = _both(proof, found)
         return self._summed(outcomes, proof)
 
     @staticmethod
@@ -217,11 +230,21 @@ class _Judge:
                 return self._said(rule, origin, answer.kind, step, answer.evidence)
             if answer.verdict is Verdict.UNKNOWN:
                 return self._unproved(rule, origin, step, kind, answer.evidence)
-            proof = answer.evidence
+            proof = _both(proof, answer.evidence)
         return proof
 
-    def _cut(self, exploration: Exploration) -> Evidence:
-        return Evidence(LAYER, cut=(f"none of {exploration.pairs} reachable pairs of step and monitor state is bad",))
+    def _cut(self, monitor: Monitor, found: Exploration) -> Evidence:
+        proof = f"none of {found.pairs} reachable pairs of step and monitor state is bad"
+        return Evidence(LAYER, cut=(proof,), certificate=self._ground(monitor, found))
+
+    def _ground(self, monitor: Monitor, found: Exploration | None = None) -> tuple[Ground, ...]:
+        """Return what a certificate of an exploration is written from, where that is asked for."""
+        if not self.context.certifies:
+            return ()
+        from stepward.validator.engine.grounds import explored
+
+        found = found or explore_counted(self.flow, monitor, self.context.ways.is_possible)
+        return (explored(self.flow, monitor, found),)
 
     def _never_when(self, rule: Never, when: str, origin: Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
         try:
@@ -243,24 +266,25 @@ class _Judge:
             place = Place((*origin.place.path[:-1], "when"))
             return Verdict.UNKNOWN, evidence, [Outcome("SW408", message, help, place, None, (), evidence, origin.tag)]
         value = constant_value(tree)
-        if value is False:
-            return Verdict.PROVED, Evidence("constants", cut=(f"`{when}` is false",)), []
         monitor = NeverMonitor(self.context, self._hits(rule.never))
+        if value is False:
+            proof = Evidence("constants", cut=(f"`{when}` is false",), certificate=self._ground(monitor))
+            return Verdict.PROVED, proof, []
         if value is True:
             return self._decide(monitor, rule, origin)
         possible = explore_counted(self.flow, monitor, self.context.ways.is_possible)
         if not possible.bad:
-            return Verdict.PROVED, self._cut(possible), []
+            return Verdict.PROVED, self._cut(monitor, possible), []
         broken = {outcome.step: outcome for outcome in self._unreadable_when(rule, tree, origin)}
-        proof, outcomes = self._cut(possible), list(broken.values())
+        proof, outcomes = Evidence(LAYER), list(broken.values())
         for hit in self._hits(rule.never):
             if self.flow.steps[hit.step].id in broken or ("forbidden", hit.step) not in possible.bad:
                 continue
             found = self._tested(hit, tree, rule, origin)
             if isinstance(found, Outcome):
                 outcomes.append(found)
-            else:
-                proof = found or proof
+            elif found is not None:
+                proof = _both(proof, found)
         return self._summed(outcomes, proof)
 
     def _tested(self, hit: Hit, tree: Expression, rule: AnyRule, origin: Origin) -> Outcome | Evidence | None:
@@ -331,6 +355,9 @@ class _Judge:
                 f"`{step}` calls a tool that is not allowed",
                 "use an allowed tool, or have it put on the list",
             )
+            if isinstance(rule, Never) and rule.when is not None:
+                message = f"`{step}` can start with arguments that are not allowed: `{rule.when}` does not hold"
+                help = f"route control past `{step}` then, or change what it is called with"
         message = f"{message} (guardrail `{rule.name}`{origin.of_policy})"
         return Outcome(code, message, help, self._place(rule, number), step, origin.labels, evidence, origin.tag)
 
@@ -365,7 +392,7 @@ class _Judge:
     # -- allow-lists -----------------------------------------------------------------------------------------------
 
     def allow_list(self, policy: Policy) -> Iterator[Outcome]:
-        """Judge the tools that a policy allows: every other is forbidden, and a condition on arguments unproved."""
+        """Judge the tools that a policy allows: every other is forbidden, and so are other arguments than it names."""
         if policy.allow is None:
             return
         allowed = {entry.tool: entry for entry in policy.allow}
@@ -374,11 +401,12 @@ class _Judge:
             call = site.call
             if not isinstance(call, ToolCall) or not self.flow.reachable[site.step]:
                 continue
-            entry = allowed.get(call.tool)
+            entry, started = allowed.get(call.tool), perf_counter()
             if entry is not None and (entry.when is None or constant_text(entry.when) is True):
                 continue
             hit = Hit(site.step, site.sub, call)
-            rule = Never.model_construct(name="allow", never=_step_selector(call.id), when=None)
+            when = entry.when if entry is not None else None
+            rule = Never.model_construct(name="allow", never=_step_selector(call.id), when=when)
             if entry is None or entry.when is None:
                 verdict, evidence, outcomes = self._decide(NeverMonitor(self.context, [hit]), rule, origin)
             else:
@@ -386,8 +414,13 @@ class _Judge:
                 outcomes = [found] if isinstance(found, Outcome) else []
                 proof = Evidence(LAYER) if found is None or isinstance(found, Outcome) else found
                 verdict, evidence, _ = self._summed(outcomes, proof)
-            self._note("allow", call.tool, verdict, evidence, 0.0)
+            self._note("allow", call.tool, verdict, evidence, started, policy, step=call.id)
             yield from outcomes
+
+
+def _both(one: Evidence | None, other: Evidence) -> Evidence:
+    """Return the proof of two places: what the later one says, on the grounds of both."""
+    return other if one is None else replace(other, certificate=(*one.certificate, *other.certificate))
 
 
 def _step_selector(step: str) -> AnySelector:

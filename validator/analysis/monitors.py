@@ -82,6 +82,8 @@ def as_it_ends(hits: Iterable[Hit], context: Context) -> Iterator[Hit]:
 class _Watcher:
     """What all monitors start with: a run may start, and end, in peace."""
 
+    asks_ends = False
+
     def __init__(self, context: Context) -> None:
         self.context = context
 
@@ -277,6 +279,8 @@ class FollowedByMonitor(_Watcher):
 
     `certain` says that a path counts only when it can't be doubted, as in a search for violations.
     """
+
+    asks_ends = True
 
     def __init__(
         self, context: Context, rule: FollowedBy, first: list[Hit], then: Iterable[Hit], *, certain: bool

@@ -12,7 +12,7 @@ of the program: it takes both branches of a condition. So
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 from stepward.validator.findings import Move
@@ -37,7 +37,9 @@ MAX_PAIRS: Final = 4_000_000
 
 
 class Monitor(Protocol):
-    """Watches a run, and remembers just what its property needs."""
+    """Watches a run, and remembers just what its property needs. `asks_ends` says whether `end` can be bad at all."""
+
+    asks_ends: bool
 
     def start(self) -> State:
         """Return the state before the run."""
@@ -72,14 +74,20 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """What a search found: the first bad pair of each kind and step, and how many pairs it visited.
+    """What a search found: the first bad pair of each kind and step, and the pairs that it visited.
 
-    `is_complete` is false when the search gave up at MAX_PAIRS.
+    `is_complete` is false when the search gave up at MAX_PAIRS; `is_counted` says that visits are counted in them.
     """
 
     bad: dict[tuple[str, int], Bad]
-    pairs: int
+    visited: list[tuple[int, State]]
     is_complete: bool
+    is_counted: bool = False
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs were visited."""
+        return len(self.visited)
 
 
 Passable = Callable[[int, Transition], bool]
@@ -95,10 +103,10 @@ def explore(flow: Flow, monitor: Monitor, passable: Passable, *, limit: int = MA
     position = 0
     while position < len(search.order):
         if len(search.order) > limit:
-            return Exploration(search.bad, len(search.order), is_complete=False)
+            return Exploration(search.bad, search.order, is_complete=False)
         search.expand(position, passable)
         position += 1
-    return Exploration(search.bad, len(search.order), is_complete=True)
+    return Exploration(search.bad, search.order, is_complete=True)
 
 
 MAX_COUNTED_PAIRS: Final = 20_000
@@ -114,7 +122,7 @@ def explore_counted(flow: Flow, monitor: Monitor, passable: Passable) -> Explora
     if counting is not None:
         found = explore(flow, counting, passable, limit=MAX_COUNTED_PAIRS)
         if found.is_complete:
-            return found
+            return replace(found, is_counted=True)
     return explore(flow, monitor, passable)
 
 
@@ -133,6 +141,7 @@ class _Counting:
 
     def __init__(self, flow: Flow, monitor: Monitor, bounds: dict[int, int]) -> None:
         self.monitor = monitor
+        self.asks_ends = monitor.asks_ends
         self.bounds = bounds
         self.slot = {step: number for number, step in enumerate(bounds)}
         self.routed = {
@@ -197,7 +206,7 @@ class _Search:
         if kind is not None:
             self.note(kind, step, position, None)
         for way in self.flow.transitions[step]:
-            if not passable(step, way):
+            if (way.to == END and not self.monitor.asks_ends) or not passable(step, way):
                 continue
             for after in self.monitor.leave(step, state, way):
                 if way.to == END:

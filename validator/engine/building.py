@@ -101,6 +101,9 @@ class Product:
             for way in transitions[step]:
                 if not passable(step, way):
                     continue
+                if way.to == END and not monitor.asks_ends:
+                    out.append((GONE, way))
+                    continue
                 for after in monitor.leave(step, state, way):
                     if way.to == END:
                         if asks(monitor.end(step, after, way), step):

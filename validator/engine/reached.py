@@ -49,6 +49,8 @@ def is_admitted(context: Context, number: int, state: State) -> bool:
 class _Givers:
     """Watches who gives the variables of a condition their values."""
 
+    asks_ends = False
+
     def __init__(self, context: Context, number: int, state: State) -> None:
         self.context = context
         self.number = number
