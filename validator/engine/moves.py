@@ -94,6 +94,7 @@ class Moves:
         self._known: dict[int, tuple[Leaving, ...]] = {}
         self._parts: dict[tuple[int, int | None], _Part] = {}
         self._decisions: dict[int, Decision | None] = {}
+        self._decides: dict[int, bool] = {}
 
     def of(self, number: int) -> tuple[Leaving, ...]:
         """Return every way in which a step can be left."""
@@ -153,7 +154,11 @@ class Moves:
 
     def decides(self, number: int) -> bool:
         """Return whether the state decides what becomes of a step, and not only what happens outside."""
-        return self.flow.kinds[number] == "condition" or not self.context.starts_for_certain(number)
+        known = self._decides.get(number)
+        if known is None:
+            known = self.flow.kinds[number] == "condition" or not self.context.starts_for_certain(number)
+            self._decides[number] = known
+        return known
 
     def _all(self, number: int, step: AnyStep) -> Iterator[Leaving]:
         ways = self.flow.transitions[number]
