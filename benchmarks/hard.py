@@ -1,4 +1,4 @@
-"""Programs that a proof is hard for, each with what is to be found in it; `censused` sees that they are what they say."""
+"""Programs that a proof is hard for, each with what is to be found in it, and seen to be what it says."""
 
 from __future__ import annotations
 
@@ -49,13 +49,19 @@ def _end(asked: str) -> Steps:
 
 
 def diamonds(n: int, hole: int) -> Data:
-    """n diamonds in a row, each counting one of n inputs; past `hole` of them the payment needs no approval: 2^n paths."""
+    """n diamonds in a row, each counting one of n inputs; past `hole` of them no approval is needed: 2^n paths."""
     steps: Steps = [{"id": "start", "type": "set", "set": {"count": 0}}]
     for number in range(n):
         after = f"ask_{number + 1}" if number + 1 < n else "direct"
         asked = f"$x_{number} > 50"
         steps += [
-            {"id": f"ask_{number}", "type": "condition", "condition": asked, "then": f"add_{number}", "otherwise": after},
+            {
+                "id": f"ask_{number}",
+                "type": "condition",
+                "condition": asked,
+                "then": f"add_{number}",
+                "otherwise": after,
+            },
             {"id": f"add_{number}", "type": "set", "set": {"count": "$count + 1"}, "next_step": after},
         ]
     inputs: Data = {f"x_{number}": {"type": "number", "minimum": 0, "maximum": 100} for number in range(n)}
@@ -65,7 +71,13 @@ def diamonds(n: int, hole: int) -> Data:
 def correlated(n: int) -> Data:
     """n steps between two conditions that ask the same: those who came the one way can't go the other."""
     steps: Steps = [
-        {"id": "is_large", "type": "condition", "condition": "$amount > 500", "then": "approved", "otherwise": "step_0"},
+        {
+            "id": "is_large",
+            "type": "condition",
+            "condition": "$amount > 500",
+            "then": "approved",
+            "otherwise": "step_0",
+        },
         {"id": "approved", "type": "condition", "condition": "$approval", "then": "step_0", "otherwise": "stop"},
     ]
     steps += [{"id": f"step_{number}", "type": "tool", "tool": "look"} for number in range(n - 5)]
@@ -87,7 +99,13 @@ def copies(n: int, *, in_loop: bool = False) -> Data:
         after = f"ask_{number + 1}" if number + 1 < n else "round" if in_loop else "direct"
         copied = {f"flag_{number + 1}": f"$flag_{number}"}
         steps += [
-            {"id": f"ask_{number}", "type": "condition", "condition": f"$x_{number % 20} > 50", "then": f"left_{number}", "otherwise": f"right_{number}"},
+            {
+                "id": f"ask_{number}",
+                "type": "condition",
+                "condition": f"$x_{number % 20} > 50",
+                "then": f"left_{number}",
+                "otherwise": f"right_{number}",
+            },
             {"id": f"left_{number}", "type": "set", "set": copied, "next_step": after},
             {"id": f"right_{number}", "type": "set", "set": copied, "next_step": after},
         ]
@@ -99,7 +117,23 @@ def copies(n: int, *, in_loop: bool = False) -> Data:
         ]
     inputs: Data = {f"x_{number}": {"type": "number", "minimum": 0, "maximum": 100} for number in range(20)}
     inputs |= {"amount": {"type": "number", "minimum": 0, "maximum": 10_000}, "approval": {"type": "boolean"}}
-    return _program("copies", inputs, [*steps, *_end(f"not $flag_{n} and $amount > 500")], **({"max_steps": 50 * n} if in_loop else {}))
+    return _program(
+        "copies",
+        inputs,
+        [*steps, *_end(f"not $flag_{n} and $amount > 500")],
+        **({"max_steps": 50 * n} if in_loop else {}),
+    )
+
+
+def cases(n: int, kind: str) -> Data:
+    """One condition of n exclusive cases that leave nothing out, by single values or by sums of two inputs."""
+    asked = "$amount" if kind == "plain" else "$amount + $extra"
+    bands = [f"{asked} >= {number} and {asked} < {number + 1}" for number in range(1, n - 1)]
+    bands = [f"{asked} < 1", *bands, f"{asked} >= {n - 1}"]
+    found = [{"name": f"band_{number}", "when": band, "then": "stop"} for number, band in enumerate(bands)]
+    inputs = {name: {"type": "number", "minimum": 0, "maximum": 1000} for name in ("amount", "extra")}
+    steps = [{"id": "by_amount", "type": "condition", "exclusive": True, "cases": found}, {"id": "stop", "type": "end"}]
+    return {"name": "cases", "inputs": inputs, "steps": steps}
 
 
 HARD = (

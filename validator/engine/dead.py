@@ -107,7 +107,7 @@ class DeadWays:
         return [one for one in found if self._is_worth(*one)]
 
     def _is_worth(self, conditions: list[int], roots: frozenset[Names]) -> bool:
-        return len(conditions) > 1 or any(len(self.moves.writers.get(root, ())) > 1 for root in roots)
+        return len(conditions) > 1 or any(len(self.moves.writers(root)) > 1 for root in roots)
 
     # -- one table -------------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class DeadWays:
 
     def _system(self, conditions: list[int], roots: frozenset[Names]) -> tuple[System, dict[int, int]]:
         """Return the system of the steps that a cluster concerns, and their nodes."""
-        kept = {0, *conditions, *(number for root in roots for number in self.moves.writers.get(root, ()))}
+        kept = {0, *conditions, *(number for root in roots for number in self.moves.writers(root))}
         kept = {number for number in kept if self.flow.reachable[number]}
         successors = self.flow.successors
         place = next_places(len(self.flow.steps), kept, lambda number: successors[number], self.flow.predecessors)

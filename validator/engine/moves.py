@@ -11,7 +11,6 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stepward.validator.analysis.assignment import assigned_names
 from stepward.validator.analysis.product import Fate
 from stepward.validator.engine.domains import Domains, Names, primed, real
 from stepward.validator.engine.states import references_of
@@ -108,19 +107,19 @@ class Moves:
         part = step.parallel_steps[sub] if sub is not None and isinstance(step, ParallelStep) else step
         return self._part(number, sub, part).starts if isinstance(part, Call) else _ALWAYS
 
-    @cached_property
-    def writers(self) -> dict[Names, list[int]]:
-        """The steps that assign each variable, output and error."""
-        result: dict[Names, list[int]] = {}
-        for number, step in enumerate(self.flow.steps):
-            for root in assigned_names(step):
-                result.setdefault(root, []).append(number)
-        return result
+    def writers(self, root: Names) -> list[int]:
+        """Return the steps that assign a variable, an output or an error."""
+        names = self.context.meaning.names
+        if len(root) == 2:
+            sources = [names.outputs[root[0]]] if root[0] in names.outputs else []
+        else:
+            sources = names.variables.get(root[0], [])
+        return list(dict.fromkeys(source.step for source in sources if source.step is not None))
 
     def feeds(self, root: Names) -> set[Names]:
         """Return the variables whose values a variable may take over, or be computed from."""
         found: set[Names] = set()
-        for number in self.writers.get(root, ()):
+        for number in self.writers(root):
             step = self.flow.steps[number]
             if isinstance(step, SetStep):
                 tree = self._tree(number, root[0]) if isinstance(step.set[root[0]], str) else None

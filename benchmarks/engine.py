@@ -1,0 +1,113 @@
+"""What proofs cost: `python benchmarks/engine.py`. README.md beside this file says what the figures mean.
+
+Every program is made by hard.py, with what is true of it; a verdict that is not true, or a violation without a
+witness that the machine confirmed, ends the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from datetime import date
+from statistics import median
+
+from check import structural, table
+from clock import multiple, spread, take_turns
+from hard import HARD, Hard, cases
+
+from stepward.validator.analysis.context import Context
+from stepward.validator.findings import Property
+from stepward.vm import Program
+
+SIZES = {"diamonds with a hole": 40, "diamonds without": 40, "a flag copied": 1_000, "a flag copied in a loop": 200}
+CORRELATED = (1_000, 10_000, 100_000)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print every table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    correlated(options.rounds)
+    in_seconds(options.rounds)
+
+
+def decided(hard: Hard, n: int) -> Property:
+    """Return the verdict on the one guardrail of a program, once it was seen to be true."""
+    context = Context(Program.from_dict(hard.program(n)), (), date.today())
+    assert context.outcomes is not None
+    (found,) = [one for one in context.properties if one.rule == "approved-first"]
+    assert found.verdict.value in (hard.verdict, "unknown"), f"{hard.name}: {found.verdict} is not true"
+    assert found.verdict.value != "violated" or found.evidence.witness is not None, "it has a witness"
+    return found
+
+
+def correlated(rounds: int) -> None:
+    """The guardrail of a long program with correlated conditions, as a multiple of loading and structural check."""
+    (hard,) = [one for one in HARD if one.name == "correlated conditions"]
+    rows = []
+    for size in CORRELATED:
+        text = json.dumps(hard.program(size))
+        base, ours = take_turns([_structural(text), _with_guardrail(text)], rounds)
+        rows.append([f"{size:,}", f"{multiple(ours, base):.2f}", f"±{spread(ours, base):.0%}"])
+    table(
+        "structural check and guardrail, as a multiple of the structural check alone", ["steps", "multiple", ""], rows
+    )
+
+
+def _structural(text: str) -> Callable[[], object]:
+    return lambda: structural(Program.from_json(text))
+
+
+def _with_guardrail(text: str) -> Callable[[], object]:
+    def work() -> None:
+        program = Program.from_json(text)
+        structural(program)
+        context = Context(program, (), date.today())
+        assert context.outcomes == (), "it is proved"
+
+    return work
+
+
+def in_seconds(rounds: int) -> None:
+    """CPU seconds of a process of its own, all imports included: what a user waits for."""
+    rows = []
+    for hard in HARD:
+        if hard.name not in SIZES:
+            continue
+        size = SIZES[hard.name]
+        found = decided(hard, size)
+        script = f"import engine; engine.decided(engine.HARD[{HARD.index(hard)}], {size})"
+        rows.append([f"{hard.name}, {size:,}", found.verdict.value, found.evidence.layer, _seconds(script, rounds)])
+    for name in ("plain", "sums"):
+        script = f"import engine; engine.covered({name!r})"
+        rows.append([f"200 cases, {name}", *covered(name), _seconds(script, rounds)])
+    rows.append(["the imports alone", "", "", _seconds("import engine", rounds)])
+    table("CPU seconds of a process, imports included", ["program", "verdict", "layer", "seconds"], rows)
+
+
+def covered(name: str) -> tuple[str, str]:
+    """Return verdict and layer on the coverage of 200 cases."""
+    context = Context(Program.from_dict(cases(200, name)), (), date.today())
+    found = context.decided.covered(0)
+    exclusive = context.decided.exclusive(0)
+    assert found.verdict.value == exclusive.verdict.value == "proved", f"{name}: {found}"
+    return found.verdict.value, found.evidence.layer
+
+
+def _seconds(script: str, rounds: int) -> str:
+    timed = f"import time; {script}; print(time.process_time())"
+    command = [sys.executable, "-c", timed]
+    folder = __file__.rsplit("/", 1)[0]
+    times = [
+        float(subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder).stdout)
+        for _ in range(rounds)
+    ]
+    return f"{median(times):.2f}"
+
+
+if __name__ == "__main__":
+    main()
