@@ -36,8 +36,8 @@ demo: .venv/installed
 	@echo "== the gate on the good programs"
 	$(BIN)/stepward check specs/programs/good --policy specs/policies/payments.yaml --policy specs/policies/operations.yaml
 	@echo
-	@echo "== a program with a hole: the transfer runs although the screening failed"
-	@$(BIN)/stepward check specs/programs/bad/SW401/obvious.yaml; test $$? -eq 1
+	@echo "== a program with a hole: the bonus comes after the limit was asked for"
+	@$(BIN)/stepward check specs/programs/bad/SW401/gold-bonus.yaml; test $$? -eq 1
 	@echo
 	@echo "== the refund program, run on a journal in a temporary folder"
 	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \

@@ -130,6 +130,7 @@ def test_a_named_file_that_is_no_program_is_an_error_unless_skipped() -> None:
         (["--baseline=none.json"], "the baseline `"),
         (["--write-baseline=none/b.json"], "can't be written"),
         (["--output-file=none/out.txt"], "can't be written: no such file"),
+        (["--witnesses=good.yaml"], "`good.yaml` can't be written to: file exists"),
         (["--select=SW4x"], "--select: `SW4x` is not a code"),
         (["--ignore=unproved"], "did you mean `SW408`?"),
         (["--select="], "--select names no code"),
@@ -210,6 +211,49 @@ def test_statistics_come_in_place_of_the_findings() -> None:
     assert codes == "     2  SW101  error    missing-target"
     assert [line.split()[0] for line in bounds.splitlines()] == ["file", "also.yaml", "bad.yaml"]
     assert summary == "2 errors in 2 of 2 programs\n"
+
+
+HOLES = """
+name: holes
+inputs: {amount: {type: integer, minimum: 0}}
+tools: {ask: {effect: none}, pay: {effect: write, idempotent: true}}
+guardrails:
+  - {name: asked, protects: {tool: pay}, requires: {tool: ask}}
+  - {name: not-large, never: {tool: pay}, when: $amount > 9}
+steps:
+  - {id: is_small, type: condition, condition: $amount < 5, then: pay, otherwise: ask}
+  - {id: ask, type: tool, tool: ask, next_step: pay}
+  - {id: pay, type: tool, tool: pay, is_terminal: true}
+"""
+
+
+def test_each_witness_goes_to_a_file_for_replay() -> None:
+    put("p.yaml", HOLES)
+    put("q.yaml", HOLES)
+    result = check("--witnesses", "deep/found", ".")
+    assert result.exit_code == 1
+    names = [f"holes-{code}-pay{number}.json" for code in ("SW401", "SW403") for number in ("", "-2")]
+    assert sorted(path.name for path in Path("deep/found").iterdir()) == sorted(names)
+    told = [line for line in result.stderr.splitlines() if line.startswith("witness of ")]
+    assert told[0] == "witness of SW401 at p.yaml:11:10: stepward replay deep/found/holes-SW401-pay.json"
+    for line in told:
+        command = line.split(": stepward ")[1]
+        done = CliRunner().invoke(main, command.split())
+        assert done.exit_code == 0, done.output
+        assert "confirmed: guardrail " in done.stdout
+
+
+def test_without_a_violation_there_is_no_witness() -> None:
+    put("p.yaml", GOOD)
+    assert check("--witnesses", "found", ".").exit_code == 0
+    assert list(Path("found").iterdir()) == []
+
+
+def test_the_values_that_lead_to_a_violation_are_told() -> None:
+    put("p.yaml", HOLES)
+    output = check(".").output
+    assert "= with amount = 0\n" in output, "for who was not asked"
+    assert "= with amount = 10\n" in output, "just past what the rule names"
 
 
 def test_json_lists_the_verdicts_too() -> None:

@@ -41,6 +41,7 @@ from stepward.validator.engine.classes import Space
 from stepward.validator.engine.cuts import TooMany
 from stepward.validator.engine.domains import Domain, Domains, Range
 from stepward.validator.engine.reached import completed
+from stepward.validator.engine.replay import replay
 from stepward.validator.engine.simplest import simplest
 from stepward.validator.engine.solver import Solved
 from stepward.validator.engine.states import State
@@ -458,15 +459,24 @@ def test_the_machine_finds_no_branch_where_a_finding_says_so() -> None:
 
 @pytest.mark.parametrize("path", sorted((BAD / "SW302").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_machine_finds_no_branch_in_the_bad_programs(path: Path) -> None:
-    assert assert_the_machine_agrees(Program.load(path)) == (path.stem != "subtle")
+    """What comes before the condition may have a say there, so that the witness is asked, and not the state alone."""
+    (found,) = [one for one in ProgramValidator(Program.load(path)).validate().findings if one.code == "SW302"]
+    assert found.evidence is not None
+    assert found.evidence.witness is not None
+    assert replay(found.evidence.witness).confirmed
 
 
-def test_no_good_program_needs_a_solver() -> None:
+NEEDS_A_FORMULA = {"failed_payment_recovery", "loan_decision", "record_cleanup"}
+"""Good programs with a guardrail that hangs on arithmetic."""
+
+
+def test_no_good_program_needs_a_solver_but_for_arithmetic() -> None:
+    good = [str(path) for path in (BAD.parent / "good").iterdir() if path.stem not in NEEDS_A_FORMULA]
     code = f"""
 import sys
 from stepward.validator.cli import main
 try:
-    main(["check", "--isolated", {str(BAD.parent / "good")!r}], standalone_mode=False)
+    main(["check", "--isolated", *{good!r}], standalone_mode=False)
 except SystemExit:
     pass
 assert "z3" not in sys.modules"""

@@ -31,6 +31,8 @@ INPUTS: dict[str, dict[str, Any]] = {
         "role": "editor",
         "justification": "month end",
     },
+    "claim_above_limit": {"claim_id": "CLM-000001", "amount": 620},
+    "consented_export": {"member_id": "MEM-000001", "consent": True, "partner": "museum"},
     "content_moderation": {"post_id": "PST-00000001", "author_id": "USR-000001", "text": "hello"},
     "customer_onboarding": {
         "applicant_id": "APP-000001",
@@ -47,6 +49,7 @@ INPUTS: dict[str, dict[str, Any]] = {
     },
     "data_erasure": {"request_id": "REQ-000001", "subject_email": "ann@example.com", "jurisdiction": "eu"},
     "database_migration": {"database": "orders", "migration_id": "MIG-0001"},
+    "desk_payout": {"voucher_id": "VCH-000001", "amount": 45},
     "document_extraction": {"document_id": "DOC-000001", "kind": "invoice"},
     "expense_reimbursement": {
         "report_id": "EXP-000001",
@@ -63,6 +66,7 @@ INPUTS: dict[str, dict[str, Any]] = {
         "currency": "EUR",
     },
     "feature_flag_rollout": {"flag": "new-search"},
+    "gold_shortcut": {"order_id": "ORD-000042", "customer_id": "CUS-000001", "tier": "silver", "parcels": 2},
     "incident_triage": {
         "alert_id": "ALR-000001",
         "service": "api",
@@ -77,6 +81,7 @@ INPUTS: dict[str, dict[str, Any]] = {
         "purchase_order_id": "PO-000001",
         "cost_centre": "OPS001",
     },
+    "large_shipment": {"order_id": "ORD-000042", "total": 1300},
     "loan_decision": {
         "application_id": "LAP-000001",
         "amount": 9000,
@@ -100,6 +105,7 @@ INPUTS: dict[str, dict[str, Any]] = {
         "customer_email": "ann@example.com",
         "phone": "+4915112345678",
     },
+    "record_cleanup": {"store": "web", "weeks": 8},
     "release_notes": {"release": "v2.7"},
     "stuck_order": {"order_id": "ORD-000042"},
     "subscription_cancellation": {

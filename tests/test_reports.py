@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from stepward.validator import ProgramValidator
 from stepward.validator.findings import Evidence, Finding, Label, Move, Property, Severity, Verdict
 from stepward.validator.gate.checking import RunResult
-from stepward.validator.report import FORMATS, render
+from stepward.validator.report import FORMATS, full, render
 from stepward.validator.report.excerpt import MAX_WIDTH, Mark, excerpt
 from stepward.validator.report.statistics import render as render_statistics
 from stepward.validator.report.text import safe, summary
+from stepward.validator.report.values import Values
+from stepward.vm import Program
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.source import Place, Span
 
@@ -333,3 +336,77 @@ def test_half_a_surrogate_pair_is_an_escape_in_json() -> None:
 )  # fmt: skip
 def test_the_summary_is_one_line(run: RunResult, line: str) -> None:
     assert summary(run) == line
+
+
+# -- the values of a witness -------------------------------------------------------------------------------------------
+
+
+def values(*steps: dict[str, Any], rule: dict[str, Any], **more: Any) -> list[str]:
+    tools = {"read": {"effect": "read"}, "pay": {"effect": "write", "idempotent": True}}
+    data = {"name": "p", "inputs": {}, "tools": tools, "guardrails": [{"name": "rule", **rule}], **more}
+    findings = ProgramValidator(Program.from_dict({**data, "steps": list(steps)})).validate().findings
+    (found,) = [one for one in findings if one.code.startswith("SW40")]
+    return Values().of(found)
+
+
+def choice(name: str, condition: str, then: str, otherwise: str) -> dict[str, Any]:
+    return {"id": name, "type": "condition", "condition": condition, "then": then, "otherwise": otherwise}
+
+
+NEVER = {"never": {"tool": "pay"}, "when": "$args.sum > 10"}
+END = {"id": "end", "type": "end"}
+
+
+def test_only_what_decides_is_said_of_a_witness() -> None:
+    """Inputs first, then replies; `$args` and what `set` computes lead back to where they come from."""
+    steps = (
+        {"id": "look", "type": "tool", "tool": "read", "output_key": "order"},
+        {"id": "add", "type": "set", "set": {"sum": "$base + $order.tax", "noise": "$unread"}},
+        choice("c", "$look.output.open == true", "pay", "end"),
+        {"id": "pay", "type": "tool", "tool": "pay", "args": {"sum": "$sum"}, "is_terminal": True},
+        END,
+    )
+    order = {"type": "object", "properties": {"open": {"type": "boolean"}, "tax": {"type": "integer", "minimum": 3}}}
+    tools = {"read": {"effect": "read", "returns": order | {"required": ["open", "tax"]}}, "pay": {"effect": "write"}}
+    inputs = {"unread": {"type": "string"}, "base": {"type": "integer", "minimum": 0}}
+    found = values(*steps, rule=NEVER, inputs=inputs, tools=tools)
+    assert [one.split(" = ")[0] for one in found] == ["base", "look.output.open", "order.tax"]
+    base, tax = (int(found[number].split(" = ")[1]) for number in (0, 2))
+    assert base + tax == 11
+
+
+def test_what_comes_again_is_said_once_and_what_changes_in_order() -> None:
+    steps = (
+        {"id": "look", "type": "tool", "tool": "read", "output_key": "found", "max_visits": 9, "error_step": "end"},
+        choice("c", "$found == 'more'", "pay", "end"),
+        {"id": "pay", "type": "tool", "tool": "pay", "next_step": "look"},
+        END,
+    )
+    tools = {"read": {"effect": "read", "returns": {"enum": ["none", "more"]}}, "pay": {"effect": "write"}}
+    assert values(*steps, rule={"at_most_once": {"tool": "pay"}}, tools=tools) == ['found = "more"']
+    program = Program.load(Path(__file__).parents[1] / "specs/programs/bad/SW402/next-item.yaml")
+    (found,) = ProgramValidator(program).validate().findings
+    assert Values().of(found) == ["voucher = 1000, then 1"]
+
+
+def test_a_part_of_a_parallel_step_is_found_in_its_object() -> None:
+    parts = [{"id": name, "type": "tool", "tool": "read", "output_key": f"{name}_view"} for name in ("one", "two")]
+    steps = (
+        {"id": "both", "type": "parallel", "parallel_steps": parts, "output_key": "seats"},
+        choice("c", "$seats.one == 'yes' and $two_view == 'yes'", "pay", "end"),
+        {"id": "pay", "type": "tool", "tool": "pay", "is_terminal": True},
+        END,
+    )
+    tools = {"read": {"effect": "read", "returns": {"enum": ["no", "yes"]}}, "pay": {"effect": "write"}}
+    assert values(*steps, rule={"never": {"tool": "pay"}}, tools=tools) == ['seats.one = "yes"', 'two_view = "yes"']
+
+
+def test_values_take_two_lines_at_most() -> None:
+    values = [f"name_{number} = {number}" for number in range(40)]
+    first, second = full._with(values)
+    assert first.startswith("with name_0 = 0, name_1 = 1")
+    assert second.startswith("     name_")
+    assert second.endswith(" more")
+    assert len(first) <= 110
+    assert list(full._with(["a = \x1b[1m"])) == ["with a = \u241b[1m"]
+    assert list(full._with([])) == []

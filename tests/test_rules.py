@@ -124,7 +124,7 @@ def test_a_path_over_budget_is_no_violation() -> None:
     rule = {"name": "r", "never": {"tool": "pay"}}
     steps = [look("a"), look("b"), {"id": "p", "type": "tool", "tool": "pay"}]
     assert codes(check(steps, guardrails=[rule])) == ["SW403"]
-    assert codes(check(steps, guardrails=[rule], max_steps=2)) == ["SW601", "SW408"]
+    assert codes(check(steps, guardrails=[rule], max_steps=2)) == ["SW601"]
 
 
 POLICY: dict[str, Any] = {
@@ -160,9 +160,16 @@ def test_a_tool_off_the_allow_list_is_forbidden() -> None:
     report = check(UNCHECKED, {"policy": "house", "allow": ["look"]})
     assert codes(report) == ["SW403"]
     assert codes(check(UNCHECKED, {"policy": "house", "allow": ["look", "pay"]})) == []
-    assert codes(check(UNCHECKED, {"policy": "house", "allow": ["look", {"tool": "pay", "when": "$args.x > 1"}]})) == [
-        "SW408"
-    ]
+
+
+def test_a_tool_on_the_allow_list_is_forbidden_with_other_arguments() -> None:
+    policy = {"policy": "house", "allow": ["look", {"tool": "pay", "when": "$args.x > 1"}]}
+    assert codes(check([UNCHECKED[0] | {"args": {"x": 2}}], policy)) == []
+    (without,) = check(UNCHECKED, policy).findings
+    (low,) = check([UNCHECKED[0] | {"args": {"x": 1}}], policy).findings
+    assert without.code == low.code == "SW403"
+    words = "`p` can start with arguments that are not allowed: `$args.x > 1` does not hold"
+    assert low.message == f"{words} (guardrail `allow` of policy `house`)"
 
 
 def test_a_policy_wins_where_the_manifest_claims_less() -> None:

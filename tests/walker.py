@@ -283,11 +283,13 @@ class Walk:
             self.performed.append(step["id"])
             if len(self.performed) > 1:
                 self.broken.add(("SW404", self.last))
+        before = set(self.performed)
         for side, selector in enumerate(rule.get("exclusive", ())):
             if self.selects(selector, step):
                 self.performed.append(str(side))
-                if {"0", "1"} <= set(self.performed):
-                    self.broken.add(("SW406", self.last))
+        # Of a run that has performed both, what comes after is no second violation.
+        if "exclusive" in rule and before != {"0", "1"} == set(self.performed):
+            self.broken.add(("SW406", self.last))
 
     def satisfied(self, requirement: dict[str, Any], *, stale_counts: bool) -> bool:
         if "all_of" in requirement:

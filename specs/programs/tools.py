@@ -50,6 +50,34 @@ def requeue_order(order_id: str) -> str:
     return _id("QUE", order_id)
 
 
+def ask_sales(order_id: str) -> str:
+    return "agree"
+
+
+def pick_goods(order_id: str) -> str:
+    return _id("PCK", order_id)
+
+
+def ship_large(order_id: str) -> str:
+    return _id("SHL", order_id)
+
+
+def ship_plain(order_id: str) -> str:
+    return _id("SHP", order_id)
+
+
+def ship_on_account(order_id: str) -> str:
+    return _id("SHA", order_id)
+
+
+def check_credit(customer_id: str) -> Data:
+    return {"good": True}
+
+
+def add_bonus(customer_id: str) -> str:
+    return _id("BON", customer_id)
+
+
 def check_signature(event_id: str, signature: str) -> bool:
     return signature == sha256(event_id.encode()).hexdigest()[:16]
 
@@ -112,6 +140,30 @@ def open_fraud_case(**subject: str) -> Data:
 
 def update_ledger(payment_id: str, state: str) -> str:
     return _id("LED", payment_id, state)
+
+
+def check_voucher(voucher_id: str) -> Data:
+    return {"valid": True, "value": 45}
+
+
+def pay_out(voucher_id: str, amount: Decimal) -> str:
+    return _id("OUT", voucher_id, amount)
+
+
+def ask_claims_manager(claim_id: str) -> Suspend:
+    return Suspend({"question": f"may {claim_id} be paid?", "who": "the claims manager on duty"})
+
+
+def get_claim(claim_id: str) -> Data:
+    return {"open": True}
+
+
+def pay_large(claim_id: str, amount: Decimal) -> str:
+    return _id("PAL", claim_id, amount)
+
+
+def pay_small(claim_id: str, amount: Decimal) -> str:
+    return _id("PAS", claim_id, amount)
 
 
 def get_subscription(subscription_id: str) -> Data:
@@ -330,6 +382,18 @@ def count_resets(account_id: str) -> int:
     return 1
 
 
+def get_profile(member_id: str) -> Data:
+    return {"complete": True}
+
+
+def export_profile(member_id: str, partner: str) -> str:
+    return _id("EXP", member_id, partner)
+
+
+def log_export(member_id: str) -> str:
+    return _id("LOG", member_id)
+
+
 def send_code(account_id: str, to: str) -> str:
     return _id("COD", account_id)
 
@@ -395,6 +459,14 @@ def set_flag(flag: str, percent: int) -> str:
 
 def delete_flag(flag: str) -> str:
     raise RuntimeError("no flag is deleted from here")
+
+
+def count_records(store: str, older_than_days: int) -> int:
+    return 1200
+
+
+def delete_records(store: str, older_than_days: int) -> str:
+    return _id("DEL", store, older_than_days)
 
 
 def ask_flag_owner(flag: str, percent: int) -> Suspend:

@@ -12,9 +12,10 @@ from stepward.validator.engine.domains import Names
 from stepward.validator.engine.reached import completed
 from stepward.validator.engine.states import State
 from stepward.validator.engine.synthesis import Known
-from stepward.validator.engine.system import Given, Leap, Path
+from stepward.validator.engine.system import Computed, Given, Leap, Path
 from stepward.validator.engine.witness import Does
 from stepward.validator.findings import Move
+from stepward.vm.expressions.syntax import Reference
 from stepward.vm.language.flow import Transition
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ParallelStep
@@ -39,6 +40,7 @@ class Traced:
         self.builder = builder
         self.moves: list[Move] = []
         self._outputs: dict[tuple[int, str], Any] = {}
+        self._known_of: dict[tuple[int, str], Any] = {}
         self._turns: dict[int, tuple[Does, ...]] = {}
         self.leaps: list[Leap] = []
         for number, step in enumerate(path.steps):
@@ -81,10 +83,29 @@ class Traced:
     # -- values ----------------------------------------------------------------------------------------------------
 
     def _given(self, assigns: tuple[Any, ...], after: State) -> None:
+        """Note the outputs of a transition; one has several names, and each may know other fields of it."""
         place = len(self.moves)
+        sources: dict[Names, Source] = {}
         for one in assigns:
-            if isinstance(one.value, Given) and one.value.source.kind == "output" and one.root in after:
-                self._outputs[place, one.value.source.name] = self._whole(one.root, after, one.value.source)
+            value = one.value
+            if isinstance(value, Given) and value.source.kind == "output":
+                sources[one.root] = value.source
+            elif isinstance(value, Computed) and isinstance(value.tree, Reference) and value.tree.names in sources:
+                sources[one.root] = sources[value.tree.names]
+            if one.root in sources and one.root in after:
+                self._learn(place, sources[one.root], _assembled(one.root, after))
+
+    def _learn(self, place: int, source: Source, value: Any) -> None:
+        """Note what one name knows of an output; that of a parallel step is an object of the outputs of its parts."""
+        step = self.context.flow.steps[source.step] if source.step is not None else None
+        if isinstance(step, ParallelStep) and source.sub is None:
+            for part in step.parallel_steps:
+                if isinstance(value, dict) and part.id in value:
+                    self._learn(place, self.context.meaning.names.outputs[part.id], value[part.id])
+            return
+        key = (place, source.name)
+        self._known_of[key] = _merged(self._known_of.get(key), value)
+        self._outputs[key] = completed(self._known_of[key], self.context.meaning.typing.effective(source))
 
     def _inputs(self, before: State) -> list[tuple[str, Any]]:
         found = []
@@ -106,3 +127,10 @@ def _assembled(name: Names, state: State) -> Any:
     depth = len(name)
     fields = [inner for inner in state if inner[:depth] == name and len(inner) == depth + 1]
     return {inner[depth]: _assembled(inner, state) for inner in fields}
+
+
+def _merged(first: Any, second: Any) -> Any:
+    """Return what two names know of one value."""
+    if not isinstance(first, dict) or not isinstance(second, dict):
+        return second
+    return first | {name: _merged(first.get(name), value) for name, value in second.items()}

@@ -207,7 +207,10 @@ class Transfers:
         if kind(value) in ("array", "object"):
             self.blurs |= len(same) > 1
             return _classes(slot, lambda one: one is not UNDEFINED and kind(one) == kind(value))
-        assert value in same, "references are cut at the constants that they are set to"
+        if value not in same:
+            # A fallback that its type does not admit has no class of its own; a declared type makes it SW203.
+            self.blurs = True
+            return _classes(slot, lambda one: one is not UNDEFINED)
         return _classes(slot, lambda one: one is not UNDEFINED and kind(one) == kind(value) and one == value)
 
     def _copies(self, slots: Iterable[Slot], names: Names) -> Iterable[Transfer]:

@@ -19,6 +19,9 @@ _Lines = Mapping[str, Sequence[str]]
 _NEAR: Final = 12
 """Lines around a finding within which a label is shown in the same excerpt."""
 
+_LINE, _MAX_LINES = 100, 2
+"""Characters of a line of values, and lines of them."""
+
 _MAX_MOVES: Final = 24
 """Steps of a path that are shown; of a longer one, the beginning and the end."""
 
@@ -27,7 +30,10 @@ def render(result: RunResult, *, color: bool = False) -> str:
     """Return every finding with its source, and the summary."""
     paint = _Paint(color)
     lines = {file: text.split("\n") for file, text in result.sources.items()}
-    blocks = ["\n".join(_block(finding, lines, paint)) + "\n" for finding in result.findings]
+    said = _values(result.findings)
+    blocks = [
+        "\n".join(_block(finding, lines, paint, said[number])) + "\n" for number, finding in enumerate(result.findings)
+    ]
     return "\n".join([*blocks, paint("bold", summary(result)) + "\n"])
 
 
@@ -51,7 +57,17 @@ class _Paint:
         return click.style(text, **styles[kind])  # type: ignore[arg-type]
 
 
-def _block(finding: Finding, lines: _Lines, paint: _Paint) -> Iterator[str]:
+def _values(findings: Sequence[Finding]) -> list[list[str]]:
+    """Return for each finding the values of its witness; what reads them is loaded only where there is one."""
+    if not any(finding.evidence is not None and finding.evidence.witness is not None for finding in findings):
+        return [[] for _ in findings]
+    from stepward.validator.report.values import Values
+
+    values = Values()
+    return [values.of(finding) for finding in findings]
+
+
+def _block(finding: Finding, lines: _Lines, paint: _Paint, values: list[str]) -> Iterator[str]:
     severity = str(finding.severity)
     yield paint(severity, f"{severity}[{finding.code}]") + paint("bold", f" {finding.name}: {safe(finding.message)}")
     near = [label for label in finding.related if _is_near(label, finding)]
@@ -60,7 +76,7 @@ def _block(finding: Finding, lines: _Lines, paint: _Paint) -> Iterator[str]:
     rows = list(excerpt(lines.get(finding.file, ()), marks))
     margin = " " * _gutter(rows)
     yield from _located(finding.file + position(finding.place, finding.span), rows, severity, paint)
-    tail = [*_path(finding), *_help(finding)]
+    tail = [*_path(finding), *_with(values), *_help(finding)]
     if rows and tail:
         yield margin + paint("frame", " |")
     yield from (f"{margin} {paint('frame', '=')} {line}" if line[0] != " " else margin + line for line in tail)
@@ -114,6 +130,20 @@ def _path(finding: Finding) -> Iterator[str]:
 
 def _move(number: int, move: Move, digits: int, longest: int) -> str:
     return f"     {number:>{digits}}. {safe(move.step):<{min(longest, 40)}}  {safe(move.how)}".rstrip()
+
+
+def _with(values: list[str]) -> Iterator[str]:
+    """Yield the values of a witness on at most two lines."""
+    lines: list[str] = []
+    for number, value in enumerate(map(safe, values)):
+        if lines and len(lines[-1]) + len(value) + 2 <= _LINE:
+            lines[-1] += f", {value}"
+        elif len(lines) < _MAX_LINES:
+            lines = [*(f"{line}," for line in lines), f"     {value}" if lines else f"with {value}"]
+        else:
+            lines[-1] += f", and {len(values) - number} more"
+            break
+    yield from lines
 
 
 def _help(finding: Finding) -> Iterator[str]:

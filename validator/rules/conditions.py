@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -94,9 +95,8 @@ class UncoveredCondition(Rule):
 
     ## What it does
     Reports a condition for which a state exists in which it takes no branch: no case holds and there is no `otherwise`,
-    or the branch that a two-way condition needs is missing. The message names such a state, made of inputs and of what
-    the steps before return. Where conditions before it decide whether a run gets there in that state, this version
-    reports SW408 `unproved` instead.
+    or the branch that a two-way condition needs is missing. The message names such a state, and the path leads there:
+    states that the conditions and assignments before rule out do not count. What no layer decides is SW408 `unproved`.
 
     ## Why it is bad
     The run ends with the reason `uncovered`, at a place where nobody planned an ending. The next value that is added to
@@ -216,8 +216,12 @@ def unsettled(context: Context) -> Iterator[Unsettled]:
 def _note(
     context: Context, name: str, step: ConditionStep, verdict: Verdict, evidence: Evidence, started: float
 ) -> None:
-    seconds = perf_counter() - started
-    context.properties.append(Property(name, step.id, verdict, evidence, seconds, context.program.source_name))
+    file, seconds = context.program.source_name, perf_counter() - started
+    if verdict is Verdict.PROVED and not evidence.certificate and context.certifies:
+        from stepward.validator.engine.grounds import by_types
+
+        evidence = replace(evidence, certificate=(by_types(None),))  # no branch is missing, or constants decide
+    context.properties.append(Property(name, step.id, verdict, evidence, seconds, file, step=step.id))
 
 
 def _missing_branch(context: Context, number: int, step: ConditionStep) -> str:
@@ -230,20 +234,23 @@ class ConstantCondition(Rule):
     """A condition that is always true, or always false, decides nothing.
 
     ## What it does
-    Reports a two-way condition whose value is the same in every run that evaluates it: by constants, or because the
-    types of what it reads admit no other. What follows from the conditions before it is for a later version. A case
-    that is never taken is SW304.
+    Reports a two-way condition whose value is the same in every run that evaluates it: by constants, because the types
+    of what it reads admit no other, or because the conditions and assignments before it leave no other. A case that is
+    never taken is SW304. A step that only the other branch leads to is SW103, too.
 
     ## Why it is bad
     One branch never happens, though the program looks as if it could. Often a test was switched off for a trial and
     never switched on again.
 
     ## Example
+    Whatever gets to `is_tiny` is above 500, and never below 20:
+
     ```yaml
     name: refund
     inputs: {amount: {type: number, minimum: 0}}
     steps:
-      - {id: is_small, type: condition, condition: true or $amount <= 500, then: accept, otherwise: review}
+      - {id: is_small, type: condition, condition: $amount <= 500, then: accept, otherwise: is_tiny}
+      - {id: is_tiny, type: condition, condition: $amount < 20, then: accept, otherwise: review}
       - {id: accept, type: end}
       - {id: review, type: end}
     ```
@@ -264,7 +271,7 @@ class ConstantCondition(Rule):
     severity = Severity.WARNING
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every two-way condition whose value constants or types decide."""
+        """Yield every two-way condition whose value constants, types or what comes before decide."""
         quoted = {clause.path for clause, problem in context.type_problems if problem.code == "SW204"}
         for number, step in context.conditions:
             if step.condition is None:
@@ -278,6 +285,10 @@ class ConstantCondition(Rule):
                     continue
                 value, evidence = found
                 help = "the types of what it reads decide it: compare with another value, or remove the step"
+                if _is_by_what_comes_before(evidence):
+                    help = (
+                        "the conditions and assignments before it decide it: ask for something else, or remove the step"
+                    )
             if ("steps", number, "condition") not in quoted:
                 never = "otherwise" if value else "then"
                 message = f"the condition is always {str(value).lower()}"
@@ -291,8 +302,8 @@ class ShadowedCase(Rule):
 
     ## What it does
     The first case that holds wins. Reports a case that can't hold, by its constants or by the types of what it reads,
-    one that stands there twice, and one for whose values earlier cases always hold. What follows from the conditions
-    before the step is for a later version.
+    one that stands there twice, one for whose values earlier cases always hold, and one that no value that gets to the
+    step makes the first to hold. A step that only such a case leads to is SW103, too.
 
     ## Why it is bad
     The step that the case names is not taken for the values that its author meant. The case looks like a rule of the
@@ -366,7 +377,7 @@ class ShadowedCase(Rule):
             seen.setdefault(text, place)
 
     def _by_values(self, context: Context, number: int, step: ConditionStep, position: int) -> Iterator[Finding]:
-        """Yield a case that no value of the types of what it reads makes the first to hold."""
+        """Yield a case that no value which its types admit and which gets to the step makes the first to hold."""
         found = context.decided.never_taken(number, position)
         if found is None:
             return
@@ -375,7 +386,10 @@ class ShadowedCase(Rule):
         message = "this case is never taken: whenever it holds, an earlier one does"
         help = "move it up, or remove it"
         related = []
-        if is_false:
+        if _is_by_what_comes_before(evidence):
+            message = "this case is never taken: nothing that gets here makes it the first to hold"
+            help = "the conditions and assignments before the step decide it: ask for something else, or remove it"
+        elif is_false:
             message = "this case is never taken: no value of its types makes it true"
             help = "compare with a value that can be, or remove it"
         elif earlier is not None:
@@ -383,13 +397,19 @@ class ShadowedCase(Rule):
         yield self.finding(message, help, place, step=step.id, related=related, evidence=evidence)
 
 
+def _is_by_what_comes_before(evidence: Evidence) -> bool:
+    from stepward.validator.engine.verdicts import HERE
+
+    return evidence.cut[0].startswith(HERE)
+
+
 class OverlappingCases(Rule):
     """Two cases can hold at once, and `exclusive: true` asked that none do.
 
     ## What it does
     Reports a condition with `exclusive: true` for which a state exists in which two of its cases hold. The message
-    names such a state. Where conditions before it decide whether a run gets there in that state, this version reports
-    SW408 `unproved` instead.
+    names such a state, and the path leads there: states that the conditions and assignments before rule out do not
+    count. What no layer decides is SW408 `unproved`.
 
     ## Why it is bad
     Which of the two cases wins depends on their order in the list, and `exclusive: true` promises that it does not.
@@ -408,14 +428,12 @@ class OverlappingCases(Rule):
         cases:
           - {name: low, when: $amount <= 100, then: accept}
           - {name: high, when: $amount >= 100, then: review}
-        otherwise: refuse
       - {id: accept, type: end}
       - {id: review, type: end}
-      - {id: refuse, type: end, outcome: failure}
     ```
 
     ## Use instead
-    Without `exclusive: true` the order decides, and says so:
+    Two bands that meet exactly; or, without `exclusive: true`, the order decides, and says so:
 
     ```yaml
     name: review_level
@@ -423,13 +441,12 @@ class OverlappingCases(Rule):
     steps:
       - id: by_amount
         type: condition
+        exclusive: true
         cases:
           - {name: low, when: $amount <= 100, then: accept}
           - {name: high, when: $amount > 100, then: review}
-        otherwise: refuse
       - {id: accept, type: end}
       - {id: review, type: end}
-      - {id: refuse, type: end, outcome: failure}
     ```
     """
 

@@ -1,4 +1,4 @@
-"""SW101 to SW108: does control go where it should."""
+"""SW101 to SW108 but for SW103: does control go where it should."""
 
 from __future__ import annotations
 
@@ -128,59 +128,6 @@ class UnreachableStep(Rule):
                     related = [Label(Place(("steps", number - 1, "id")), "the step above ends the run here")]
                 message = f"no path leads to step `{step.id}`"
                 yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related)
-
-
-class InfeasibleStep(Rule):
-    """Ways lead to the step, but the conditions on every one of them contradict each other.
-
-    ## What it does
-    Reports a step that the graph reaches and no run does, where that is proved: on every way to it stands a branch that
-    is never taken, for what the conditions and assignments before it say.
-
-    ## Why it is bad
-    The step looks like a case that is taken care of, and it never is. Mostly one of the conditions says something else
-    than its author meant.
-
-    ## Example
-    An amount above 1000 never comes to `is_huge`:
-
-    ```yaml
-    name: review_level
-    inputs: {amount: {type: number}}
-    steps:
-      - {id: is_small, type: condition, condition: $amount <= 1000, then: is_huge, otherwise: manager}
-      - {id: is_huge, type: condition, condition: $amount > 50000, then: board, otherwise: clerk}
-      - {id: clerk, type: end}
-      - {id: manager, type: end}
-      - {id: board, type: end}
-    ```
-
-    ## Use instead
-    ```yaml
-    name: review_level
-    inputs: {amount: {type: number}}
-    steps:
-      - {id: is_small, type: condition, condition: $amount <= 1000, then: clerk, otherwise: is_huge}
-      - {id: is_huge, type: condition, condition: $amount > 50000, then: board, otherwise: manager}
-      - {id: clerk, type: end}
-      - {id: manager, type: end}
-      - {id: board, type: end}
-    ```
-    """
-
-    code = "SW103"
-    name = "infeasible-step"
-    severity = Severity.WARNING
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yield the steps that the graph reaches, and proved not to be reached by any run."""
-        if not context.has_control_flow or not context.conditions:
-            return
-        for number in context.engine.dead.infeasible:
-            step = context.program.steps[number]
-            message = f"no run gets to `{step.id}`: the conditions on the ways to it rule one another out"
-            help = "mend the condition that was to lead here, or remove the step"
-            yield self.finding(message, help, Place(("steps", number, "id")), step=step.id)
 
 
 class CycleWithoutExit(Rule):

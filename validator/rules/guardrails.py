@@ -41,35 +41,47 @@ class GuardrailBypassed(Verdicts):
     ## What it does
     Reports every place at which what a guardrail `protects` can start although what it `requires` did not come before,
     and shows the path. A step counts when it succeeded: one that failed, was skipped or used a fallback did not. A
-    branch counts when it was taken. Parallel siblings are not before one another. Where the graph alone does not
-    decide, this version reports SW408 `unproved`.
+    branch counts when it was taken. Parallel siblings are not before one another. A path whose conditions rule one
+    another out is none: what is reported is a run that the machine has confirmed.
 
     ## Why it is bad
     The rule was written because this must not happen: a refund without approval, a deletion without proof. The machine
     blocks the step in such a run, which then ends FAILED.
 
     ## Example
-    When `check` is skipped the refund goes out all the same:
+    The two conditions differ in one sign, and an amount of exactly 500 is paid though nobody was asked:
 
     ```yaml
     name: refund
-    tools: {check_order: {effect: read}, issue_refund: {effect: write, idempotent: true}}
+    inputs: {amount: {type: number, minimum: 0}}
+    tools: {ask_manager: {effect: none}, pay_large: {effect: write, idempotent: true}, load: {effect: read}}
     guardrails:
-      - {name: check-before-refund, protects: {tool: issue_refund}, requires: {step: check}}
+      - {name: manager-before-large, protects: {tool: pay_large}, requires: {tool: ask_manager}}
     steps:
-      - {id: check, type: tool, tool: check_order, on_error: skip}
-      - {id: refund, type: tool, tool: issue_refund}
+      - {id: is_large, type: condition, condition: $amount > 500, then: ask, otherwise: account}
+      - {id: ask, type: tool, tool: ask_manager, next_step: account}
+      - {id: account, type: tool, tool: load, next_step: which}
+      - {id: which, type: condition, condition: $amount >= 500, then: large, otherwise: small}
+      - {id: large, type: tool, tool: pay_large}
+      - {id: small, type: end}
     ```
 
     ## Use instead
+    Here the path past `ask` takes an amount that is above 500 and is not, and the guardrail is proved:
+
     ```yaml
     name: refund
-    tools: {check_order: {effect: read}, issue_refund: {effect: write, idempotent: true}}
+    inputs: {amount: {type: number, minimum: 0}}
+    tools: {ask_manager: {effect: none}, pay_large: {effect: write, idempotent: true}, load: {effect: read}}
     guardrails:
-      - {name: check-before-refund, protects: {tool: issue_refund}, requires: {step: check}}
+      - {name: manager-before-large, protects: {tool: pay_large}, requires: {tool: ask_manager}}
     steps:
-      - {id: check, type: tool, tool: check_order, on_error: retry}
-      - {id: refund, type: tool, tool: issue_refund}
+      - {id: is_large, type: condition, condition: $amount > 500, then: ask, otherwise: account}
+      - {id: ask, type: tool, tool: ask_manager, next_step: account}
+      - {id: account, type: tool, tool: load, next_step: which}
+      - {id: which, type: condition, condition: $amount > 500, then: large, otherwise: small}
+      - {id: large, type: tool, tool: pay_large}
+      - {id: small, type: end}
     ```
     """
 
@@ -82,16 +94,15 @@ class GuardrailStale(Verdicts):
 
     ## What it does
     A guard with a branch goes stale when a variable that its condition reads is assigned, to whatever value, or made
-    undefined. Reports a protected step that can start after that; `fresh: false` in the guardrail turns it off. A path
-    that goes through an undecided condition, as nearly all such paths do, is for the engine: this version reports SW408
-    `unproved` instead.
+    undefined. Reports a protected step that can start after that, with a run that shows it; `fresh: false` in the
+    guardrail turns it off. Where the guard never came on some run, that is SW401.
 
     ## Why it is bad
     What was approved is not what happens: the check saw 500, and 525 is paid. The machine blocks the step in such a
     run.
 
     ## Example
-    Reported as SW408 in this version.
+    The limit is asked for before the fee comes on top. The witness is `sum = 0`: any sum up to 500 shows it.
 
     ```yaml
     name: pay_with_fee
@@ -131,9 +142,8 @@ class ForbiddenState(Verdicts):
 
     ## What it does
     Reports a step that a `never` rule without `when` selects and that a run can get to, and a call of a tool that is
-    not on a policy's `allow` list. With `when`, the rule is broken where the step starts while the expression holds, or
-    while it can't be evaluated. This version finds only the last; whether the expression holds is for the engine, and
-    this version reports SW408 `unproved` instead. The same goes for a `when` on the `allow` list.
+    not on a policy's `allow` list. With `when`, the rule is broken where a run can start the step while the expression
+    holds, or while it can't be evaluated; a `when` on the `allow` list has to hold wherever the tool is called.
 
     ## Why it is bad
     Somebody decided that this program must not do this. The machine blocks the step, and the run ends FAILED.
@@ -177,7 +187,7 @@ class RepeatedEffect(Verdicts):
     ## What it does
     Reports every place at which a run can perform a second time what an `at_most_once` guardrail selects. A retry is a
     new performance unless the tool is idempotent; a second visit of a step is one for every tool. Repeats after a crash
-    are the same performance. Where the graph alone does not decide, this version reports SW408 `unproved`.
+    are the same performance. A path whose conditions rule one another out is none.
 
     ## Why it is bad
     The customer is paid, charged or written to twice. The machine blocks the second performance, and the run ends
@@ -222,8 +232,7 @@ class MissingFollowUp(Verdicts):
     ## What it does
     Reports every place at which a run can end after the `first` of a `followed_by` guardrail succeeded, without `then`
     having started since. Declared endings, failures, uncovered conditions and used-up `max_visits` count; with
-    `ends: success` only runs with the status SUCCESS do, with `ends: any` cancelled runs and empty budgets too. Where
-    the graph alone does not decide, this version reports SW408 `unproved`.
+    `ends: success` only runs with the status SUCCESS do, with `ends: any` cancelled runs and empty budgets too.
 
     ## Why it is bad
     A lock is never given back, or a payment is never booked. It happens in just the runs in which something else went
@@ -266,8 +275,8 @@ class ExclusiveBroken(Verdicts):
 
     ## What it does
     Reports every place at which a run can perform both sides of an `exclusive` guardrail, in whatever order, also as
-    siblings of one parallel step. A side counts when it starts, even if it fails then. Where the graph alone does not
-    decide, this version reports SW408 `unproved`.
+    siblings of one parallel step. A side counts when it starts, even if it fails then. A path whose conditions rule one
+    another out is none.
 
     ## Why it is bad
     The order is shipped and cancelled, or the request is granted and refused. The machine blocks the second of the two,
@@ -346,43 +355,39 @@ class Unproved(Verdicts):
 
     ## What it does
     Reports a guardrail, a condition without a branch for every outcome, or a condition with `exclusive: true`, of which
-    no layer found out whether it always holds, and says why. Where a state was found that would break it, if only it
-    can happen, the message names it. A `when` that can't be read, or that reads a name which the program does not have,
-    is reported here too.
+    no layer found out whether it always holds, and says what was tried. Where a state was found that would break it, if
+    only it can happen, the message names it. A `when` that can't be read, or that reads a name which the program does
+    not have, is reported here too. Limits are counted in work and not in seconds, so the same program gets the same
+    verdict everywhere.
 
     ## Why it is bad
     It may be broken, and nobody knows. A gate that let it pass would be open whenever it is needed most, so this is an
     error: it fails closed.
 
     ## Example
-    The two cases cover every amount that gets there, but this version does not follow one condition to the next:
+    Every code matches the pattern, so the two cases cover all, but proofs leave patterns out:
 
     ```yaml
-    name: fee
-    inputs: {amount: {type: number}}
+    name: route
+    inputs: {code: {type: string, pattern: '^(EU|US)-[0-9]+$'}}
     steps:
-      - {id: is_credit, type: condition, condition: $amount < 0, then: low_fee, otherwise: by_amount}
-      - id: by_amount
+      - id: by_code
         type: condition
         cases:
-          - {name: low, when: $amount >= 0 and $amount < 100, then: low_fee}
-          - {name: high, when: $amount >= 100, then: high_fee}
-      - {id: low_fee, type: end}
-      - {id: high_fee, type: end}
+          - {name: europe, when: $code starts_with 'EU-', then: europe}
+          - {name: america, when: $code starts_with 'US-', then: america}
+      - {id: europe, type: end}
+      - {id: america, type: end}
     ```
 
     ## Use instead
     ```yaml
-    name: fee
-    inputs: {amount: {type: number}}
+    name: route
+    inputs: {code: {type: string, pattern: '^(EU|US)-[0-9]+$'}}
     steps:
-      - id: by_amount
-        type: condition
-        cases:
-          - {name: low, when: $amount < 100, then: low_fee}
-        otherwise: high_fee
-      - {id: low_fee, type: end}
-      - {id: high_fee, type: end}
+      - {id: by_code, type: condition, condition: $code starts_with 'EU-', then: europe, otherwise: america}
+      - {id: europe, type: end}
+      - {id: america, type: end}
     ```
     """
 

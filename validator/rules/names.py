@@ -89,13 +89,14 @@ class UndefinedVariable(Rule):
 
 
 class MaybeUndefined(Rule):
-    """A reference is undefined on some path to where it is read.
+    """A reference is undefined in some run that reads it.
 
     ## What it does
-    Reports a reading that some path of steps reaches without passing a definition, and shows the path. A step that
-    failed or was skipped leaves its output undefined, also where an earlier visit had set it; `$step.error` is only
-    there after a failure. It also reports a field that the declared type does not list under `required`.
-    `defined($name)` tested on the way, or before `and`, silences it.
+    Reports a reading that a run can reach without passing a definition, and shows the path and the values that lead
+    there. A path whose conditions rule one another out is none. A step that failed or was skipped leaves its output
+    undefined, also where an earlier visit had set it; `$step.error` is only there after a failure. It also reports a
+    field that the declared type does not list under `required`. `defined($name)` tested on the way, or before `and`,
+    silences it.
 
     ## Why it is bad
     Most runs go well. The one that takes the other path fails where the reference is read, and often in the very step

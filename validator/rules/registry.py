@@ -16,7 +16,6 @@ from stepward.validator.rules.conditions import (
 from stepward.validator.rules.control_flow import (
     AmbiguousArm,
     CycleWithoutExit,
-    InfeasibleStep,
     MissingTarget,
     NoFailureEnding,
     SameBranches,
@@ -24,6 +23,7 @@ from stepward.validator.rules.control_flow import (
     UnreachableStep,
 )
 from stepward.validator.rules.effects import EffectInLoop, FallbackForEffect, ParallelRace, RetriedEffect, SiblingRead
+from stepward.validator.rules.feasibility import InfeasibleStep
 from stepward.validator.rules.guardrails import (
     ExclusiveBroken,
     ForbiddenState,

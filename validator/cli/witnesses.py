@@ -1,0 +1,47 @@
+"""`stepward check --witnesses DIR`: a file for each violation that the machine has confirmed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from stepward.validator.engine.witness import Witness
+    from stepward.validator.gate.checking import RunResult
+
+
+def write_witnesses(result: RunResult, folder: Path) -> None:
+    """Write the witnesses of all findings into a folder, made when it is not there, and say which is whose."""
+    from stepward.validator.gate.paths import why_not
+    from stepward.validator.gate.settings import ConfigurationError
+    from stepward.validator.report.text import position, safe
+
+    seen: Counter[str] = Counter()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for finding in result.findings:
+            witness = finding.evidence.witness if finding.evidence is not None else None
+            if witness is None:
+                continue
+            name = _name(witness)
+            seen[name] += 1
+            file = folder / (name + (f"-{seen[name]}" if seen[name] > 1 else "") + ".json")
+            witness.save(file)
+            where = finding.file + position(finding.place, finding.span)
+            click.echo(
+                f"witness of {finding.code} at {safe(where)}: stepward replay {safe(shlex.quote(str(file)))}", err=True
+            )
+    except OSError as error:
+        message = f"`{folder}` can't be written to: {why_not(error)}"
+        raise ConfigurationError(message, "correct the folder of `--witnesses`") from None
+
+
+def _name(witness: Witness) -> str:
+    """Return the name of a file that says what it shows: `claims-SW401-pay`."""
+    parts = (witness.program.name, witness.claim.code, witness.claim.step)
+    return "-".join(re.sub(r"[^A-Za-z0-9_]+", "_", part)[:60] for part in parts)

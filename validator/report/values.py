@@ -1,0 +1,146 @@
+"""The values that lead a witness along its path: those that its conditions and the broken rule hang on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.validator.findings import Finding
+from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.syntax import Defined, Reference, walk
+from stepward.vm.expressions.template import embedded
+from stepward.vm.language.guardrails import Never
+from stepward.vm.language.meaning import Clause, Meaning
+from stepward.vm.language.names import Source
+from stepward.vm.language.steps import ConditionStep, ToolCall
+from stepward.vm.values import to_json
+
+if TYPE_CHECKING:
+    from stepward.validator.engine.witness import Witness
+    from stepward.vm.language.program import Program
+
+_Names = tuple[str, ...]
+
+_LONGEST: Final = 40
+"""Characters of one value that are shown."""
+
+_MAX_VISITS: Final = 4
+"""Values of one reference that are shown."""
+
+
+class Values:
+    """Says what the values of witnesses are; a program is looked through once, however many findings it has."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Program, Meaning]] = {}
+
+    def of(self, finding: Finding) -> list[str]:
+        """Return the values of a finding's witness that matter, `amount = 501`: inputs first, then replies in order."""
+        evidence = finding.evidence
+        if evidence is None or evidence.witness is None:
+            return []
+        witness = evidence.witness
+        meaning = self._meaning(witness)
+        steps = {move.step for move in evidence.path} | {witness.claim.step}
+        found: dict[str, list[str]] = {}
+        after: dict[str, list[str]] = {}
+        for names, sources, fields in _read(witness, meaning, steps):
+            for source in sources:
+                if source.kind == "input" and source.name in witness.inputs:
+                    _note(found, names, witness.inputs[source.name], fields)
+                elif source.kind == "output":
+                    for value, below in _answers(witness, source.name, fields):
+                        _note(after, names, value, below)
+        return [f"{name} = {', then '.join(values)}" for name, values in (found | after).items()]
+
+    def _meaning(self, witness: Witness) -> Meaning:
+        program = witness.program
+        if id(program) not in self._known:
+            self._known[id(program)] = (program, Meaning(program))
+        return self._known[id(program)][1]
+
+
+def _read(witness: Witness, meaning: Meaning, steps: set[str]) -> Iterator[tuple[_Names, tuple[Source, ...], _Names]]:
+    """Yield the references that decide on a path through some steps, and where their values come from."""
+    clauses = [clause for clause in meaning.clauses if meaning.flow.steps[clause.step].id in steps]
+    pending = [names for clause in clauses if _is_condition(meaning, clause) for names in _references(clause)]
+    pending = [*pending, *_of_rule(witness, meaning)]
+    seen: set[_Names] = set()
+    while pending:
+        names = pending.pop(0)
+        meant = meaning.names.meaning(names) if names not in seen else None
+        seen.add(names)
+        if meant is None:
+            continue
+        yield names, meant.sources, meant.fields
+        for clause in clauses:
+            if clause.path[-1] == names[0] and any(source.path == clause.path for source in meant.sources):
+                pending.extend(_references(clause))
+
+
+def _is_condition(meaning: Meaning, clause: Clause) -> bool:
+    return isinstance(meaning.flow.steps[clause.step], ConditionStep)
+
+
+def _references(clause: Clause) -> list[_Names]:
+    return [] if clause.tree is None else _names_in(clause.tree)
+
+
+def _names_in(tree: Any) -> list[_Names]:
+    nodes = (node.reference if isinstance(node, Defined) else node for node in walk(tree))
+    return [node.names for node in nodes if isinstance(node, Reference)]
+
+
+def _of_rule(witness: Witness, meaning: Meaning) -> Iterator[_Names]:
+    """Yield what the `when` of the broken rule reads; for `$args.x` what the argument is made of."""
+    here = [step for step in meaning.flow.steps if step.id == witness.claim.step]
+    parts = [part for step in here for part in (step, *getattr(step, "parallel_steps", ()))]
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    for text in _whens(witness, {call.tool for call in calls}):
+        try:
+            names_read = _names_in(parse(text))
+        except ExpressionError:
+            continue
+        for names in names_read:
+            if names[0] != "args":
+                yield names
+                continue
+            for call in calls:
+                yield from (one.reference.names for one in embedded(call.args.get(names[1]) if names[1:] else None))
+
+
+def _whens(witness: Witness, tools: set[str]) -> Iterator[str]:
+    claim = witness.claim
+    for policy in witness.policies:
+        if policy.policy == claim.policy and claim.rule == "allow":
+            yield from (entry.when for entry in policy.allow or () if entry.tool in tools and entry.when is not None)
+    held = [policy.guardrails for policy in witness.policies if policy.policy == claim.policy]
+    for rule in [*witness.program.guardrails] if claim.policy is None else [one for rules in held for one in rules]:
+        if rule.name == claim.rule and isinstance(rule, Never) and rule.when is not None:
+            yield rule.when
+
+
+def _answers(witness: Witness, step: str, fields: _Names) -> Iterator[tuple[Any, _Names]]:
+    """Yield what a step returned at its visits; the output of a parallel step is an object of its sub-steps."""
+    own = {answer.step for answer in witness.script}
+    if step not in own and fields and fields[0] in own:
+        step, fields = fields[0], fields[1:]
+    for answer in witness.script:
+        if answer.step == step and answer.does == "returns":
+            yield answer.value, fields
+
+
+def _note(found: dict[str, list[str]], names: _Names, value: Any, fields: _Names) -> None:
+    """Note a value, or the field of it that is read; a field that is not there is not said."""
+    for field in fields:
+        if not isinstance(value, Mapping) or field not in value:
+            return
+        value = value[field]
+    text = to_json(value)
+    text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    values = found.setdefault(".".join(names), [])
+    if len(values) == _MAX_VISITS:
+        values.append("…")
+    elif len(values) < _MAX_VISITS and (not values or values[-1] != text):
+        values.append(text)

@@ -1,0 +1,70 @@
+"""SW103: does any run get to a step that ways lead to. The answer comes from `validator/engine/dead.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepward.validator.analysis.context import Context
+from stepward.validator.findings import Finding, Severity
+from stepward.validator.rules.base import Rule
+from stepward.vm.reading.source import Place
+
+
+class InfeasibleStep(Rule):
+    """Ways lead to the step, but the conditions on every one of them contradict each other.
+
+    ## What it does
+    Reports a step that the graph reaches and no run does, where that is proved: on every way to it stands a branch that
+    is never taken, for what the conditions and assignments before it say. An `otherwise` is one behind cases that leave
+    nothing over. Of a two-way condition and of a case, SW303 and SW304 say the same where the condition stands.
+
+    ## Why it is bad
+    The step looks like a case that is taken care of, and it never is. Mostly one of the conditions says something else
+    than its author meant.
+
+    ## Example
+    What comes to `how_large` is above 1000, so one of its two cases holds, and `desk` is never asked:
+
+    ```yaml
+    name: review_level
+    inputs: {amount: {type: number}}
+    steps:
+      - {id: is_small, type: condition, condition: $amount <= 1000, then: clerk, otherwise: how_large}
+      - id: how_large
+        type: condition
+        cases:
+          - {name: board, when: $amount > 50000, then: board}
+          - {name: manager, when: $amount > 1000, then: manager}
+        otherwise: desk
+      - {id: clerk, type: end}
+      - {id: manager, type: end}
+      - {id: board, type: end}
+      - {id: desk, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: review_level
+    inputs: {amount: {type: number}}
+    steps:
+      - {id: is_small, type: condition, condition: $amount <= 1000, then: clerk, otherwise: how_large}
+      - {id: how_large, type: condition, condition: $amount > 50000, then: board, otherwise: manager}
+      - {id: clerk, type: end}
+      - {id: manager, type: end}
+      - {id: board, type: end}
+    ```
+    """
+
+    code = "SW103"
+    name = "infeasible-step"
+    severity = Severity.WARNING
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield the steps that the graph reaches, and proved not to be reached by any run."""
+        if not context.has_control_flow or not context.conditions:
+            return
+        for number in context.engine.dead.infeasible:
+            step = context.program.steps[number]
+            message = f"no run gets to `{step.id}`: the conditions on the ways to it rule one another out"
+            help = "mend the condition that was to lead here, or remove the step"
+            yield self.finding(message, help, Place(("steps", number, "id")), step=step.id)
