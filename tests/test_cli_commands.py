@@ -86,7 +86,7 @@ def test_the_schema_is_printed_with_its_dialect_and_title() -> None:
 
 
 def test_the_schema_admits_every_good_program_and_every_policy() -> None:
-    programs = [*(ROOT / "specs/programs/good").glob("*.[yj]*"), *(ROOT / "specs/programs/unproved").glob("*.yaml")]
+    programs = list((ROOT / "specs/programs/good").glob("*.[yj]*"))
     policies = list((ROOT / "specs/policies").glob("*.yaml"))
     assert len(programs) > 20
     assert len(policies) > 3
@@ -200,7 +200,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 def test_help_lists_every_command_and_every_option_has_a_help() -> None:
     assert run("--help").exit_code == 0
     context = click.Context(main)
-    assert len(main.list_commands(context)) == 10
+    assert len(main.list_commands(context)) == 11
     for name in main.list_commands(context):
         command = main.get_command(context, name)
         assert command is not None

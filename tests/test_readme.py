@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 
 from stepward.validator import ProgramValidator
 from stepward.validator.cli import main
+from stepward.validator.engine.replay import replay
 from stepward.validator.rules.registry import RULES
 from stepward.vm import Program
 
@@ -25,8 +27,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-def example() -> str:
-    return next(block for block in blocks("yaml") if block.startswith("name:"))
+def example(name: str = "customer_refund") -> str:
+    return next(block for block in blocks("yaml") if block.startswith(f"name: {name}\n"))
 
 
 TOOLS = """
@@ -78,11 +80,34 @@ def test_the_program_of_the_readme_is_good(workplace: Path) -> None:
 
 
 def test_the_finding_of_the_readme_is_what_is_printed(workplace: Path) -> None:
-    bad = (ROOT / "specs/programs/bad/SW401/obvious.yaml").read_text(encoding="utf-8")
-    (workplace / "refund.yaml").write_text(bad, encoding="utf-8")
-    printed = CliRunner().invoke(main, ["check", "--isolated", "refund.yaml"]).output
-    shown = next(block for block in blocks("console") if block.startswith("$ "))
-    assert printed.strip() == shown.split("\n", 1)[1].strip()
+    (workplace / "gold_refund.yaml").write_text(example("gold_refund"), encoding="utf-8")
+    command, shown = next(block for block in blocks("console") if block.startswith("$ ")).split("\n", 1)
+    printed = CliRunner().invoke(main, [*shlex.split(command)[2:], "--isolated"]).output
+    assert printed.strip() == shown.strip()
+
+
+def test_the_hole_of_the_readme_is_one_that_a_reader_misses(workplace: Path) -> None:
+    """Its witness shows it, for some amounts only; without the bonus the same rule is proved, by the conditions."""
+    program = example("gold_refund")
+    assert program.count("\n") <= 20
+    (finding,) = ProgramValidator(Program.from_yaml(program)).validate().findings
+    assert finding.code == "SW401"
+    assert finding.evidence is not None
+    witness = finding.evidence.witness
+    assert witness is not None
+    assert replay(witness).confirmed
+    assert witness.inputs == {"amount": 476}
+    assert replay(replace(witness, inputs={"amount": 475})).confirmed is False
+    mended = ProgramValidator(Program.from_yaml(program.replace("$amount + 25", "$amount"))).validate()
+    assert not mended.findings
+    assert {(one.verdict, one.evidence.layer) for one in mended.properties if one.rule == "manager-above-500"} == {
+        ("proved", "finite abstraction")
+    }
+
+
+def test_the_hole_of_the_readme_is_an_example(workplace: Path) -> None:
+    text = (ROOT / "specs/programs/bad/SW401/gold-bonus.yaml").read_text(encoding="utf-8")
+    assert text.endswith(example("gold_refund")), "with a comment above it"
 
 
 def test_the_python_of_the_readme_runs(workplace: Path) -> None:

@@ -13,6 +13,8 @@ from stepward.vm.reading.source import Place, Span
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
+    from stepward.validator.engine.certificate import Certificate
+    from stepward.validator.engine.grounds import Ground
     from stepward.validator.engine.witness import Witness
 
 
@@ -46,7 +48,8 @@ class Evidence:
     `layer` is what decided it (`graph`, `data flow`); `path` leads to the violation; `cut` are the transitions whose
     absence proves that there is none; `reason` says why nothing is known. `state` are references and values at which a
     condition shows what is said of it; what it does not name is undefined. `witness` is a run that the machine has
-    confirmed; `unconfirmed` says what the machine did instead, on a path that was called certain (SW901).
+    confirmed; `unconfirmed` says what the machine did instead, on a path that was called certain (SW901). `certificate`
+    are the grounds of a proof, where the check was asked for them.
     """
 
     layer: str
@@ -56,6 +59,7 @@ class Evidence:
     state: tuple[tuple[str, Any], ...] = ()
     witness: Witness | None = field(default=None, compare=False)
     unconfirmed: str = field(default="", compare=False)
+    certificate: tuple[Ground, ...] = field(default=(), compare=False, repr=False)
 
     def to_data(self, *, witness: bool = True) -> dict[str, Any]:
         """Return the evidence as plain data; what is empty is left out, and without `witness` that is, too."""
@@ -120,7 +124,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A question about a program and what is known of the answer; `rule` is the guardrail or step that it is about."""
+    """A question about a program and what is known of the answer; `rule` is the guardrail or step that it is about.
+
+    `policy` names the policy that a guardrail is from, `number` is its place in that list, counted from 1; `step` is
+    what an allow-list or a question about a condition speaks of. `certify` writes the certificate of a proof, where the
+    check was asked for it.
+    """
 
     name: str
     rule: str
@@ -128,6 +137,10 @@ class Property:
     evidence: Evidence
     seconds: float = 0.0
     file: str = ""
+    policy: str | None = None
+    number: int | None = None
+    step: str | None = None
+    certify: Callable[[], Certificate] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from stepward.validator.analysis.context import Context
 from stepward.validator.analysis.graph import StepGraph
-from stepward.validator.findings import Finding, Label, Report, Severity, located
+from stepward.validator.findings import Finding, Label, Property, Report, Severity, located
 from stepward.vm.errors import DocumentError, Problem
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -17,16 +17,23 @@ from stepward.vm.reading.document import Document
 class ProgramValidator:
     """Checks one program under the policies that apply to it.
 
-    `today` is the day by which waivers are judged; the current one unless given.
+    `today` is the day by which waivers are judged; the current one unless given. With `certify` each property that is
+    proved can write its certificate.
 
         report = ProgramValidator(Program.load("refund.yaml")).validate()
         assert report.ok, report.errors
     """
 
     def __init__(
-        self, program: Program, policies: Sequence[Policy] = (), *, today: datetime.date | None = None
+        self,
+        program: Program,
+        policies: Sequence[Policy] = (),
+        *,
+        today: datetime.date | None = None,
+        certify: bool = False,
     ) -> None:
-        self._context = Context(program, policies, today or datetime.datetime.now(datetime.UTC).date())
+        day = today or datetime.datetime.now(datetime.UTC).date()
+        self._context = Context(program, policies, day, certifies=certify)
 
     @property
     def graph(self) -> StepGraph:
@@ -44,10 +51,18 @@ class ProgramValidator:
             program=program.name,
             file=program.source_name,
             findings=located(context.waived(found), program.document, program.source_name),
-            properties=tuple(context.properties),
+            properties=tuple(self._certified(context.properties)),
             matched_policy_rules=frozenset(context.matched_policy_rules),
             measure=lambda: context.bounds.in_all,
         )
+
+    def _certified(self, properties: list[Property]) -> list[Property]:
+        """Return properties, those that are proved with what writes their certificates, if that is asked for."""
+        if not self._context.certifies:
+            return properties
+        from stepward.validator.engine.certificate import certified
+
+        return [certified(one, self._context) for one in properties]
 
 
 def check_program(program: Program, policies: Sequence[Policy] = ()) -> tuple[Finding, ...]:
@@ -56,14 +71,18 @@ def check_program(program: Program, policies: Sequence[Policy] = ()) -> tuple[Fi
 
 
 def validate_document(
-    document: Document, policies: Sequence[Policy] = (), *, today: datetime.date | None = None
+    document: Document,
+    policies: Sequence[Policy] = (),
+    *,
+    today: datetime.date | None = None,
+    certify: bool = False,
 ) -> Report:
     """Return the report of a document that was read; what is wrong with its shape are findings too."""
     try:
         program = Program.from_document(document)
     except DocumentError as error:
         return unreadable(error, document)
-    return ProgramValidator(program, policies, today=today).validate()
+    return ProgramValidator(program, policies, today=today, certify=certify).validate()
 
 
 def unreadable(error: DocumentError, document: Document | None = None) -> Report:

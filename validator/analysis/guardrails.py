@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from stepward.validator.engine.grounds import Ground
     from stepward.validator.engine.witness import Claim
 
+TOO_MANY = "program and rule have too many states together"
+
 _WORST = "bypassed"
 """The kind of violation that is said where others are found at the same place."""
 
@@ -189,7 +191,25 @@ class _Judge:
                 outcomes.append(self._violated(rule, origin, known))
             elif found is not None and not isinstance(found, Outcome):
                 proof = _both(proof, found)
-        return self._summed(outcomes, proof)
+        if not possible.is_complete and not outcomes:
+            outcomes.append(self._unproved(rule, origin, 0, _WORST, Evidence(LAYER, reason=TOO_MANY)))
+        return self._bounded(rule, *self._summed(outcomes, proof))
+
+    def _bounded(
+        self, rule: AnyRule, verdict: Verdict, evidence: Evidence, outcomes: list[Outcome]
+    ) -> tuple[Verdict, Evidence, list[Outcome]]:
+        """Return a verdict, or, where it is unknown, the proof that a run can't call the tools twice at all."""
+        if verdict is not Verdict.UNKNOWN or not isinstance(rule, AtMostOnce):
+            return verdict, evidence, outcomes
+        tools = {hit.part.tool if isinstance(hit.part, ToolCall) else None for hit in self._hits(rule.at_most_once)}
+        most = [self._most(tool) for tool in tools]
+        if any(count is None for count in most) or sum(count or 0 for count in most) > 1:
+            return verdict, evidence, outcomes
+        return Verdict.PROVED, Evidence("bounds", cut=("a run calls it at most once, whatever the conditions say",)), []
+
+    def _most(self, tool: str | None) -> int | None:
+        known = self.context.bounds.in_all.tools.get(tool) if tool is not None else None
+        return known.performances.count if known is not None else None
 
     @staticmethod
     def _summed(outcomes: list[Outcome], proof: Evidence) -> tuple[Verdict, Evidence, list[Outcome]]:

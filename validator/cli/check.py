@@ -32,6 +32,8 @@ FORMATS = ("full", "concise", "json")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
 @click.option("--baseline", type=FILE, metavar="FILE", help="Hide the findings that this file lists.")
 @click.option("--write-baseline", type=FILE, metavar="FILE", help="List the findings of this run in a file.")
+@click.option("--witnesses", type=FILE, metavar="DIR", help="Write a file for `stepward replay` for each violation.")
+@click.option("--certificates", type=FILE, metavar="DIR", help="Write a file for `stepward recheck` for each proof.")
 @click.option("--statistics", is_flag=True, help="Count the findings by code, and say what a run can do.")
 @click.option("--skip-non-programs", is_flag=True, help="Skip files that are no programs, also those that are named.")
 @click.option("--object", "objects", multiple=True, metavar="MODULE:NAME", help="Import a program and check it.")
@@ -49,6 +51,10 @@ def check(**options: Any) -> None:
     from stepward.vm.errors import PolicyError
 
     configurations = _configurations(options)
+    if options["certificates"] is not None:
+        from stepward.validator.cli.certificates import certificates_folder, write_certificates
+
+        certificates_folder(options["certificates"])
     try:
         result = _run(options, configurations)
     except PolicyError as error:
@@ -56,6 +62,12 @@ def check(**options: Any) -> None:
         click.echo("error: a policy can't be used, so nothing was checked", err=True)
         sys.exit(2)
     _tell(result, options)
+    if options["witnesses"] is not None:
+        from stepward.validator.cli.witnesses import write_witnesses
+
+        write_witnesses(result, options["witnesses"])
+    if options["certificates"] is not None:
+        write_certificates(result, options["certificates"])
     for entry in result.stale:
         words = f"{entry['count']} × {entry['code']} in `{entry['file']}`: {entry['message']}"
         click.echo(f"warning: `{entry['baseline']}` lists what is no longer there: {words}", err=True)
@@ -104,6 +116,7 @@ def _run(options: dict[str, Any], configurations: Configurations) -> RunResult:
         configurations,
         skip_non_programs=options["skip_non_programs"],
         with_bounds=options["statistics"] or options["output_format"] == "json",
+        certify=options["certificates"] is not None,
         on_file=progress.listener,
     )
     try:

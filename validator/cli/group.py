@@ -13,7 +13,19 @@ import click
 
 from stepward.validator.gate.settings import AdvisedError
 
-COMMANDS: Final = ("check", "explain", "graph", "schema", "run", "runs", "replay", "verify", "key", "completion")
+COMMANDS: Final = (
+    "check",
+    "explain",
+    "graph",
+    "schema",
+    "run",
+    "runs",
+    "replay",
+    "recheck",
+    "verify",
+    "key",
+    "completion",
+)
 """The commands, each in the module of its name: who checks a program need not wait for the machine."""
 
 INTERNAL = 2

@@ -200,7 +200,7 @@ class Builder:
 
     def _kept(self, roots: frozenset[Names]) -> set[int]:
         """Return the pairs that matter by themselves: the entry, violations, and writers of tracked variables."""
-        steps = {step for root in roots for step in self.moves.writers.get(root, ())}
+        steps = {step for root in roots for step in self.moves.writers(root)}
         alive, pairs = self.product.alive, self.product.pairs
         kept = {number for number in range(len(pairs)) if alive[number] and pairs[number][0] in steps}
         return kept | self.product.bad | {0}
@@ -211,10 +211,14 @@ class Builder:
 
     def _targets(self, number: int) -> Iterator[int]:
         """Yield where a pair leads; being lost counts only where a decision keeps a run from it."""
-        has_choice = self.moves.decides(self.product.pairs[number][0])
+        is_lost = False
         for target in self.product.targets(number):
-            if target != GONE or has_choice:
+            if target == GONE:
+                is_lost = True
+            else:
                 yield target
+        if is_lost and self.moves.decides(self.product.pairs[number][0]):
+            yield GONE
 
     def _read_by(self, kept: Iterable[int]) -> set[Names]:
         steps = {self.product.pairs[number][0] for number in kept}

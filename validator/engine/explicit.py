@@ -90,7 +90,7 @@ class Search:
 
     def cheapest(self) -> tuple[Path, int] | None:
         """Return a cheapest path to BAD and what it costs; None where there is none, which is a proof."""
-        first = self._state(ENTRY, {root: self._first(root) for root in self.below})
+        first = self.first
         parents: dict[State, tuple[State, Edge, Choices] | None] = {}
         queue: list[tuple[int, int, State, Any]] = [(0, 0, first, None)]
         count = 0
@@ -104,14 +104,23 @@ class Search:
                 raise TooMany
             if state[0] == BAD:
                 return self._traced(state, parents), cost
-            env = dict(zip(self.live[state[0]], state[1], strict=True))
-            for edge in self.system.edges[state[0]]:
-                for chosen, after in self._taken(edge, env):
-                    target = self._state(edge.target, after)
-                    if target not in parents:
-                        count += 1
-                        heapq.heappush(queue, (cost + edge.cost, count, target, (state, edge, chosen)))
+            for edge, chosen, target in self.following(state):
+                if target not in parents:
+                    count += 1
+                    heapq.heappush(queue, (cost + edge.cost, count, target, (state, edge, chosen)))
         return None
+
+    @property
+    def first(self) -> State:
+        """The state at the entry: nothing that comes from outside is chosen yet."""
+        return self._state(ENTRY, {root: self._first(root) for root in self.below})
+
+    def following(self, state: State) -> Iterator[tuple[Edge, Choices, State]]:
+        """Yield the edges that can be taken from a state, what is chosen for that, and where they lead."""
+        env = dict(zip(self.live[state[0]], state[1], strict=True))
+        for edge in self.system.edges[state[0]]:
+            for chosen, after in self._taken(edge, env):
+                yield edge, chosen, self._state(edge.target, after)
 
     def outcomes_of(self, decision: Decision) -> frozenset[int]:
         """Return the outcomes that a decision had in the states that were visited."""
@@ -149,7 +158,7 @@ class Search:
         root = open_roots[0]
         given = env[root]
         assert isinstance(given, Given)
-        for block in self._choices_of(root, given):
+        for block in self.choices_of(root, given):
             for chosen, now in self._chosen({**env, root: block}, open_roots[1:]):
                 yield {root: block, **chosen}, now
 
@@ -251,7 +260,8 @@ class Search:
 
     # -- what comes from outside -----------------------------------------------------------------------------------
 
-    def _choices_of(self, root: Names, given: Given) -> tuple[tuple[Any, ...], ...]:
+    def choices_of(self, root: Names, given: Given) -> tuple[tuple[Any, ...], ...]:
+        """Return the values, of all references below a root, that something from outside may give it."""
         known = self._choices.setdefault(given, {})
         if root not in known:
             known[root] = tuple(self._combined(root, given))

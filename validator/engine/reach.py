@@ -227,6 +227,7 @@ class _Search:
 
     def _confirmed(self, path: Path) -> Answer | None:
         """Return the violation that a path leads to, if the machine confirms it."""
+
         from stepward.validator.engine.paths import Traced
 
         traced = Traced(self.context, self.builder, path)

@@ -94,6 +94,14 @@ class Solved:
         """Return a state in which one case is taken, and a later one holds."""
         return self._state(self.overlap)
 
+    def script(self, goal: Any) -> str:
+        """Return SMT-LIB 2 text that is unsatisfiable iff no state shows one of the goals."""
+        fresh = z3.Solver(ctx=self.terms.context)
+        fresh.add(self.solver.assertions())
+        fresh.add(goal)
+        lines = (line for line in fresh.to_smt2().splitlines() if not line.startswith((";", "(set-info")))
+        return "\n".join([f"(set-logic {'QF_LIRA' if self.terms.is_linear else 'QF_NIRA'})", *lines, ""])
+
     # -- asking ----------------------------------------------------------------------------------------------------
 
     def _state(self, *wanted: Any) -> State | None:

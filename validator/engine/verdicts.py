@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepward.validator.analysis.monitors import ArrivalMonitor
 from stepward.validator.engine.building import Question, Test
@@ -24,7 +24,13 @@ from stepward.vm.language.steps import ConditionStep
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.context import Context
+    from stepward.validator.engine.grounds import Ground
     from stepward.validator.engine.witness import Code
+
+HERE: Final = "no value that gets here"
+"""How a proof begins that the types alone do not give: what comes before has a part in it."""
+
+REFUSED: Final = "the values that were found for it are refused by their types (a `pattern`, for one)"
 
 ILL_FORMED = "it reads what has no type that it could be judged by"
 
@@ -93,7 +99,8 @@ class ConditionVerdicts:
             cases = Cases([Negation(tree.start, tree.end, tree)], self.domains)
         answer = cases.covered()
         if answer.verdict is Verdict.PROVED:
-            return Judged(Verdict.PROVED, Evidence(answer.layer, cut=("no value of its types takes no branch",)))
+            proof = "no value of its types takes no branch"
+            return Judged(Verdict.PROVED, Evidence(answer.layer, cut=(proof,), certificate=self._grounds(cases, proof)))
         decision = self.context.engine.moves.decision(number)
         assert decision is not None, "its conditions can be read"
         tests: tuple[Test, ...] = (((decision, (outcome,)),),)
@@ -111,7 +118,9 @@ class ConditionVerdicts:
             return Judged(Verdict.UNKNOWN, Evidence("graph", reason=ILL_FORMED))
         answer = cases.exclusive()
         if answer.verdict is Verdict.PROVED:
-            return Judged(Verdict.PROVED, Evidence(answer.layer, cut=("no value of its types makes two cases hold",)))
+            proof = "no value of its types makes two cases hold"
+            known = self._grounds(cases, proof, overlap=True)
+            return Judged(Verdict.PROVED, Evidence(answer.layer, cut=(proof,), certificate=known))
         pairs = cases.pairs()
         if pairs is None:
             return Judged(
@@ -127,6 +136,18 @@ class ConditionVerdicts:
         self._pairs[number] = cases.overlap(judged.state) if judged.state is not None else None
         return judged
 
+    def _grounds(self, cases: Cases, shows: str, *, overlap: bool = False) -> tuple[Ground, ...]:
+        """Return the grounds that no values of its types refute what is said of a condition, if they are asked for."""
+        if not self.context.certifies:
+            return ()
+        from stepward.validator.engine.grounds import by_script, by_types
+        from stepward.validator.engine.solver import Solved
+
+        layer = cases.layer
+        if isinstance(layer, Solved):
+            return (by_script(shows, lambda: layer.script(layer.overlap if overlap else layer.left)),)
+        return (by_types(cases.finite.space if cases.finite is not None else None),)
+
     def overlap(self, number: int) -> tuple[int, int] | None:
         """Return the positions of the two cases that the state of `exclusive` shows."""
         return self._pairs.get(number)
@@ -135,7 +156,10 @@ class ConditionVerdicts:
         step = self.context.flow.steps[number]
         assert isinstance(step, ConditionStep)
         pair = cases.overlap(state)
-        return "" if pair is None else f"case {pair[0] + 1}"
+        if pair is None:
+            return ""
+        name = (step.cases or ())[pair[0]].name
+        return f"case {pair[0] + 1}" if name is None else f"takes {name}"
 
     def _in_context(
         self,
@@ -146,7 +170,7 @@ class ConditionVerdicts:
         how: Callable[[State], str],
     ) -> Judged:
         """Return what the engine says: whether a run gets to the condition in a state that meets one of the tests."""
-        from stepward.validator.engine.reached import path_to
+        from stepward.validator.engine.reached import is_admitted, path_to
         from stepward.validator.engine.witness import Claim
 
         step = self.context.flow.steps[number]
@@ -158,6 +182,8 @@ class ConditionVerdicts:
         state = found.state if found.verdict is Verdict.VIOLATED else answer.state
         if state is None:
             return Judged(Verdict.UNKNOWN, found.evidence)
+        if found.verdict is Verdict.UNKNOWN and not is_admitted(self.context, number, state):
+            return Judged(Verdict.UNKNOWN, Evidence(found.evidence.layer, reason=REFUSED))
         evidence = found.evidence
         path = path_to(self.context, number, state) if found.verdict is Verdict.UNKNOWN else evidence.path
         names = _worth_saying(cases.names, state)
@@ -180,7 +206,7 @@ class ConditionVerdicts:
         if seen is None or len(seen[0] & {0, NONE_HOLDS}) != 1:
             return None
         value = 0 in seen[0]
-        return value, Evidence(seen[1], cut=(f"no value that gets here makes it {str(not value).lower()}",))
+        return value, Evidence(seen[1], cut=(f"{HERE} makes it {str(not value).lower()}",))
 
     def never_taken(self, number: int, case: int) -> tuple[Evidence, bool, int | None] | None:
         """Return the proof that a case is never taken; None where it can be, or nobody knows.
@@ -204,7 +230,7 @@ class ConditionVerdicts:
         seen = self.context.engine.dead.outcomes(number)
         if seen is None or case in seen[0] or not seen[0] - {FAILS}:
             return None
-        return Evidence(seen[1], cut=("no value that gets here makes it the first to hold",)), False, None
+        return Evidence(seen[1], cut=(f"{HERE} makes it the first to hold",)), False, None
 
 
 def _both_hold(cases: Cases, first: int, second: int) -> Test:

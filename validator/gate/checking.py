@@ -84,7 +84,7 @@ class Run:
     """Collects what there is to say of paths, texts and objects; `result` then says it.
 
     `today` is the day by which waivers are judged; `on_file` hears the name of each file before it is read. Bounds of
-    programs are computed where `with_bounds` is set.
+    programs are computed where `with_bounds` is set, and proofs keep what certificates are written from with `certify`.
     """
 
     def __init__(
@@ -93,12 +93,14 @@ class Run:
         *,
         skip_non_programs: bool = False,
         with_bounds: bool = False,
+        certify: bool = False,
         today: datetime.date | None = None,
         on_file: Callable[[str], None] | None = None,
     ) -> None:
         self._configurations = configurations
         self._skip_non_programs = skip_non_programs
         self._with_bounds = with_bounds
+        self._certify = certify
         self._today = today
         self._on_file = on_file
         self._policies = _Policies()
@@ -145,7 +147,7 @@ class Run:
         try:
             program = value if isinstance(value, Program) else Program.from_dict(value)
             document = program.document
-            report = ProgramValidator(program, policies, today=self._today).validate()
+            report = ProgramValidator(program, policies, today=self._today, certify=self._certify).validate()
         except DocumentError as error:
             report = unreadable(error)
         if document is not None and os.path.isfile(document.name):
@@ -163,7 +165,7 @@ class Run:
         path = absolute(document.name)
         settings = self._configurations.above(path.parent)
         policies = self._policies.of(settings)
-        report = ProgramValidator(program, policies, today=self._today).validate()
+        report = ProgramValidator(program, policies, today=self._today, certify=self._certify).validate()
         self._add_reports([report], document.text, document.format, path, shown_name(path), settings)
         return policies
 
@@ -187,7 +189,7 @@ class Run:
         if contents.error is not None:
             yield unreadable(contents.error)
         for document in contents.documents:
-            yield validate_document(document, policies, today=self._today)
+            yield validate_document(document, policies, today=self._today, certify=self._certify)
 
     def _add_reports(
         self, reports: list[Report], text: str, format: Format, path: FilePath, shown: str, settings: Settings

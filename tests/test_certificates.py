@@ -1,0 +1,455 @@
+"""Certificates: each proof can be written down, and code that shares nothing with the engine accepts just those."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from layers import only
+from small_programs import small_program
+from stepward.validator import ProgramValidator, Verdict
+from stepward.validator.analysis import monitors
+from stepward.validator.cli import main
+from stepward.validator.engine import moves
+from stepward.validator.recheck import formulas
+from stepward.validator.recheck.certificates import digest, parsed, recheck_data
+from stepward.vm import Policy, Program
+from stepward.vm.errors import DocumentError
+from test_house import ROOT, imported, modules
+
+GOOD = sorted(path for path in (ROOT / "specs/programs/good").iterdir() if path.suffix in (".yaml", ".json"))
+BAD = sorted((ROOT / "specs/programs/bad").glob("SW[34]0*/*.yaml"))
+LOAN = """
+name: loans
+inputs: {income: {type: number, minimum: 0}, sum: {type: integer, minimum: 1, maximum: 90}}
+tools:
+  rate: {effect: read, returns: {type: string, enum: [low, high]}}
+  pay: {effect: write, idempotent: false, args: {sum: {type: integer}}}
+guardrails: [{name: low-only, never: {tool: pay}, when: '$risk != "low" or $sum > 50'}]
+steps:
+  - {id: rate, type: tool, tool: rate, output_key: risk}
+  - {id: small, type: condition, condition: $sum <= 50, then: fine, otherwise: stop}
+  - {id: fine, type: condition, condition: '$risk == "low"', then: pay, otherwise: stop}
+  - {id: pay, type: tool, tool: pay, args: {sum: $sum}}
+  - {id: stop, type: end, outcome: failure}
+"""
+
+
+def proofs(program: Program) -> Iterator[dict[str, Any]]:
+    """Yield the certificates of a program as they are read back from JSON; none may be missing."""
+    for one in ProgramValidator(program, certify=True).validate().properties:
+        if one.verdict is Verdict.PROVED:
+            assert one.certify is not None
+            yield parsed(one.certify().to_json())
+
+
+def small(seed: int) -> Program:
+    return Program.from_dict(small_program(seed))
+
+
+def written(kind: str) -> dict[str, Any]:
+    """Return an accepted certificate of one part of that kind."""
+    for data in (one for seed in SEEDS[kind] for one in proofs(small(seed))):
+        if [part["kind"] for part in data["parts"]] == [kind]:
+            assert recheck_data(data).is_accepted
+            return data
+    raise AssertionError(f"no certificate is a {kind}")
+
+
+SEEDS = {
+    "cut": [0, 1],
+    "table": [3, 7, 9],
+    "states": [707, 391, 423],
+    "budget": [616, 1274],
+    "formula": [459],
+    "cases": [0],
+}
+
+
+# -- what the engine proves is accepted --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_every_proof_of_the_examples_is_accepted(path: Path) -> None:
+    found = [recheck_data(data) for data in proofs(Program.load(path))]
+    assert found
+    assert [one.why_not for one in found if not one.is_accepted] == []
+
+
+@pytest.mark.slow
+def test_what_is_proved_of_programs_that_are_wrong_elsewhere_is_accepted() -> None:
+    count = 0
+    for path in BAD:
+        try:
+            program = Program.load(path)
+        except DocumentError:
+            continue
+        for data in proofs(program):
+            assert recheck_data(data).why_not == "", path
+            count += 1
+    assert count > 20
+
+
+def all_accepted(seeds: range) -> set[str]:
+    kinds: set[str] = set()
+    for seed in seeds:
+        for data in proofs(small(seed)):
+            found = recheck_data(data)
+            assert found.is_accepted, f"seed {seed}: {found.claim}: {found.why_not}"
+            kinds.update(found.kinds)
+    return kinds
+
+
+def test_every_proof_of_small_programs_is_accepted() -> None:
+    assert {"cut", "cases", "table"} <= all_accepted(range(300))
+
+
+@pytest.mark.slow
+def test_every_proof_of_many_small_programs_is_accepted() -> None:
+    assert {"states", "budget", "formula"} <= all_accepted(range(300, 2000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", ["explicit search", "block formula", "bounded search", "horn clauses"])
+def test_every_layer_alone_gives_certificates(monkeypatch: pytest.MonkeyPatch, layer: str) -> None:
+    only(monkeypatch, layer)
+    kinds = all_accepted(range(40))
+    assert kinds & {"states", "formula", "invariants"}
+
+
+def test_a_policy_is_certified_with_the_program() -> None:
+    policy = Policy.from_dict(
+        {
+            "policy": "house",
+            "allow": [{"tool": "rate"}, {"tool": "pay", "when": "$args.sum <= 50"}],
+            "guardrails": [{"name": "once", "at_most_once": {"tool": "pay"}}],
+            "waivers": [{"program": "x", "rule": "once", "reason": "none", "expiry": "2030-01-01"}],
+        }
+    )
+    program = Program.from_dict(yaml_of(LOAN))
+    report = ProgramValidator(program, [policy], certify=True).validate()
+    held = {(one.name, one.policy): one for one in report.properties}
+    for key in (("allow", "house"), ("at_most_once", "house"), ("never", None)):
+        one = held[key]
+        assert one.certify is not None, one
+        data = parsed(one.certify().to_json())
+        assert "waivers" not in data["policies"][0]
+        assert recheck_data(data).why_not == ""
+
+
+def yaml_of(text: str) -> dict[str, Any]:
+    import yaml
+
+    data = yaml.safe_load(text)
+    assert isinstance(data, dict)
+    return data
+
+
+def test_a_plain_check_keeps_no_grounds() -> None:
+    report = ProgramValidator(small(3)).validate()
+    assert all(one.certify is None and one.evidence.certificate == () for one in report.properties)
+
+
+def test_invariants_are_certified(monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, "horn clauses")
+    found = [data for seed in (3, 7, 14, 16, 20) for data in proofs(small(seed))]
+    assert all(recheck_data(data).is_accepted for data in found)
+
+
+# -- what was changed is refused ---------------------------------------------------------------------------------------
+
+
+def resealed(data: dict[str, Any]) -> dict[str, Any]:
+    """Name the program by its new digest, as somebody would who knows how."""
+    policies = tuple(Policy.from_dict(one) for one in data["policies"])
+    data["digest"] = digest(Program.from_dict(data["program"]), policies)
+    return data
+
+
+def rows(data: dict[str, Any]) -> list[dict[str, Any]]:
+    found = data["parts"][0]["rows"]
+    assert isinstance(found, list)
+    return found
+
+
+def drop_row(data: dict[str, Any]) -> None:
+    rows(data).pop(0)
+
+
+def drop_last_states(data: dict[str, Any]) -> None:
+    row = next(row for row in rows(data)[::-1] if row.get("states") not in ("any", []))
+    row["states"] = row["states"][1:]
+
+
+def change_memory(data: dict[str, Any]) -> None:
+    for row in rows(data):
+        row["memory"] = [1 for _ in row["memory"]]
+
+
+def forget_classes(data: dict[str, Any]) -> None:
+    data["parts"][0]["references"] = []
+
+
+def change_bound(data: dict[str, Any]) -> None:
+    classes = data["parts"][0]["references"][0]["classes"]
+    classes[0] = {"number": {"above": 1, "below": 1}}
+
+
+def anything_may_be(data: dict[str, Any]) -> None:
+    for row in rows(data):
+        row.pop("costs", None)
+        row["states"] = "any"
+
+
+def cheaper(data: dict[str, Any]) -> None:
+    row = next(row for row in rows(data)[1:] if "costs" in row)
+    row["costs"] = [[cost + 3, states] for cost, states in row["costs"]]
+
+
+def a_larger_budget(data: dict[str, Any]) -> None:
+    data["program"]["max_steps"] = 500
+    resealed(data)
+
+
+def satisfiable(data: dict[str, Any]) -> None:
+    data["parts"][0]["scripts"] = [{"shows": "all is well", "text": "(set-logic ALL)\n(assert true)\n(check-sat)\n"}]
+
+
+def no_scripts(data: dict[str, Any]) -> None:
+    data["parts"][0]["scripts"] = []
+
+
+def a_command(data: dict[str, Any]) -> None:
+    text = '(set-logic ALL)\n(echo "unsat")\n(check-sat)\n'
+    data["parts"][0]["scripts"] = [{"shows": "all is well", "text": text}]
+
+
+def no_parts(data: dict[str, Any]) -> None:
+    data["parts"] = []
+
+
+def another_program(data: dict[str, Any]) -> None:
+    data["program"]["steps"] = data["program"]["steps"][::-1]
+
+
+def another_rule(data: dict[str, Any]) -> None:
+    data["proves"]["rule"] = "no-such-rule"
+
+
+def unknown_field(data: dict[str, Any]) -> None:
+    data["parts"][0]["trust_me"] = True
+
+
+def later_version(data: dict[str, Any]) -> None:
+    data["version"] = 2
+
+
+TAMPERED: list[tuple[str, Callable[[dict[str, Any]], None]]] = [
+    ("cut", drop_row),
+    ("cut", change_memory),
+    ("cut", no_parts),
+    ("cut", another_program),
+    ("cut", another_rule),
+    ("cut", unknown_field),
+    ("cut", later_version),
+    ("table", drop_row),
+    ("table", drop_last_states),
+    ("table", forget_classes),
+    ("table", change_bound),
+    ("table", anything_may_be),
+    ("states", drop_row),
+    ("states", drop_last_states),
+    ("states", anything_may_be),
+    ("budget", drop_row),
+    ("budget", cheaper),
+    ("budget", anything_may_be),
+    ("budget", a_larger_budget),
+    ("formula", satisfiable),
+    ("formula", no_scripts),
+    ("formula", a_command),
+]
+
+
+@pytest.fixture(scope="module")
+def accepted() -> dict[str, dict[str, Any]]:
+    return {kind: written(kind) for kind in SEEDS}
+
+
+@pytest.mark.parametrize(("kind", "change"), TAMPERED, ids=lambda one: getattr(one, "__name__", one))
+def test_a_tampered_certificate_is_refused(
+    accepted: dict[str, dict[str, Any]], kind: str, change: Callable[[dict[str, Any]], None]
+) -> None:
+    data = deepcopy(accepted[kind])
+    change(data)
+    assert not recheck_data(data).is_accepted
+
+
+def loan() -> dict[str, Any]:
+    return next(proofs(Program.from_dict(yaml_of(LOAN))))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("$sum <= 50", "$sum <= 51"),
+        ("$sum <= 50", "$sum >= 50"),
+        ('$risk == \\"low\\"', '$risk != \\"low\\"'),
+        ('"then": "fine"', '"then": "pay"'),
+        ('"enum": ["low", "high"]', '"enum": ["low", "high", "unknown"]'),
+        ("or $sum > 50", "or $sum > 49"),
+    ],
+)
+def test_a_certificate_of_another_program_is_refused(old: str, new: str) -> None:
+    data = loan()
+    assert recheck_data(data).why_not == ""
+    text = json.dumps(data)
+    assert old in text
+    changed = parsed(text.replace(old, new))
+    if "unknown" in new:
+        changed["program"]["steps"][2]["condition"] = '$risk != "high"'
+    assert not recheck_data(resealed(changed)).is_accepted
+
+
+def flipped(step: Any, way: Any, true: Callable[..., tuple[int, ...]] = moves.outcomes) -> tuple[int, ...]:
+    found = true(step, way)
+    if step.condition is None or way.kind != "branch":
+        return found
+    return (-1,) if way.branch == "then" else (0,)
+
+
+def without_failures(self: Any, number: int, step: Any, ways: Any, true: Any = moves.Moves._call) -> Iterator[Any]:
+    return (one for one in true(self, number, step, ways) if one.way.kind != "failed")
+
+
+MISTAKES: dict[str, tuple[Any, str, Any, range]] = {
+    "a branch is flipped": (moves, "outcomes", flipped, range(12)),
+    "failures are forgotten": (moves.Moves, "_call", without_failures, range(50, 60)),
+    "nothing goes stale": (monitors.RequiresMonitor, "_reads", lambda self, guard: frozenset(), range(15, 40)),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_a_broken_engine_proves_is_refused(monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
+    owner, name, wrong, seeds = MISTAKES[mistake]
+    true = {
+        (seed, number): one.verdict
+        for seed in seeds
+        for number, one in enumerate(ProgramValidator(small(seed)).validate().properties)
+    }
+    monkeypatch.setattr(owner, name, wrong)
+    caught = 0
+    for seed in seeds:
+        for number, one in enumerate(ProgramValidator(small(seed), certify=True).validate().properties):
+            if one.verdict is Verdict.PROVED and true[seed, number] is Verdict.VIOLATED:
+                assert one.certify is not None
+                assert not recheck_data(parsed(one.certify().to_json())).is_accepted, f"seed {seed}"
+                caught += 1
+    assert caught, "the mistake shows nowhere: look for other seeds"
+
+
+# -- who checks --------------------------------------------------------------------------------------------------------
+
+
+def test_the_checker_shares_nothing_with_the_engine_but_the_language() -> None:
+    allowed = ("stepward.vm.language", "stepward.vm.expressions", "stepward.vm.reading", "stepward.validator.recheck")
+    for path in modules("validator/recheck"):
+        for name in imported(path):
+            if name.startswith("stepward."):
+                assert name.startswith((*allowed, "stepward.vm.values", "stepward.vm.errors")), f"{path} imports {name}"
+                assert name != "stepward.vm.expressions.evaluator", f"{path}: it has an evaluator of its own"
+
+
+def test_z3_checks_formulas_where_cvc5_is_absent(
+    accepted: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cvc5")
+    assert "cvc5" in recheck_data(accepted["formula"]).checkers
+    monkeypatch.setattr(formulas, "find_spec", lambda name: None)
+    formulas.solver.cache_clear()
+    try:
+        found = recheck_data(accepted["formula"])
+    finally:
+        monkeypatch.undo()
+        formulas.solver.cache_clear()
+    assert found.is_accepted
+    assert "z3" in found.checkers
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def run(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(main, [str(one) for one in arguments])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "loan.yaml").write_text(LOAN, encoding="utf-8")
+    done = run("check", tmp_path / "loan.yaml", "--isolated", "--exit-zero", "--certificates", tmp_path / "proofs")
+    assert "3 certificates written" in done.stderr, done.stderr
+    return tmp_path / "proofs"
+
+
+def test_the_command_writes_and_checks(folder: Path) -> None:
+    done = run("recheck", folder)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[0].split() == ["program", "property", "about", "kind", "checked", "by", "verdict"]
+    assert done.stdout.endswith("3 certificates: all accepted\n")
+    data = json.loads(run("recheck", folder, "--output-format", "json").stdout)
+    assert data["summary"] == {"certificates": 3, "accepted": 3, "refused": 0}
+    assert {one["verdict"] for one in data["certificates"]} == {"accepted"}
+
+
+def test_the_same_check_writes_the_same_files(folder: Path) -> None:
+    before = {one.name: one.read_bytes() for one in folder.iterdir()}
+    run("check", folder.parent / "loan.yaml", "--isolated", "--exit-zero", "--certificates", folder)
+    assert before == {one.name: one.read_bytes() for one in folder.iterdir()}
+
+
+def test_a_folder_with_other_files_is_refused(folder: Path) -> None:
+    (folder / "notes.txt").write_text("mine", encoding="utf-8")
+    done = run("check", folder.parent / "loan.yaml", "--isolated", "--certificates", folder)
+    assert done.exit_code == 2
+    assert "holds `notes.txt`, which is no certificate" in done.stderr
+    assert "was not looked at" in run("recheck", folder).stderr
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"version": 1}',
+        b'{"version": "1"}',
+        b"[" * 5000,
+        b'{"version": 1, "version": 1}',
+        b"1e9999",
+    ],
+)
+def test_a_damaged_file_is_refused_in_words(folder: Path, content: bytes) -> None:
+    (folder / "broken.certificate.json").write_bytes(content)
+    done = run("recheck", folder)
+    assert done.exit_code == 1, done.output
+    assert "broken.certificate.json: " in done.stdout
+    assert "4 certificates: 1 certificate refused" in done.stdout
+
+
+def test_nothing_to_check_again(tmp_path: Path) -> None:
+    assert run("recheck", tmp_path).exit_code == 3
+    assert run("recheck", tmp_path / "nowhere").exit_code == 2
+
+
+def test_the_page_shows_a_certificate_that_is_accepted() -> None:
+    page = (ROOT / "specs/certificates.md").read_text(encoding="utf-8")
+    program, certificate = page.split("```yaml\n")[1].split("```")[0], page.split("```json\n")[1].split("```")[0]
+    data = next(proofs(Program.from_dict(yaml_of(program))))
+    shown = json.loads(certificate)
+    assert shown == {name: data[name] for name in ("version", "proves", "parts")}

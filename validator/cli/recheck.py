@@ -1,0 +1,99 @@
+"""`stepward recheck`: certificates checked again by code that shares nothing with the engine but the language."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepward.validator.cli.machine import format_option, print_json, uses_color
+from stepward.validator.gate.settings import AdvisedError
+
+if TYPE_CHECKING:
+    from stepward.validator.recheck.certificates import Rechecked
+
+REFUSED, NOTHING_THERE = 1, 3
+
+
+@click.command()
+@click.argument("source", type=click.Path(path_type=Path), metavar="DIR|CERTIFICATE")
+@format_option
+def recheck(source: Path, **options: Any) -> None:
+    """Check the certificates in a folder, or one, that `stepward check --certificates` wrote.
+
+    Tables are evaluated, and formulas given to a solver: cvc5, or Z3 where cvc5 is not installed. Exits with 0 when all
+    are accepted, 1 when one is refused, 2 when the command can't be used, 3 when there is none.
+    """
+    from stepward.validator.recheck.certificates import recheck as rechecked
+
+    files = _files(source)
+    if not files:
+        click.echo(f"error: there is no certificate in {source}", err=True)
+        click.echo("  = help: `stepward check --certificates DIR` writes them", err=True)
+        sys.exit(NOTHING_THERE)
+    found = []
+    for file in files:
+        try:
+            found.append(rechecked(file))
+        except OSError as error:
+            raise _unreadable(file, error) from None
+    if options["output_format"] == "json":
+        _tell_json(found)
+    else:
+        click.echo(_told(found), nl=False, color=uses_color())
+    sys.exit(0 if all(one.is_accepted for one in found) else REFUSED)
+
+
+def _files(source: Path) -> list[Path]:
+    """Return the certificates that are meant, and say which files of a folder are none."""
+    try:
+        if not source.is_dir():
+            if not source.exists():
+                raise AdvisedError(f"`{source}` does not exist", "name the folder of `stepward check --certificates`")
+            return [source]
+        files = sorted(one for one in source.iterdir() if one.is_file())
+    except OSError as error:
+        raise _unreadable(source, error) from None
+    for one in files:
+        if one.suffix != ".json":
+            click.echo(f"warning: `{one}` is no certificate by its name, and was not looked at", err=True)
+    return [one for one in files if one.suffix == ".json"]
+
+
+def _unreadable(file: Path, error: OSError) -> AdvisedError:
+    from stepward.validator.gate.paths import why_not
+
+    return AdvisedError(f"`{file}` can't be read: {why_not(error)}", "correct the path")
+
+
+def _tell_json(found: list[Rechecked]) -> None:
+    refused = sum(not one.is_accepted for one in found)
+    summary = {"certificates": len(found), "accepted": len(found) - refused, "refused": refused}
+    print_json({"version": 1, "certificates": [one.to_data() for one in found], "summary": summary})
+
+
+def _told(found: list[Rechecked]) -> str:
+    from stepward.validator.report.table import Column, render
+    from stepward.validator.report.text import counted, safe
+
+    columns = [Column(name) for name in ("program", "property", "about", "kind", "checked by", "verdict")]
+    text = render(columns, [_row(one) for one in found], color=uses_color())
+    for one in found:
+        if not one.is_accepted:
+            text += f"refused: {safe(one.file)}: {safe(one.why_not)}\n"
+    refused = sum(not one.is_accepted for one in found)
+    ending = f"{counted(refused, 'certificate')} refused" if refused else "all accepted"
+    return f"{text}{counted(len(found), 'certificate')}: {ending}\n"
+
+
+def _row(one: Rechecked) -> list[str]:
+    claim = one.claim
+    about = Path(one.file).name
+    if claim is not None:
+        named = claim.step if claim.property == "allow" and claim.step else claim.rule
+        about = f"{claim.policy}/{named}" if claim.policy else named
+    kinds, checkers = ", ".join(one.kinds), " and ".join(one.checkers)
+    verdict = "accepted" if one.is_accepted else "refused"
+    return [one.program, claim.property if claim is not None else "", about, kinds, checkers, verdict]

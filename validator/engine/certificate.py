@@ -1,0 +1,120 @@
+"""Certificates: why a property is proved, as one JSON object that `stepward recheck` checks without the engine.
+
+A certificate holds the program and the policies, so that whoever doubts a proof needs that file, nothing else
+(specs/certificates.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.validator.engine.witness import without_waivers
+from stepward.validator.findings import Property, Verdict
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+from stepward.vm.values import to_json
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.context import Context
+
+VERSION: Final = 1
+
+
+class NoCertificate(Exception):  # noqa: N818 - no error: the proof stands
+    """There is no certificate of a proof; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A property and the parts of its proof, as plain data. `policies` are those that apply, without their waivers."""
+
+    name: str
+    rule: str
+    program: Program
+    policies: tuple[Policy, ...]
+    parts: tuple[dict[str, Any], ...]
+    policy: str | None = None
+    number: int | None = None
+    step: str | None = None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of its parts."""
+        return tuple(dict.fromkeys(str(part["kind"]) for part in self.parts))
+
+    @property
+    def digest(self) -> str:
+        """The digest of program and policies: SHA-256 of their JSON as it stands here."""
+        held = {"program": self.program.to_data(), "policies": [policy.to_data() for policy in self.policies]}
+        return hashlib.sha256(to_json(held).encode()).hexdigest()
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the certificate as plain data."""
+        named = {
+            "property": self.name,
+            "rule": self.rule,
+            "policy": self.policy,
+            "number": self.number,
+            "step": self.step,
+        }
+        return {
+            "version": VERSION,
+            "proves": {name: value for name, value in named.items() if value is not None},
+            "parts": list(self.parts),
+            "digest": self.digest,
+            "program": self.program.to_data(),
+            "policies": [policy.to_data() for policy in self.policies],
+        }
+
+    def to_json(self) -> str:
+        """Return the certificate as JSON text: a line for each row of a table."""
+        return _json(self.to_data())
+
+    def save(self, path: str | Path) -> None:
+        """Write the certificate to a file; raises OSError where that is not possible."""
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+
+def certified(one: Property, context: Context) -> Property:
+    """Return a property, if it is proved with what writes its certificate; that raises NoCertificate where it can't."""
+    if one.verdict is not Verdict.PROVED:
+        return one
+    meaning, grounds = context.meaning, one.evidence.certificate
+
+    def certify() -> Certificate:
+        from stepward.validator.engine.cuts import TooMany
+        from stepward.validator.engine.grounds import TooMuch
+
+        if not grounds:
+            raise NoCertificate("its layer keeps no grounds")
+        try:
+            parts = tuple(ground.to_data() for ground in grounds)
+        except TooMuch as error:
+            raise NoCertificate(str(error)) from None
+        except TooMany:
+            raise NoCertificate("its classes are too many to be written down") from None
+        policies = without_waivers(meaning.policies)
+        return Certificate(one.name, one.rule, meaning.program, policies, parts, one.policy, one.number, one.step)
+
+    return replace(one, certify=certify)
+
+
+def _json(data: dict[str, Any]) -> str:
+    """Write a certificate: what people look at in lines, long lists one entry a line."""
+    parts = ",\n".join(_part(part) for part in data["parts"])
+    rest = {name: value for name, value in data.items() if name != "parts"}
+    return to_json(rest, indent=2).removesuffix("\n}") + f',\n  "parts": [\n{parts}\n  ]\n}}\n'
+
+
+def _part(part: dict[str, Any]) -> str:
+    fields = []
+    for name, value in part.items():
+        if isinstance(value, list) and value:
+            entries = ",\n".join(f"        {to_json(entry)}" for entry in value)
+            fields.append(f'      "{name}": [\n{entries}\n      ]')
+        else:
+            fields.append(f'      "{name}": {to_json(value)}')
+    return "    {\n" + ",\n".join(fields) + "\n    }"

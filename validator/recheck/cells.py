@@ -1,0 +1,357 @@
+"""Cells: the values of one reference, cut into classes, as this checker cuts them itself.
+
+A certificate names the classes that it speaks of. Their bounds, literals and lengths cut all values into cells; every
+class must be one of these cells, so that no value can hide between two classes. What is said of a cell is said of each
+of its values: where they differ, both is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from math import ceil, floor
+from typing import Any, Final, NamedTuple
+
+from stepward.vm.language.types import TypeSpec, refusal
+from stepward.vm.values import Number
+
+MAX_CELLS: Final = 1 << 13
+"""Cells of one reference: the engine makes half as many at most."""
+
+QUESTIONS: Final = ("contains", "starts_with", "ends_with")
+
+
+class Refused(Exception):  # noqa: N818 - a verdict
+    """A certificate is not accepted; the message says why."""
+
+
+Asked = tuple[str, str]
+"""One of QUESTIONS and the literal that it asks for."""
+
+
+class Cell(NamedTuple):
+    """A class of values of one kind.
+
+    `value` is the only one where the cell is `single`. Else numbers, and lengths of texts and arrays, lie strictly
+    between `low` and `high`; `whole` ones are integers. Texts are none of `but`, and answer as `answers` says. `items`
+    are the kinds of what an array can hold, None for any.
+    """
+
+    kind: str
+    single: bool = False
+    value: Any = None
+    low: Number | None = None
+    high: Number | None = None
+    whole: bool = False
+    but: frozenset[str] = frozenset()
+    answers: frozenset[tuple[Asked, bool]] = frozenset()
+    items: frozenset[str] | None = None
+
+
+UNDEFINED: Final = Cell("undefined")
+NULL: Final = Cell("null", True)
+TRUE: Final = Cell("boolean", True, True)
+FALSE: Final = Cell("boolean", True, False)
+NUMBER: Final = Cell("number")
+TEXT: Final = Cell("string")
+ARRAY: Final = Cell("array", low=-1)
+OBJECT: Final = Cell("object")
+OF_KIND: Final = {
+    "null": (NULL,),
+    "boolean": (TRUE, FALSE),
+    "number": (NUMBER,),
+    "integer": (NUMBER._replace(whole=True),),
+    "string": (TEXT,),
+    "array": (ARRAY,),
+    "object": (OBJECT,),
+}
+ANYTHING: Final = tuple(
+    cell for word in ("null", "boolean", "number", "string", "array", "object") for cell in OF_KIND[word]
+)
+
+
+def of_value(value: Any) -> Cell:
+    """Return the cell of one value; of an array its length, of an object its kind."""
+    if value is None:
+        return NULL
+    if isinstance(value, bool):
+        return TRUE if value else FALSE
+    if isinstance(value, int | Decimal):
+        return Cell("number", True, value)
+    if isinstance(value, str):
+        return Cell("string", True, value)
+    if isinstance(value, dict):
+        return OBJECT
+    return Cell(
+        "array", low=len(value) - 1, high=len(value) + 1, items=frozenset(of_value(item).kind for item in value)
+    )
+
+
+def holds(cell: Cell, value: Any) -> bool:
+    """Return whether a scalar may be one of the cell's values."""
+    other = of_value(value)
+    return other.kind == cell.kind and meet(cell, other)
+
+
+def meet(one: Cell, other: Cell) -> bool:
+    """Return whether two cells may share a value."""
+    if one.kind != other.kind:
+        return False
+    if one.single and other.single:
+        return bool(one.value == other.value)
+    if one.single or other.single:
+        single, wide = (one, other) if one.single else (other, one)
+        return _is_text_in(single.value, wide) if one.kind == "string" else _is_between(single.value, wide)
+    if not _overlap(one, other):
+        return False
+    wanted = dict(one.answers)
+    return all(wanted.get(asked, answer) is answer for asked, answer in other.answers)
+
+
+def _is_between(number: Number, cell: Cell) -> bool:
+    if cell.whole and number != int(number):
+        return False
+    return (cell.low is None or cell.low < number) and (cell.high is None or number < cell.high)
+
+
+def _overlap(one: Cell, other: Cell) -> bool:
+    lows = [cell.low for cell in (one, other) if cell.low is not None]
+    highs = [cell.high for cell in (one, other) if cell.high is not None]
+    return _has_room(
+        max(lows, default=None), min(highs, default=None), whole=one.whole or other.whole or one.kind != "number"
+    )
+
+
+def _has_room(low: Number | None, high: Number | None, *, whole: bool) -> bool:
+    """Return whether a number lies strictly between two bounds."""
+    if low is None or high is None:
+        return True
+    return floor(low) + 1 < high if whole else low < high
+
+
+def _is_text_in(text: str, cell: Cell) -> bool:
+    if text in cell.but or not _is_between(len(text), cell):
+        return False
+    return all(answer_of(text, asked) is answer for asked, answer in cell.answers)
+
+
+def answer_of(text: str, asked: Asked) -> bool:
+    """Return what a text answers to a question."""
+    question, literal = asked
+    if question == "contains":
+        return literal in text
+    return text.startswith(literal) if question == "starts_with" else text.endswith(literal)
+
+
+def admits(spec: TypeSpec | None, cell: Cell) -> bool:
+    """Return whether a value of a type may be in a cell."""
+    if cell.kind == "undefined":
+        return False
+    if spec is None:
+        return True
+    if cell.single:
+        return refusal(cell.value, spec) is None
+    if spec.enum is not None:
+        return any(of_value(member).kind == cell.kind and meet(cell, of_value(member)) for member in spec.enum)
+    if cell.kind == "number":
+        return any(meet(cell, one) for one in _numbers(spec))
+    if cell.kind == "string":
+        longest = spec.max_length
+        fits = longest is None or all(len(literal) <= longest for (_, literal), answer in cell.answers if answer)
+        return (
+            spec.admits("string")
+            and fits
+            and _overlap(cell, Cell("string", low=-1, high=None if longest is None else longest + 1))
+        )
+    return spec.admits(cell.kind)
+
+
+def _numbers(spec: TypeSpec) -> Iterator[Cell]:
+    """Yield cells of just the numbers of a type: bounds are left out of a cell, and so are cells of their own."""
+    low, high = spec.minimum, spec.maximum
+    if spec.admits("number"):
+        yield Cell("number", low=low, high=high)
+        yield from (
+            Cell("number", True, bound) for bound in (low, high) if bound is not None and refusal(bound, spec) is None
+        )
+    elif spec.admits("integer"):
+        yield Cell(
+            "number",
+            low=None if low is None else ceil(low) - 1,
+            high=None if high is None else floor(high) + 1,
+            whole=True,
+        )
+
+
+def of_type(spec: TypeSpec | None) -> tuple[Cell, ...]:
+    """Return cells of all values of a type, as wide as can be; an enum's members one by one."""
+    if spec is None:
+        return ANYTHING
+    if spec.enum is not None:
+        return tuple(dict.fromkeys(of_value(member) for member in spec.enum if refusal(member, spec) is None))
+    found: list[Cell] = []
+    for word in sorted(spec.kinds):
+        if word == "array":
+            found.append(ARRAY if spec.items is None else ARRAY._replace(items=_kinds(spec.items)))
+        elif word not in ("number", "integer"):
+            found.extend(OF_KIND[word])
+    found.extend(_numbers(spec))
+    return tuple(found)
+
+
+def _kinds(spec: TypeSpec) -> frozenset[str]:
+    return frozenset("number" if word == "integer" else word for word in spec.kinds)
+
+
+# -- reading the classes of a certificate ------------------------------------------------------------------------------
+
+
+OPEN: Final = -1
+"""The number of `any`, which stands for all the values that the types admit."""
+
+
+def read(described: Any) -> tuple[list[int], tuple[Cell, ...]]:
+    """Return the numbers of the cells that a certificate lists for one reference, and all cells of their cut.
+
+    Raises Refused where one of them is no cell of that cut.
+    """
+    if not isinstance(described, list):
+        raise Refused("the classes of a reference are no list")
+    given = [_described(one) for one in described if one != "any"]
+    every = cut(given)
+    known = set(every)
+    texts = frozenset(one.value for one in given if one.kind == "string" and one.single)
+    cells = iter(given)
+    found: list[int] = []
+    for text in described:
+        one = None if text == "any" else next(cells)
+        if one is not None and one.kind == "string" and not one.single:
+            one = one._replace(but=texts)
+        if one is not None and one not in known:
+            raise Refused(f"the class {text} is none of the cells that the listed classes cut the values into")
+        found.append(OPEN if one is None else every.index(one))
+    if len(set(found)) < len(found):
+        raise Refused("a class is listed twice")
+    return found, every
+
+
+def _described(data: Any) -> Cell:
+    simple = {"undefined": UNDEFINED, "null": NULL, "object": OBJECT}
+    if isinstance(data, str) and data in simple:
+        return simple[data]
+    if isinstance(data, bool | int | Decimal):
+        return of_value(data)
+    if not isinstance(data, dict) or len(data) != 1:
+        raise Refused(f"{data} describes no class")
+    ((word, body),) = data.items()
+    if word == "text" and isinstance(body, str):
+        return of_value(body)
+    if word in ("number", "array", "texts") and isinstance(body, dict):
+        kind = "string" if word == "texts" else word
+        low, high = (_bound(body.get(name)) for name in ("above", "below"))
+        if kind != "number":
+            low = -1 if low is None else low
+        answers = frozenset(
+            (asked, answer) for name, answer in (("yes", True), ("no", False)) for asked in _asked(body.get(name, []))
+        )
+        if set(body) <= {"above", "below", *(("yes", "no") if kind == "string" else ())}:
+            return Cell(kind, low=low, high=high, answers=answers)
+    raise Refused(f"{data} describes no class")
+
+
+def _bound(data: Any) -> Number | None:
+    if data is not None and (isinstance(data, bool) or not isinstance(data, int | Decimal)):
+        raise Refused(f"{data} is no bound of a class")
+    return data
+
+
+def _asked(data: Any) -> Iterator[Asked]:
+    for one in data if isinstance(data, list) else [None]:
+        if not (isinstance(one, list) and len(one) == 2 and one[0] in QUESTIONS and isinstance(one[1], str)):
+            raise Refused(f"{one} is no question about a text")
+        yield one[0], one[1]
+
+
+def cut(given: list[Cell]) -> tuple[Cell, ...]:
+    """Return all cells into which the bounds, literals and lengths of some cells cut the values."""
+    return tuple(dict.fromkeys(_cut(given)))
+
+
+def _cut(given: list[Cell]) -> Iterator[Cell]:
+    yield from (UNDEFINED, NULL, TRUE, FALSE, OBJECT)
+    points = {one.value for one in given if one.kind == "number" and one.single}
+    for low, point, high in _intervals(_ends(given) | points):
+        yield Cell("number", True, point) if point is not None else Cell("number", low=low, high=high)
+    for low, high in _lengths(given, "array"):
+        yield Cell("array", low=low, high=high)
+    texts = frozenset(one.value for one in given if one.kind == "string" and one.single)
+    for text in texts:
+        yield of_value(text)
+    asked = sorted({question for one in given for question, _ in one.answers})
+    lengths = list(_lengths(given, "string"))
+    for answers in _answers(asked):
+        for low, high in lengths:
+            yield Cell("string", low=low, high=high, but=texts, answers=frozenset(answers.items()))
+
+
+def _ends(given: Iterable[Cell]) -> set[Number]:
+    ranges = [one for one in given if one.kind == "number" and not one.single]
+    return {end for one in ranges for end in (one.low, one.high) if end is not None}
+
+
+def _intervals(points: set[Number]) -> Iterator[tuple[Number | None, Number | None, Number | None]]:
+    ordered = sorted(points)
+    for low, high in zip([None, *ordered], [*ordered, None], strict=True):
+        yield low, None, high
+        if high is not None:
+            yield None, high, None
+
+
+def _lengths(given: Iterable[Cell], kind: str) -> Iterator[tuple[Number, Number | None]]:
+    """Yield the stretches into which the listed ones cut all lengths, each by the lengths before and after it."""
+    ranges = [one for one in given if one.kind == kind and not one.single]
+    lows = {floor(one.low) + 1 for one in ranges if one.low is not None}
+    starts = sorted({0} | lows | {ceil(one.high) for one in ranges if one.high is not None})
+    for first, following in zip(starts, [*starts[1:], None], strict=True):
+        yield first - 1, following
+
+
+def _answers(asked: list[Asked]) -> list[dict[Asked, bool]]:
+    """Return every way to answer questions about a text that some text can have, and perhaps more."""
+    found: list[dict[Asked, bool]] = [{}]
+    for one in asked:
+        found = [
+            {**known, one: answer} for known in found for answer in (True, False) if _is_consistent(known, one, answer)
+        ]
+        if len(found) > MAX_CELLS:
+            raise Refused("the classes of a text are too many to be looked at")
+    return found
+
+
+def _is_consistent(known: dict[Asked, bool], one: Asked, answer: bool) -> bool:
+    if one[1] == "" and not answer:
+        return False
+    for other, said in known.items():
+        if answer and said and _exclude(one, other):
+            return False
+        if answer and not said and follows(one, other):
+            return False
+        if said and not answer and follows(other, one):
+            return False
+    return True
+
+
+def follows(one: Asked, other: Asked) -> bool:
+    """Return whether each text that answers yes to one question does so to another."""
+    (question, literal), (asked, part) = one, other
+    if asked == "contains":
+        return part in literal
+    return question == asked and answer_of(literal, (asked, part))
+
+
+def _exclude(one: Asked, other: Asked) -> bool:
+    """Return whether no text answers yes to both."""
+    (question, literal), (asked, part) = one, other
+    if question != asked or question == "contains":
+        return False
+    return not (answer_of(literal, (asked, part)) or answer_of(part, (question, literal)))

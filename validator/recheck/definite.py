@@ -1,0 +1,210 @@
+"""Which references certainly have a value when a step is come to, whatever the path: plain data flow, forwards.
+
+Where a certificate does not follow a reference, this is what keeps it from being taken for undefined everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from stepward.validator.recheck.cells import UNDEFINED, Cell
+from stepward.validator.recheck.evaluation import FAILS, references, truths, values
+from stepward.validator.recheck.origins import Names, Origins, below, candidates, prefixes
+from stepward.vm.expressions.syntax import Expression
+from stepward.vm.expressions.template import embedded
+from stepward.vm.language.flow import Transition
+from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.steps import (
+    BaseStep,
+    ConditionStep,
+    EndStep,
+    Failing,
+    LlmCall,
+    ParallelStep,
+    SetStep,
+    ToolCall,
+)
+
+Names_ = frozenset[Names]
+
+
+def read_by(part: BaseStep) -> list[Names]:
+    """Return the references in what a call hands over, or in the output of an `end`."""
+    found: list[Any] = []
+    if isinstance(part, ToolCall):
+        found = [part.args]
+    elif isinstance(part, LlmCall):
+        found = [part.prompt, part.system]
+    elif isinstance(part, EndStep):
+        found = [part.output]
+    return list(dict.fromkeys(one.reference.names for value in found for one in embedded(value)))
+
+
+def written_by(part: BaseStep) -> tuple[Names, ...]:
+    """Return the variables that the output of a step or sub-step is found under."""
+    if isinstance(part, SetStep):
+        return tuple((name,) for name in part.set)
+    if not isinstance(part, Failing):
+        return ()
+    return ((part.id, "output"), *(((part.output_key,),) if part.output_key is not None else ()))
+
+
+def assigned_by(step: BaseStep) -> frozenset[Names]:
+    """Return everything that a step assigns, its sub-steps included."""
+    parts = (step, *(step.parallel_steps if isinstance(step, ParallelStep) else ()))
+    errors = [(part.id, "error") for part in parts if isinstance(part, Failing)]
+    return frozenset((*(name for part in parts for name in written_by(part)), *errors))
+
+
+class Definite:
+    """The references that are certainly defined where each step begins."""
+
+    def __init__(self, meaning: Meaning, origins: Origins) -> None:
+        self.meaning = meaning
+        self.origins = origins
+        self.flow = meaning.flow
+
+    def is_sure(self, names: Names, step: int) -> bool:
+        """Return whether a reference certainly has a value where a step begins."""
+        return self._is_sure(names, self._at.get(step, frozenset()))
+
+    def cells(self, names: Names, step: int) -> tuple[Cell, ...]:
+        """Return what a reference may be where a step begins."""
+        return self._cells(names, self._at.get(step, frozenset()))
+
+    def _cells(self, names: Names, sure: Names_) -> tuple[Cell, ...]:
+        origin = self.origins.of(names)
+        if self._is_sure(names, sure):
+            return origin.cells or (UNDEFINED,)
+        return candidates(origin, is_there=False)
+
+    def _is_sure(self, names: Names, sure: Names_) -> bool:
+        if names in sure:
+            return True
+        root = self.origins.root(names)
+        is_there = root in sure or self.origins.is_input(root)
+        return is_there and not self.origins.of(names).may_lack
+
+    @cached_property
+    def _at(self) -> dict[int, Names_]:
+        found: dict[int, Names_] = {0: frozenset()}
+        pending = [0]
+        while pending:
+            step = pending.pop()
+            for way in self.flow.transitions[step]:
+                if way.to < 0:
+                    continue
+                after = self._after(step, way, found[step])
+                if after is None:
+                    continue
+                known = found.get(way.to)
+                met = after if known is None else known & after
+                if met != known:
+                    found[way.to] = met
+                    pending.append(way.to)
+        return found
+
+    def _after(self, number: int, way: Transition, before: Names_) -> Names_ | None:
+        """Return what is certain after a step was left; None where it can't be left this way."""
+        step = self.flow.steps[number]
+        gone = assigned_by(step)
+        known = set(before)
+        if way.kind != "visits":
+            survived = self._survived(number, step, way, before)
+            if survived is None:
+                return None
+            known |= survived
+        known = {names for names in known if not any(below(names, root) for root in gone)}
+        return frozenset(known | set(_given(step, way)))
+
+    def _survived(self, number: int, step: BaseStep, way: Transition, before: Names_) -> set[Names] | None:
+        """Return what must have been defined for a step to be left this way."""
+        if isinstance(step, ConditionStep):
+            return self._told(number, before, lambda trees, names: self._may_take(step, way, trees, names))
+        if isinstance(step, SetStep):
+            return self._told(number, before, self._may_succeed) if way.kind == "success" else set()
+        if way.kind not in ("success", "fallback"):
+            return set()
+        parts = (
+            step,
+            *(
+                part
+                for part in (step.parallel_steps if isinstance(step, ParallelStep) else ())
+                if part.on_error != "skip"
+            ),
+        )
+        return {
+            one
+            for part in parts
+            for names in read_by(part)
+            for one in prefixes(names)
+            if below(one, self.origins.root(names))
+        }
+
+    def _told(self, number: int, before: Names_, possible: Any) -> set[Names] | None:
+        trees = [clause.tree for clause in self.meaning.clauses_of.get(number, ())]
+        known = [tree for tree in trees if tree is not None]
+        if len(known) < len(trees):
+            return set()
+        names = references(known)
+        environment = {name: self._cells(name, before) for name in names}
+        if not possible(known, environment):
+            return None
+        doubtful = [name for name in names if UNDEFINED in environment[name] and len(environment[name]) > 1]
+        sure = [name for name in doubtful if not possible(known, {**environment, name: (UNDEFINED,)})]
+        return {one for name in sure for one in prefixes(name) if below(one, self.origins.root(name))}
+
+    @staticmethod
+    def _may_succeed(trees: list[Expression], environment: dict[Names, tuple[Cell, ...]]) -> bool:
+        return all(values(tree, environment) != {FAILS} for tree in trees)
+
+    @staticmethod
+    def _may_take(
+        step: ConditionStep, way: Transition, trees: list[Expression], environment: dict[Names, tuple[Cell, ...]]
+    ) -> bool:
+        return any(way_of(step, outcome) == (way.kind, way.branch) for outcome in outcomes(trees, environment))
+
+
+def _given(step: BaseStep, way: Transition) -> Iterator[Names]:
+    """Yield what a step certainly gives a value when it is left this way."""
+    if isinstance(step, SetStep):
+        yield from written_by(step)
+    if not isinstance(step, Failing):
+        return
+    parts = step.parallel_steps if isinstance(step, ParallelStep) and way.kind == "success" else ()
+    for part in parts:
+        if part.on_error != "skip":
+            others = {name for other in parts if other is not part for name in written_by(other)}
+            yield from (name for name in written_by(part) if name not in others)
+    if way.kind in ("success", "fallback"):
+        yield from written_by(step)
+    else:
+        yield (step.id, "error")
+
+
+NONE_HOLDS = -1
+FAILING = -2
+
+
+def outcomes(trees: list[Expression], environment: Any) -> set[int]:
+    """Return the positions of the expressions that may be the first to hold, NONE_HOLDS and FAILING among them."""
+    found: set[int] = set()
+    for position, tree in enumerate(trees):
+        said = truths(tree, environment)
+        found |= ({position} if True in said else set()) | ({FAILING} if None in said else set())
+        if False not in said:
+            return found
+    return found | {NONE_HOLDS}
+
+
+def way_of(step: ConditionStep, outcome: int) -> tuple[str, str | int | None]:
+    """Return the kind of way, and the branch, that a condition takes by an outcome."""
+    if outcome == FAILING:
+        return "failed", None
+    if outcome == NONE_HOLDS:
+        return ("uncovered", None) if step.otherwise is None else ("branch", "otherwise")
+    if step.cases is not None:
+        return "branch", outcome + 1
+    return ("uncovered", None) if step.then is None else ("branch", "then")

@@ -1,0 +1,276 @@
+"""What an expression can be where its references are known as cells: every outcome that some of their values have.
+
+Written from the language's page (specs/language.md, "Conditions and expressions"), not from the machine's evaluator.
+More outcomes than there are may come out, never fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Final
+
+from stepward.validator.recheck.cells import FALSE, NUMBER, TRUE, Cell, answer_of, follows, holds, meet, of_value
+from stepward.vm.errors import EvaluationError
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Compare,
+    Constant,
+    Defined,
+    Expression,
+    Length,
+    Logic,
+    Minus,
+    Negation,
+    Reference,
+    walk,
+)
+from stepward.vm.values import arithmetic
+
+Names = tuple[str, ...]
+Environment = Mapping[Names, Sequence[Cell]]
+"""The cells that each reference may be in; `undefined` is one of them."""
+
+FAILS: Final = Cell("fails")
+"""The outcome of an evaluation that has no value."""
+
+MAX_SPLITS: Final = 512
+"""Combinations of cells that are looked at one by one; beyond that all are looked at together."""
+
+Found = set[Cell]
+
+
+def references(trees: Iterable[Expression]) -> list[Names]:
+    """Return the references that expressions read or ask for, each once."""
+    found: dict[Names, None] = {}
+    for tree in trees:
+        for node in walk(tree):
+            if isinstance(node, Reference):
+                found[node.names] = None
+            elif isinstance(node, Defined):
+                found[node.reference.names] = None
+    return list(found)
+
+
+def splits(names: Iterable[Names], environment: Environment) -> Iterator[Environment]:
+    """Yield environments in which each of some references is in one cell, together all that there are."""
+    names = list(names)
+    size = 1
+    for name in names:
+        size *= len(environment[name])
+    if size > MAX_SPLITS:
+        yield environment
+        return
+    for chosen in product(*(environment[name] for name in names)):
+        yield {**environment, **{name: (cell,) for name, cell in zip(names, chosen, strict=True)}}
+
+
+def truths(tree: Expression, environment: Environment, *, may_overflow: bool = True) -> set[bool | None]:
+    """Return what a condition may be: true, false, or None where it fails."""
+    found: set[bool | None] = set()
+    for cell in values(tree, environment, may_overflow=may_overflow):
+        found.add(cell.value if cell.kind == "boolean" else None)
+    return found
+
+
+def values(tree: Expression, environment: Environment, *, may_overflow: bool = True) -> Found:
+    """Return the cells of the values that an expression may have, FAILS where it may have none."""
+    evaluation = _Evaluation(environment, may_overflow=may_overflow)
+    return evaluation.of(tree)
+
+
+class _Evaluation:
+    def __init__(self, environment: Environment, *, may_overflow: bool) -> None:
+        self.environment = environment
+        self.may_overflow = may_overflow
+
+    def of(self, tree: Expression) -> Found:
+        match tree:
+            case Constant(value=value):
+                return {of_value(value)}
+            case Reference(names=names):
+                return {FAILS if cell.kind == "undefined" else cell for cell in self.environment[names]}
+            case Defined(reference=reference):
+                return {FALSE if cell.kind == "undefined" else TRUE for cell in self.environment[reference.names]}
+            case Negation(operand=operand):
+                return {_not(cell) for cell in self.of(operand)}
+            case Logic(operator=operator, operands=operands):
+                return self._logic(operands, TRUE if operator == "or" else FALSE)
+            case Compare():
+                return self._compare(tree)
+            case Length(operand=operand):
+                return {_length(cell) for cell in self.of(operand)}
+            case Minus(operand=operand):
+                return self._computed("-", {of_value(0)}, self.of(operand))
+            case Arithmetic(first=first, rest=rest):
+                total = {cell if cell.kind == "number" else FAILS for cell in self.of(first)}
+                for sign, operand in rest:
+                    total = self._computed(sign, total, self.of(operand))
+                return total
+
+    def _logic(self, operands: Sequence[Expression], decisive: Cell) -> Found:
+        """Left to right: what is decided is not looked at any further."""
+        found: Found = set()
+        for operand in operands:
+            part = self.of(operand)
+            found |= {
+                decisive if cell == decisive else FAILS for cell in part if cell.kind != "boolean" or cell == decisive
+            }
+            if not any(cell.kind == "boolean" and cell != decisive for cell in part):
+                return found
+        return found | {FALSE if decisive == TRUE else TRUE}
+
+    def _compare(self, tree: Compare) -> Found:
+        lefts, rights = self.of(tree.left), self.of(tree.right)
+        found: Found = {FAILS} if FAILS in lefts or FAILS in rights else set()
+        literal = tree.right.value if isinstance(tree.right, Constant) and isinstance(tree.right.value, tuple) else None
+        for left in lefts - {FAILS}:
+            for right in rights - {FAILS}:
+                found |= {_truth(one) for one in _compared(tree.operator, left, right, literal)}
+        return found
+
+    def _computed(self, sign: str, lefts: Found, rights: Found) -> Found:
+        found: Found = set()
+        for left, right in product(lefts, rights):
+            if left.kind != "number" or right.kind != "number":
+                found.add(FAILS)
+            elif left.single and right.single:
+                found.add(_calculated(sign, left, right))
+            else:
+                found |= {NUMBER, FAILS} if self.may_overflow else {NUMBER}
+        return found
+
+
+def _truth(value: bool | None) -> Cell:
+    return FAILS if value is None else TRUE if value else FALSE
+
+
+def _not(cell: Cell) -> Cell:
+    return _truth(not cell.value) if cell.kind == "boolean" else FAILS
+
+
+def _length(cell: Cell) -> Cell:
+    if cell.kind == "string" and cell.single:
+        return of_value(len(cell.value))
+    if cell.kind not in ("string", "array"):
+        return FAILS
+    low, high = cell.low if cell.low is not None else -1, cell.high
+    if high is not None and high - low == 2:
+        return of_value(low + 1)
+    return NUMBER._replace(low=low, high=high, whole=True)
+
+
+def _calculated(sign: str, left: Cell, right: Cell) -> Cell:
+    try:
+        return of_value(arithmetic(sign, left.value, right.value))
+    except EvaluationError:
+        return FAILS
+
+
+BOTH: Final[frozenset[bool | None]] = frozenset({True, False})
+_ANY_CASE: Final[frozenset[bool | None]] = frozenset({True, False, None})
+_ONLY_FAILS: Final[frozenset[bool | None]] = frozenset({None})
+
+
+def _opposite(found: Iterable[bool | None]) -> frozenset[bool | None]:
+    return frozenset(None if one is None else not one for one in found)
+
+
+def _compared(operator: str, left: Cell, right: Cell, literal: tuple[object, ...] | None) -> frozenset[bool | None]:
+    match operator:
+        case "==":
+            return _equal(left, right)
+        case "!=":
+            return _opposite(_equal(left, right))
+        case "in":
+            return _member(left, right, literal)
+        case "not in":
+            return _opposite(_member(left, right, literal))
+        case "contains":
+            return _contains(left, right, literal)
+        case "not contains":
+            return _opposite(_contains(left, right, literal))
+        case "starts_with" | "ends_with":
+            return _asked(operator, left, right)
+    return _ordered(operator, left, right)
+
+
+def _equal(left: Cell, right: Cell) -> frozenset[bool | None]:
+    if "null" in (left.kind, right.kind):
+        return frozenset({left.kind == right.kind})
+    if left.kind != right.kind or left.kind in ("array", "object"):
+        return _ONLY_FAILS
+    if left.single and right.single:
+        return frozenset({bool(left.value == right.value)})
+    return BOTH if meet(left, right) else frozenset({False})
+
+
+def _ordered(operator: str, left: Cell, right: Cell) -> frozenset[bool | None]:
+    if left.kind != "number" or right.kind != "number":
+        return _ONLY_FAILS
+    if operator in (">", ">="):
+        return _ordered({">": "<", ">=": "<="}[operator], right, left)
+    if left.single and right.single:
+        return frozenset({left.value < right.value if operator == "<" else left.value <= right.value})
+    # One of the two lies strictly between its bounds, so that touching bounds decide.
+    low, high = left.value if left.single else left.low, left.value if left.single else left.high
+    first, last = right.value if right.single else right.low, right.value if right.single else right.high
+    if high is not None and first is not None and high <= first:
+        return frozenset({True})
+    if low is not None and last is not None and low >= last:
+        return frozenset({False})
+    return BOTH
+
+
+def _member(item: Cell, array: Cell, literal: tuple[object, ...] | None) -> frozenset[bool | None]:
+    """Look for an item from left to right; what comes after it can't fail."""
+    if array.kind != "array":
+        return _ONLY_FAILS
+    if literal is None:
+        if array.high is not None and array.high <= 1:
+            return frozenset({False})
+        is_sure = (
+            array.items is not None and array.items <= {item.kind, "null"} and item.kind not in ("array", "object")
+        )
+        return BOTH if is_sure else _ANY_CASE
+    found: set[bool | None] = set()
+    for other in literal:
+        same = _equal(item, of_value(other))
+        found |= same - {False}
+        if False not in same:
+            return frozenset(found)
+    return frozenset(found | {False})
+
+
+def _contains(holder: Cell, item: Cell, literal: tuple[object, ...] | None) -> frozenset[bool | None]:
+    if holder.kind == "array":
+        return _member(item, holder, literal)
+    return _asked("contains", holder, item)
+
+
+def _asked(question: str, text: Cell, literal: Cell) -> frozenset[bool | None]:
+    if text.kind != "string" or literal.kind != "string":
+        return _ONLY_FAILS
+    if not literal.single:
+        if text.single and not any(holds(literal, part) for part in _parts(question, text.value)):
+            return frozenset({False})
+        return BOTH
+    asked = (question, literal.value)
+    if text.single:
+        return frozenset({answer_of(text.value, asked)})
+    if literal.value == "" or any(answer and follows(one, asked) for one, answer in text.answers):
+        return frozenset({True})
+    if any(not answer and follows(asked, one) for one, answer in text.answers):
+        return frozenset({False})
+    return BOTH
+
+
+def _parts(question: str, text: str) -> Iterator[str]:
+    """Yield the texts that a text contains, starts or ends with."""
+    size = len(text)
+    if question == "starts_with":
+        yield from (text[:end] for end in range(size + 1))
+    elif question == "ends_with":
+        yield from (text[start:] for start in range(size + 1))
+    else:
+        yield from (text[start:end] for start in range(size + 1) for end in range(start, size + 1))

@@ -1,0 +1,90 @@
+"""The fields of the objects that a certificate is made of, each taken once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stepward.validator.recheck.cells import Refused
+
+
+class Fields:
+    """One object; `close` refuses the fields that nobody took."""
+
+    def __init__(self, data: Any, what: str) -> None:
+        if not isinstance(data, dict):
+            raise Refused(f"{what} is no object")
+        self.data = data
+        self.what = what
+        self.taken: set[str] = set()
+
+    def any(self, name: str) -> Any:
+        """Return a field that may hold any value."""
+        if name not in self.data:
+            raise Refused(f"{self.what} has no `{name}`")
+        self.taken.add(name)
+        return self.data[name]
+
+    def is_any(self, name: str) -> bool:
+        """Return whether a field says `any`."""
+        return bool(self.any(name) == "any")
+
+    def text(self, name: str) -> str:
+        """Return a field that holds text."""
+        value = self.any(name)
+        if not isinstance(value, str):
+            raise Refused(f"`{name}` of {self.what} is no text")
+        return value
+
+    def maybe(self, name: str) -> str | None:
+        """Return a field that holds text, or None where there is none."""
+        return None if self.data.get(name) is None else self.text(name)
+
+    def flag(self, name: str) -> bool:
+        """Return a field that holds true or false; false where there is none."""
+        if self.data.get(name) is None:
+            return False
+        value = self.any(name)
+        if not isinstance(value, bool):
+            raise Refused(f"`{name}` of {self.what} is neither true nor false")
+        return value
+
+    def whole(self, name: str) -> int:
+        """Return a field that holds a whole number."""
+        value = self.any(name)
+        if type(value) is not int:
+            raise Refused(f"`{name}` of {self.what} is no whole number")
+        return value
+
+    def list(self, name: str) -> list[Any]:
+        """Return a field that holds a list; an empty one where there is none."""
+        if self.data.get(name) is None:
+            return []
+        value = self.any(name)
+        if not isinstance(value, list):
+            raise Refused(f"`{name}` of {self.what} is no list")
+        return value
+
+    def objects(self, name: str) -> Iterator[Fields]:
+        """Yield the objects of a list."""
+        return (Fields(one, f"`{name}[{number}]` of {self.what}") for number, one in enumerate(self.list(name)))
+
+    def numbers(self, name: str) -> Iterator[int]:
+        """Yield the whole numbers of a list."""
+        for value in self.list(name):
+            if type(value) is not int:
+                raise Refused(f"`{name}` of {self.what} holds what is no whole number")
+            yield value
+
+    def costs(self, name: str) -> Iterator[tuple[int, Any]]:
+        """Yield the pairs of a cost and what has it."""
+        for entry in self.list(name):
+            if not (isinstance(entry, list) and len(entry) == 2 and type(entry[0]) is int and entry[0] >= 0):
+                raise Refused(f"`{name}` of {self.what} holds what is no cost with states")
+            yield entry[0], entry[1]
+
+    def close(self) -> None:
+        """Refuse the fields that nobody took."""
+        left = sorted(name for name in self.data if name not in self.taken and self.data[name] is not None)
+        if left:
+            raise Refused(f"{self.what} has a field `{left[0]}` that no certificate has")

@@ -1,0 +1,107 @@
+"""Checks formulas: each SMT-LIB 2 text must be unsatisfiable, by cvc5, or by Z3 in a fresh context without cvc5.
+
+A text is read by the solver alone. That it says what the program says is the word of the engine that wrote it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any, Final
+
+from stepward.validator.recheck.cells import Refused
+
+UNITS: Final = 50_000_000
+"""Units of work, in each solver's own measure, that one formula may take."""
+
+_COMMANDS: Final = ("set-logic", "declare-fun", "declare-const", "define-fun", "assert", "check-sat")
+
+
+@lru_cache(maxsize=1)
+def solver() -> str:
+    """Return the solver that checks formulas here."""
+    return "cvc5" if find_spec("cvc5") is not None else "z3"
+
+
+def must_be_unsatisfiable(text: str, shows: str) -> None:
+    """Refuse a text that is not unsatisfiable, or that says more than declarations, facts and one question."""
+    _only_asks(text, shows)
+    answer = _by_cvc5(text) if solver() == "cvc5" else _by_z3(text)
+    if answer != "unsat":
+        raise Refused(f"the formula for `{shows}` is not unsatisfiable: {solver()} says {answer}")
+
+
+def says_nothing(text: str) -> bool:
+    """Return whether a text just asserts `false`: what was known before there was a formula."""
+    return any("".join(command.split()) == "(assertfalse)" for command in _commands(text))
+
+
+def _only_asks(text: str, shows: str) -> None:
+    """Refuse commands that could make a solver answer something else, and a text that asserts `false` itself."""
+    asked = 0
+    for command in _commands(text):
+        word = command[1:].split(None, 1)[0].rstrip(")") if len(command) > 2 else ""
+        if word not in _COMMANDS:
+            raise Refused(f"the formula for `{shows}` holds `{command[:40]}`, which no formula needs")
+        asked += word == "check-sat"
+    if asked != 1 or not text.rstrip().endswith("(check-sat)"):
+        raise Refused(f"the formula for `{shows}` does not end with its one question")
+
+
+def _commands(text: str) -> list[str]:
+    """Split a text into its commands."""
+    found, depth, start, quoted = [], 0, 0, ""
+    for position, sign in enumerate(text):
+        if quoted:
+            quoted = "" if sign == quoted else quoted
+        elif sign in '"|':
+            quoted = sign
+        elif sign == ";":
+            raise Refused("a formula holds a comment")
+        elif sign == "(":
+            start = position if depth == 0 else start
+            depth += 1
+        elif sign == ")":
+            depth -= 1
+            if depth == 0:
+                found.append(text[start : position + 1])
+        elif depth == 0 and not sign.isspace():
+            raise Refused("a formula holds what is no command")
+    if depth or quoted:
+        raise Refused("a formula breaks off")
+    return found
+
+
+def _by_cvc5(text: str) -> str:
+    import cvc5
+
+    instance: Any = cvc5.Solver()
+    instance.setOption("rlimit", str(UNITS))
+    parser = cvc5.InputParser(instance)
+    symbols = parser.getSymbolManager()
+    try:
+        parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "certificate")
+        answer = ""
+        while True:
+            command = parser.nextCommand()
+            if command.isNull():
+                break
+            said = command.invoke(instance, symbols).strip()
+            if said.startswith("(error"):
+                raise Refused(f"cvc5 can't read a formula: {said[:200]}")
+            answer = said or answer
+    except RuntimeError as error:
+        raise Refused(f"cvc5 can't read a formula: {str(error)[:200]}") from None
+    return answer or "nothing"
+
+
+def _by_z3(text: str) -> str:
+    import z3
+
+    instance = z3.Solver(ctx=z3.Context())
+    instance.set("rlimit", UNITS)
+    try:
+        instance.from_string(text)
+    except z3.Z3Exception as error:
+        raise Refused(f"z3 can't read a formula: {str(error)[:200]}") from None
+    return str(instance.check())

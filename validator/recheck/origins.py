@@ -1,0 +1,192 @@
+"""What references can be by the types of what gives their values, and which are certainly there (the language alone).
+
+The machine enforces types on what comes from outside, so that what is said here holds in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from stepward.validator.recheck.cells import ANYTHING, FALSE, NUMBER, TRUE, UNDEFINED, Cell, of_type, of_value
+from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Length, Minus, Reference, walk
+from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.names import Source
+from stepward.vm.language.steps import SetStep
+from stepward.vm.language.types import TypeSpec
+
+Names = tuple[str, ...]
+
+MAX_COPIES: Final = 20
+"""Assignments of one name to another that are followed."""
+
+
+class Origin(NamedTuple):
+    """What a reference can be once its variable is defined: its cells, and whether a field on the way may lack."""
+
+    cells: tuple[Cell, ...]
+    may_lack: bool = False
+
+
+_NOWHERE: Final = Origin((), True)
+_ANYWHERE: Final = Origin(ANYTHING, True)
+
+
+def field_type(spec: TypeSpec | None, fields: Names) -> tuple[TypeSpec | None, bool]:
+    """Return the type of a field of an object, and whether the object may lack it."""
+    may_lack = False
+    for name in fields:
+        may_lack |= spec is None or spec.kinds != {"object"} or name not in spec.required
+        inner = (spec.properties or {}).get(name) if spec is not None else None
+        if inner is None and spec is not None and isinstance(spec.additional_properties, TypeSpec):
+            inner = spec.additional_properties
+        spec = inner
+    return spec, may_lack
+
+
+class Origins:
+    """The origins of the references of one program."""
+
+    def __init__(self, meaning: Meaning) -> None:
+        self.meaning = meaning
+        self.names = meaning.names
+        self._known: dict[Names, Origin] = {}
+        self._specs: dict[Source, TypeSpec | None] = {}
+
+    def of(self, names: Names) -> Origin:
+        """Return what a reference can be."""
+        found = self._known.get(names)
+        if found is None:
+            found = self._known[names] = self._meant(names, 0)
+        return found
+
+    def root(self, names: Names) -> Names:
+        """Return the variable, output or error that a reference is a field of, or is itself."""
+        meant = self.names.meaning(names)
+        return names if meant is None else names[: len(names) - len(meant.fields)]
+
+    def is_input(self, root: Names) -> bool:
+        """Return whether a variable is an input: from the start it has a value."""
+        meant = self.names.meaning(root)
+        return meant is not None and any(source.kind == "input" for source in meant.sources)
+
+    def spec(self, source: Source) -> TypeSpec | None:
+        """Return the type that the machine enforces on what a source gives."""
+        if source not in self._specs:
+            self._specs[source] = self.meaning.typing.effective(source)
+        return self._specs[source]
+
+    def tree(self, source: Source) -> Expression | None:
+        """Return the expression of a name of a `set`; None where it is written as a value, or can't be read."""
+        assert source.step is not None
+        clauses = self.meaning.clauses_of.get(source.step, ())
+        return next((clause.tree for clause in clauses if clause.path == source.path), None)
+
+    def _meant(self, names: Names, depth: int) -> Origin:
+        meant = self.names.meaning(names)
+        if meant is None:
+            return _NOWHERE
+        if depth > MAX_COPIES:
+            return _ANYWHERE
+        found = [self._at(source, meant.fields, depth) for source in meant.sources]
+        cells = tuple(dict.fromkeys(cell for one in found for cell in one.cells))
+        return Origin(cells, any(one.may_lack for one in found))
+
+    def _at(self, source: Source, fields: Names, depth: int) -> Origin:
+        if source.kind != "set":
+            spec, may_lack = field_type(self.spec(source), fields)
+            return Origin(of_type(spec), may_lack)
+        assert source.step is not None
+        step = self.meaning.program.steps[source.step]
+        assert isinstance(step, SetStep)
+        value, tree = step.set[source.name], self.tree(source)
+        if not isinstance(value, str) or isinstance(tree, Constant):
+            return _written(tree.value if isinstance(tree, Constant) else value, fields)
+        if isinstance(tree, Reference):
+            return self._meant((*tree.names, *fields), depth + 1)
+        return _ANYWHERE if tree is None else _NOWHERE if fields else Origin(result_cells(tree))
+
+    # -- sizes of numbers --------------------------------------------------------------------------------------------
+
+    def may_overflow(self, tree: Expression) -> bool:
+        """Return whether a result may have too many digits: not with bounded whole numbers, and sums that only grow by
+        such, for no run is long enough."""
+        if not any(isinstance(node, Arithmetic | Minus) for node in walk(tree)):
+            return False
+        read = [node.names for node in walk(tree) if isinstance(node, Reference)]
+        return not all(self._is_bounded(names) or names in self._slow for names in read)
+
+    def _is_bounded(self, names: Names) -> bool:
+        meant = self.names.meaning(names)
+        if meant is None or any(source.kind == "set" for source in meant.sources):
+            return False
+        numbers = [cell for cell in self.of(names).cells if cell.kind == "number"]
+        return all(cell.single or (cell.whole and cell.low is not None and cell.high is not None) for cell in numbers)
+
+    @cached_property
+    def _slow(self) -> frozenset[Names]:
+        """The names that grow by no more than a bounded number each time that they are set."""
+        slow: set[Names] = {
+            (name,) for name, sources in self.names.variables.items() if any(one.kind == "set" for one in sources)
+        }
+        while True:
+            kept = {names for names in slow if self._is_slow(names, slow)}
+            if kept == slow:
+                return frozenset(slow)
+            slow = kept
+
+    def _is_slow(self, names: Names, slow: set[Names]) -> bool:
+        for source in self.names.variables[names[0]]:
+            if source.kind != "set":
+                if not all(
+                    cell.kind != "number" or (cell.whole and None not in (cell.low, cell.high))
+                    for cell in of_type(self.spec(source))
+                    if not cell.single
+                ):
+                    return False
+                continue
+            tree = self.tree(source)
+            for_growth = (
+                [node.names for node in walk(tree) if isinstance(node, Reference) and not self._is_bounded(node.names)]
+                if tree
+                else []
+            )
+            if any(one not in slow for one in for_growth) or (
+                len(for_growth) > 1 or (for_growth and _multiplies(tree))
+            ):
+                return False
+        return True
+
+
+def _multiplies(tree: Expression | None) -> bool:
+    nodes = walk(tree) if tree is not None else ()
+    return any(isinstance(node, Arithmetic) and any(sign == "*" for sign, _ in node.rest) for node in nodes)
+
+
+def result_cells(tree: Expression) -> tuple[Cell, ...]:
+    """Return the kinds that an expression that is no constant and no reference can have."""
+    return (NUMBER,) if isinstance(tree, Arithmetic | Minus | Length) else (TRUE, FALSE)
+
+
+def _written(value: Any, fields: Names) -> Origin:
+    for name in fields:
+        if not isinstance(value, Mapping) or name not in value:
+            return _NOWHERE
+        value = value[name]
+    return Origin((of_value(value),))
+
+
+def below(names: Names, root: Names) -> bool:
+    """Return whether a reference is a root, or a field of it."""
+    return names[: len(root)] == root
+
+
+def candidates(origin: Origin, *, is_there: bool) -> tuple[Cell, ...]:
+    """Return the cells of a reference; `is_there` says that its variable is certainly defined."""
+    return origin.cells if is_there and not origin.may_lack else (UNDEFINED, *origin.cells)
+
+
+def prefixes(names: Names) -> Iterator[Names]:
+    """Yield a reference and all that it is a field of."""
+    return (names[:end] for end in range(1, len(names) + 1))

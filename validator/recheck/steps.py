@@ -1,0 +1,472 @@
+"""Every way in which a step can be left, with what it does to the references that a certificate follows.
+
+Written from the language's page (specs/language.md, "Steps", "Failure", "Parallel"). A state gives each followed
+reference one cell; where nothing is known of the state, everything that the types admit is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+from stepward.validator.recheck.cells import OPEN, TEXT, UNDEFINED, Cell, Refused, admits, meet, of_value
+from stepward.validator.recheck.definite import (
+    FAILING,
+    NONE_HOLDS,
+    Definite,
+    outcomes,
+    read_by,
+    way_of,
+    written_by,
+)
+from stepward.validator.recheck.evaluation import FAILS, Environment, references, splits, values
+from stepward.validator.recheck.origins import Names, Origins, below, field_type
+from stepward.vm.expressions.syntax import Expression, Reference
+from stepward.vm.expressions.template import embedded
+from stepward.vm.language.flow import END, Ending, Transition
+from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.names import Source
+from stepward.vm.language.steps import AnyStep, Call, ConditionStep, EndStep, Failing, ParallelStep, SetStep, ToolCall
+from stepward.vm.language.types import TypeSpec, implies, refusal
+
+State = tuple[int, ...] | None
+"""For each followed reference the number of its cell, or OPEN; None where nothing is known."""
+
+Part = tuple[int, int | None]
+"""A step by its position, or a sub-step of it."""
+
+Changes = tuple[tuple[int, int], ...]
+"""New cells of followed references, by their numbers."""
+
+MAX_EXITS: Final = 50_000
+"""Ways out of one step in one state, with all that they assign."""
+
+NOTHING: Final[frozenset[int | None]] = frozenset()
+END_FAILS: Final = Transition("failed", END, Ending("FAILED", "error"))
+
+
+class Exit(NamedTuple):
+    """A way out: what it changes, the parts that started and those that succeeded (None is the step), and the cost."""
+
+    way: Transition
+    changes: Changes
+    started: frozenset[int | None]
+    succeeded: frozenset[int | None]
+    cost: int
+
+
+Test = Callable[[Cell], bool]
+
+Describe = Callable[[Names, bool], tuple[Test, bool]]
+"""For the fields below a value: whether the value may be in a cell, and whether it may be undefined; the flag says that
+what holds it is known to be an object."""
+
+
+class Followed:
+    """The references that a certificate follows, and the cells that each is cut into."""
+
+    def __init__(self, names: Sequence[Names], cells: Sequence[tuple[Cell, ...]]) -> None:
+        self.names = tuple(names)
+        self.cells = tuple(cells)
+        self.slot = {name: number for number, name in enumerate(self.names)}
+        self.gone = [cut.index(UNDEFINED) for cut in self.cells]
+        self._met: dict[tuple[int, Cell], tuple[int, ...]] = {}
+
+    def under(self, root: Names) -> list[int]:
+        """Return the followed references below a root, owners first."""
+        return sorted(
+            (self.slot[name] for name in self.names if below(name, root)), key=lambda slot: len(self.names[slot])
+        )
+
+    def meeting(self, slot: int, cell: Cell) -> tuple[int, ...]:
+        """Return the cells of a reference that share a value with a cell."""
+        key = (slot, cell)
+        if key not in self._met:
+            self._met[key] = tuple(number for number, one in enumerate(self.cells[slot]) if meet(one, cell))
+        return self._met[key]
+
+
+class Steps:
+    """The steps of one program as a certificate's references see them.
+
+    Of sub-steps it is told apart whether `parts` start and succeed, and, where it `has_costs`, what they cost.
+    """
+
+    def __init__(
+        self, meaning: Meaning, followed: Followed, parts: Iterable[Part] = (), *, has_costs: bool = False
+    ) -> None:
+        self.meaning = meaning
+        self.flow = meaning.flow
+        self.followed = followed
+        self.origins = Origins(meaning)
+        self.definite = Definite(meaning, self.origins)
+        self._reads: dict[int, tuple[int, ...]] = {}
+        self._exits: dict[tuple[int, State], tuple[Exit, ...]] = {}
+        self.parts = frozenset(parts)
+        self.has_costs = has_costs
+
+    def cells(self, names: Names, step: int, state: State) -> tuple[Cell, ...]:
+        """Return what a reference may be where a step begins in a state."""
+        slot = self.followed.slot.get(names)
+        if slot is None or state is None or state[slot] == OPEN:
+            return self.definite.cells(names, step)
+        return (self.followed.cells[slot][state[slot]],)
+
+    def environment(self, names: Iterable[Names], step: int, state: State) -> Environment:
+        """Return what references may be where a step begins in a state."""
+        return {name: self.cells(name, step, state) for name in names}
+
+    def exits(self, number: int, state: State) -> tuple[Exit, ...]:
+        """Return every way out of a step in a state, those over `max_visits` included."""
+        key = (number, None if state is None else tuple(state[slot] for slot in self.read_slots(number)))
+        if key not in self._exits:
+            self._exits[key] = tuple(dict.fromkeys(self._all(number, self.flow.steps[number], state)))
+        return self._exits[key]
+
+    def read_slots(self, number: int) -> tuple[int, ...]:
+        """Return the followed references that decide how a step is left."""
+        if number not in self._reads:
+            self._reads[number] = tuple(sorted(self._slots_read(number)))
+        return self._reads[number]
+
+    def _slots_read(self, number: int) -> Iterator[int]:
+        step = self.flow.steps[number]
+        names = references(self._read(number) or [])
+        for part in (step, *(step.parallel_steps if isinstance(step, ParallelStep) else ())):
+            names.extend(read_by(part))
+        slots = {self.followed.slot[name] for name in names if name in self.followed.slot}
+        if isinstance(step, SetStep):
+            slots |= {slot for name in names for slot in self.followed.under(name)}
+        yield from slots
+
+    def trees(self, number: int) -> list[Expression]:
+        """Return the expressions of a step; raises Refused where one can't be read."""
+        trees = self._read(number)
+        if trees is None:
+            raise Refused(f"an expression of `{self.flow.steps[number].id}` can't be read")
+        return trees
+
+    def _read(self, number: int) -> list[Expression] | None:
+        clauses = self.meaning.clauses_of.get(number, ())
+        trees = [clause.tree for clause in clauses if clause.tree is not None]
+        return trees if len(trees) == len(clauses) else None
+
+    def _all(self, number: int, step: AnyStep, state: State) -> Iterator[Exit]:
+        ways = self.flow.transitions[number]
+        if isinstance(step, ConditionStep):
+            yield from self._condition(number, step, ways, state)
+        elif isinstance(step, SetStep):
+            yield from self._set(number, step, ways, state)
+        elif isinstance(step, EndStep):
+            yield from self._end(number, step, ways, state)
+        elif isinstance(step, ParallelStep):
+            yield from self._parallel(number, step, ways, state)
+        else:
+            yield from self._call(number, step, ways, state)
+        for way in ways:
+            if way.kind == "visits":  # it starts nothing, and takes nothing of the budget
+                yield from (Exit(way, changes, NOTHING, NOTHING, 0) for changes in self._passed(step))
+
+    def _passed(self, step: AnyStep) -> Iterator[Changes]:
+        parts = (step, *(step.parallel_steps if isinstance(step, ParallelStep) else ()))
+        return self.together([self._left_without(part, has_error=True) for part in parts if isinstance(part, Failing)])
+
+    # -- assigning -------------------------------------------------------------------------------------------------
+
+    def together(self, choices: Sequence[Iterable[Changes]]) -> Iterator[Changes]:
+        """Yield changes that are made one after the other, in every combination."""
+        listed = [tuple(dict.fromkeys(one)) for one in choices]
+        size = 1
+        for one in listed:
+            size *= max(1, len(one))
+        if size > MAX_EXITS:
+            raise Refused("a step has too many ways to be left to be looked at")
+        for chosen in product(*listed):
+            yield tuple(sorted({slot: cell for changes in chosen for slot, cell in changes}.items()))
+
+    def undefined(self, root: Names) -> Iterator[Changes]:
+        """Yield the change that leaves a root undefined."""
+        yield tuple((slot, self.followed.gone[slot]) for slot in self.followed.under(root))
+
+    def given(self, root: Names, source: Source) -> Iterator[Changes]:
+        """Yield the changes by which a root gets a value from outside."""
+        return self._valued([root], self._typed(source))
+
+    def _valued(self, roots: Sequence[Names], describe: Describe) -> Iterator[Changes]:
+        """Yield the changes of roots that are all given one value."""
+        found: list[tuple[dict[Names, Cell], Changes]] = [({}, ())]
+        for root in roots:
+            for slot in self.followed.under(root):
+                fields = self.followed.names[slot][len(root) :]
+                found = [
+                    ({**chosen, fields: self.followed.cells[slot][cell]}, (*changes, (slot, cell)))
+                    for chosen, changes in found
+                    for cell in self._possible(slot, fields, chosen, describe)
+                ]
+                if len(found) > MAX_EXITS:
+                    raise Refused("a step gives too many values to be looked at")
+        return (changes for _, changes in found)
+
+    def _possible(self, slot: int, fields: Names, chosen: dict[Names, Cell], describe: Describe) -> Iterable[int]:
+        """Return the cells that fit with those that were chosen for the same value, and for what holds it."""
+        owner = chosen.get(fields[:-1]) if fields else None
+        if owner is not None and owner.kind != "object":
+            return (self.followed.gone[slot],)
+        may_be, may_lack = describe(fields, owner is not None)
+        if fields in chosen:
+            cells = self.followed.cells[slot]
+            return [
+                one
+                for one in self.followed.meeting(slot, chosen[fields])
+                if cells[one] == UNDEFINED or may_be(cells[one])
+            ]
+        found = [number for number, cell in enumerate(self.followed.cells[slot]) if cell != UNDEFINED and may_be(cell)]
+        return [*found, *([self.followed.gone[slot]] if may_lack else [])]
+
+    def _typed(self, source: Source) -> Describe:
+        def describe(fields: Names, is_inside: bool) -> tuple[Test, bool]:
+            whole = self.origins.spec(source)
+            spec, may_lack = field_type(whole, fields)
+            if is_inside:
+                owner, _ = field_type(whole, fields[:-1])
+                may_lack = owner is None or fields[-1] not in owner.required
+            return lambda cell: admits(spec, cell), may_lack
+
+        return describe
+
+    @staticmethod
+    def _written(value: Any) -> Describe:
+        def describe(fields: Names, _: bool) -> tuple[Test, bool]:
+            held: Any = value
+            for name in fields:
+                if not isinstance(held, dict) or name not in held:
+                    return lambda _: False, True
+                held = held[name]
+            return lambda cell: meet(cell, of_value(held)), False
+
+        return describe
+
+    def _success(self, part: Failing) -> Iterator[Changes]:
+        source = self.meaning.names.outputs[part.id]
+        given = self._valued(written_by(part), self._typed(source))
+        return self.together([given, self.undefined((part.id, "error"))])
+
+    def _fallback(self, part: Call) -> Iterator[Changes]:
+        given = self._valued(written_by(part), self._written(part.fallback))
+        return self.together([given, self.undefined((part.id, "error"))])
+
+    def _left_without(self, part: Failing, *, has_error: bool) -> Iterator[Changes]:
+        """Yield what a part without an output leaves behind."""
+        error = self._valued([(part.id, "error")], lambda *_: (lambda cell: meet(cell, TEXT), False))
+        gone = [self.undefined(root) for root in written_by(part)]
+        return self.together([*gone, error if has_error else self.undefined((part.id, "error"))])
+
+    # -- conditions, assignments, ends -------------------------------------------------------------------------------
+
+    def outcomes(self, number: int, state: State) -> set[int]:
+        """Return what a condition step may decide in a state."""
+        trees = self._read(number)
+        if trees is None:  # whatever it means
+            return {*range(len(self.meaning.clauses_of[number])), NONE_HOLDS, FAILING}
+        names = references(trees)
+        environment = self.environment(names, number, state)
+        return {one for split in splits(names, environment) for one in outcomes(trees, split)}
+
+    def _condition(self, number: int, step: ConditionStep, ways: Iterable[Transition], state: State) -> Iterator[Exit]:
+        taken = {way_of(step, outcome) for outcome in self.outcomes(number, state)}
+        for way in ways:
+            if (way.kind, way.branch) in taken:
+                yield Exit(way, (), _ALONE, _ALONE if way.kind == "branch" else NOTHING, 1)
+
+    def _set(self, number: int, step: SetStep, ways: Iterable[Transition], state: State) -> Iterator[Exit]:
+        trees = self.trees(number)
+        names = references(trees)
+        environment = self.environment(names, number, state)
+        fails = False
+        changes: dict[Changes, None] = {}
+        for split in splits(names, environment):
+            results = [values(tree, split, may_overflow=self.origins.may_overflow(tree)) for tree in trees]
+            fails = fails or any(FAILS in found for found in results)
+            if all(found != {FAILS} for found in results):
+                changes.update(dict.fromkeys(self._assigned(number, step, state, results)))
+        for way in ways:
+            if way.kind == "success":
+                yield from (Exit(way, change, _ALONE, _ALONE, 1) for change in changes)
+            elif way.kind == "failed" and fails:
+                yield Exit(way, (), _ALONE, NOTHING, 1)
+
+    def _assigned(self, number: int, step: SetStep, state: State, results: list[set[Cell]]) -> Iterator[Changes]:
+        """Yield the changes of a `set`, whose texts have these results, in the order in which they are written."""
+        choices: list[Iterable[Changes]] = []
+        texts = iter(zip(self.trees(number), results, strict=True))
+        for name, value in step.set.items():
+            if not isinstance(value, str):
+                choices.append(self._valued([(name,)], self._written(value)))
+                continue
+            tree, found = next(texts)
+            origin = tree.names if isinstance(tree, Reference) else None
+            choices.append(self._valued([(name,)], self._result(found - {FAILS}, origin, number, state)))
+        return self.together(choices)
+
+    def _result(self, found: set[Cell], origin: Names | None, step: int, state: State) -> Describe:
+        def describe(fields: Names, _: bool) -> tuple[Test, bool]:
+            if not fields:
+                return lambda cell: any(meet(cell, one) for one in found), False
+            if origin is None:
+                return lambda _: False, True
+            copied = self.cells((*origin, *fields), step, state)
+            return lambda cell: any(meet(cell, one) for one in copied), UNDEFINED in copied
+
+        return describe
+
+    def _end(self, number: int, step: EndStep, ways: Iterable[Transition], state: State) -> Iterator[Exit]:
+        read = [self.cells(name, number, state) for name in read_by(step)]
+        if any(UNDEFINED in cells for cells in read):
+            yield Exit(END_FAILS, (), _ALONE, NOTHING, 1)
+        if not any(cells == (UNDEFINED,) for cells in read):
+            yield from (Exit(way, (), _ALONE, _ALONE, 1) for way in ways if way.kind == "end")
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def falls_back(self, part: Call) -> bool:
+        """Return whether a time-out may end in the fallback: a write that can't be repeated is in doubt instead."""
+        if part.on_timeout != "fallback":
+            return False
+        return not (isinstance(part, ToolCall) and self.meaning.tool(part.tool).writes_once)
+
+    def starts(self, number: int, part: Call, state: State) -> tuple[bool, bool]:
+        """Return whether a call may start in a state, and whether it may fail before it does."""
+        read = [self.cells(name, number, state) for name in read_by(part)]
+        may_start = not any(cells == (UNDEFINED,) for cells in read)
+        may_fail = any(UNDEFINED in cells for cells in read)
+        if isinstance(part, ToolCall):
+            for name, spec in (self.meaning.tool(part.tool).args or {}).items():
+                if name in part.args:
+                    fits, misfits = self._fits(part.args[name], spec, number, state)
+                    may_start, may_fail = may_start and fits, may_fail or misfits
+                elif not spec.has_default:
+                    may_fail = True
+        return may_start, may_fail
+
+    def _fits(self, value: Any, spec: TypeSpec, number: int, state: State) -> tuple[bool, bool]:
+        """Return whether an argument may be of its type, and whether it may not."""
+        found = list(embedded(value))
+        if not found:
+            is_fit = refusal(value, spec) is None
+            return is_fit, not is_fit
+        if not found[0].whole or found[0].path:
+            is_sure = not found[0].path and implies(TypeSpec(type=("string",)), spec)
+            return True, not is_sure
+        names = found[0].reference.names
+        meant = self.meaning.names.meaning(names)
+        given = (
+            [
+                field_type(self.origins.spec(one), meant.fields)[0] if one.kind != "set" else None
+                for one in meant.sources
+            ]
+            if meant
+            else [None]
+        )
+        if all(one is not None and implies(one, spec) for one in given):
+            return True, False
+        cells = [cell for cell in self.cells(names, number, state) if cell != UNDEFINED]
+        return any(admits(spec, cell) for cell in cells), not all(_is_within(cell, spec) for cell in cells)
+
+    def _call(self, number: int, step: Call, ways: Iterable[Transition], state: State) -> Iterator[Exit]:
+        may_start, may_fail = self.starts(number, step, state)
+        failed = tuple(self._left_without(step, has_error=True))
+        for way in ways:
+            if may_start and way.kind == "success":
+                yield from (Exit(way, change, _ALONE, _ALONE, 1) for change in self._success(step))
+            elif may_start and way.kind == "fallback" and self.falls_back(step):
+                yield from (Exit(way, change, _ALONE, NOTHING, 1) for change in self._fallback(step))
+            elif way.kind in ("failed", "skipped"):
+                for change in failed:
+                    if may_start:
+                        yield Exit(way, change, _ALONE, NOTHING, 1 + _again(step))
+                    if may_fail:
+                        yield Exit(way, change, NOTHING, NOTHING, 1)
+
+    # -- parallel steps --------------------------------------------------------------------------------------------
+
+    def _parallel(self, number: int, step: ParallelStep, ways: Iterable[Transition], state: State) -> Iterator[Exit]:
+        joined: dict[tuple[bool, Exit], None] = {(False, Exit(ways[0], (), NOTHING, NOTHING, 1)): None}  # type: ignore[index]
+        for sub, part in enumerate(step.parallel_steps):
+            fates = list(dict.fromkeys(self._fates(number, sub, part, state)))
+            if len(joined) * len(fates) > MAX_EXITS:
+                raise Refused(f"`{step.id}` has too many ways to be left to be looked at")
+            joined = {
+                (failed or has_failed, _add(before, fate)): None
+                for failed, before in joined
+                for has_failed, fate in fates
+            }
+        for failed, before in joined:
+            ends = self._left_without(step, has_error=True) if failed else self._success(step)
+            whole = _ALONE if not failed else NOTHING
+            again = _again(step) if failed else 0
+            for change in ends:
+                changes = tuple(sorted({**dict(before.changes), **dict(change)}.items()))
+                for way in ways:
+                    if way.kind in (("failed", "skipped") if failed else ("success",)):
+                        yield Exit(way, changes, before.started | _ALONE, before.succeeded | whole, before.cost + again)
+
+    def _fates(self, number: int, sub: int, part: Call, state: State) -> Iterator[tuple[bool, Exit]]:
+        """Yield what can become of a sub-step, and whether its parallel step fails by that."""
+        may_start, may_fail = self.starts(number, part, state)
+        here = frozenset({sub}) if (number, sub) in self.parts else NOTHING
+        way, counts = self.flow.transitions[number][0], part.on_error != "skip"
+        again = _again(part) if self.has_costs else 0
+        if may_start:
+            yield from ((False, Exit(way, change, here, here, 1)) for change in self._success(part))
+            if self.falls_back(part):
+                yield from ((False, Exit(way, change, here, NOTHING, 1)) for change in self._fallback(part))
+        for change in self._left_without(part, has_error=True):
+            if may_start:
+                yield counts, Exit(way, change, here, NOTHING, 1 + again)
+            if may_fail:
+                yield counts, Exit(way, change, NOTHING, NOTHING, 1)
+
+
+_ALONE: Final[frozenset[int | None]] = frozenset({None})
+
+
+def _again(step: Failing) -> int:
+    """Return the attempts after the first that a step makes before it has failed."""
+    return step.max_retries - 1 if step.on_error == "retry" else 0
+
+
+def _add(before: Exit, fate: Exit) -> Exit:
+    changes = tuple(sorted({**dict(before.changes), **dict(fate.changes)}.items()))
+    return Exit(
+        before.way, changes, before.started | fate.started, before.succeeded | fate.succeeded, before.cost + fate.cost
+    )
+
+
+def _is_within(cell: Cell, spec: TypeSpec) -> bool:
+    """Return whether every value of a cell is of a type; false where it is not plain to see."""
+    if cell.single:
+        return refusal(cell.value, spec) is None
+    if spec.enum is not None or not (
+        spec.admits(cell.kind) or (cell.kind == "number" and cell.whole and spec.admits("integer"))
+    ):
+        return False
+    if cell.kind == "number":
+        low = spec.minimum is None or (
+            cell.low is not None
+            and cell.low >= spec.minimum - (1 if cell.whole and isinstance(spec.minimum, int) else 0)
+        )
+        return low and (
+            spec.maximum is None
+            or (
+                cell.high is not None
+                and cell.high <= spec.maximum + (1 if cell.whole and isinstance(spec.maximum, int) else 0)
+            )
+        )
+    if cell.kind == "string":
+        return spec.pattern is None and (
+            spec.max_length is None or (cell.high is not None and cell.high <= spec.max_length + 1)
+        )
+    if cell.kind == "array":
+        return implies(TypeSpec(type=("array",)), spec)
+    return cell.kind != "object" or implies(TypeSpec(type=("object",)), spec)
