@@ -60,7 +60,11 @@ class Ways:
             return False
         if not self._visits_fit(bad):
             return False
-        cost = sum(self.context.cost(self.flow.position[move.step], failed="fails" in move.how) for move in bad.path)
+        cost = sum(
+            self.context.cost(self.flow.position[move.step], failed="fails" in move.how)
+            for move in bad.path
+            if move.how != USED_UP
+        )
         cost += bad.kind == "retried"  # the second attempt
         if program.max_stalled_steps is not None and bad.length > program.max_stalled_steps:
             return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from stepward.validator.engine.classes import Space
 from stepward.validator.engine.copies import alike, assigns, constants
@@ -36,6 +36,14 @@ LAYER: Final = "finite abstraction"
 
 MAX_WORK: Final = 400_000_000
 """Bits of states times edges that one table may take: some seconds."""
+
+
+class _Logged(NamedTuple):
+    """Classes that came to a node: as which of all, what the way there costs, and which they are."""
+
+    rank: int
+    cost: int
+    mask: int
 
 
 class Table:
@@ -145,10 +153,11 @@ class Table:
         """Return a cheapest path to BAD and what it costs; None where there is none."""
         fresh: dict[int, dict[int, int]] = {0: {ENTRY: self.first}}
         seen = [0] * len(self.edges)
-        log: list[list[tuple[int, int]]] = [[] for _ in self.edges]
+        log: list[list[_Logged]] = [[] for _ in self.edges]
         costs = [0]
         done: set[int] = set()
         best: tuple[int, int, Edge, int] | None = None
+        rank = 0
         while costs:
             cost = heapq.heappop(costs)
             if cost in done:
@@ -162,7 +171,8 @@ class Table:
                 if not mask:
                     continue
                 seen[node] |= mask
-                log[node].append((cost, mask))
+                log[node].append(_Logged(rank, cost, mask))
+                rank += 1
                 for edge, guard, transfers in self.edges[node]:
                     moved = _image(mask & guard, transfers)
                     if not moved:
@@ -176,33 +186,33 @@ class Table:
                     heapq.heappush(costs, cost + edge.cost)
         return (self._traced(*best[1:], log), best[0]) if best is not None else None
 
-    def _traced(self, node: int, last: Edge, cost: int, log: list[list[tuple[int, int]]]) -> Path:
+    def _traced(self, node: int, last: Edge, cost: int, log: list[list[_Logged]]) -> Path:
         """Return the path to an edge that breaks the property, found backwards through what was logged."""
         into: dict[int, list[tuple[int, Edge, int, list[Transfer]]]] = {}
         for origin, ways in enumerate(self.edges):
             for edge, guard, transfers in ways:
                 into.setdefault(edge.target, []).append((origin, edge, guard, transfers))
         guard, transfers = next((guard, transfers) for edge, guard, transfers in self.edges[node] if edge is last)
-        here = dict(log[node])[cost]
-        bit = self._simplest(here & guard & _preimage(self.space.all, transfers))
-        ends = self._simplest(_image(bit, transfers))
-        steps = [Step(node, last, self.space.state(ends))]
-        while (node, cost) != (ENTRY, 0):
-            node, edge, cost, before = self._before(into[node], cost, bit, log)
+        goal = guard & _preimage(self.space.all, transfers)
+        at = next(one for one in log[node] if one.cost == cost and one.mask & goal)
+        bit = self._simplest(at.mask & goal)
+        steps = [Step(node, last, self.space.state(self._simplest(_image(bit, transfers))))]
+        while at.rank > 0:
+            node, edge, at, before = self._before(into[node], at, bit, log)
             steps.append(Step(node, edge, self.space.state(bit)))
             bit = self._simplest(before)
         return Path(LAYER, self.space.state(bit), tuple(reversed(steps)))
 
     @staticmethod
     def _before(
-        ways: list[tuple[int, Edge, int, list[Transfer]]], cost: int, bit: int, log: list[list[tuple[int, int]]]
-    ) -> tuple[int, Edge, int, int]:
+        ways: list[tuple[int, Edge, int, list[Transfer]]], at: _Logged, bit: int, log: list[list[_Logged]]
+    ) -> tuple[int, Edge, _Logged, int]:
         for origin, edge, guard, transfers in ways:
-            for then, mask in log[origin]:
-                if then + edge.cost == cost:
-                    before = _preimage(bit, transfers) & mask & guard
+            for one in log[origin]:
+                if one.rank < at.rank and one.cost + edge.cost == at.cost:
+                    before = _preimage(bit, transfers) & one.mask & guard
                     if before:
-                        return origin, edge, then, before
+                        return origin, edge, one, before
         raise AssertionError("what was logged came from somewhere")
 
     def _simplest(self, mask: int) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.validator.analysis.product import Fate
 from stepward.validator.engine.domains import Domains, Names, primed, real
+from stepward.validator.engine.overflow import Overflow
 from stepward.validator.engine.states import references_of
 from stepward.validator.engine.system import (
     FAILS,
@@ -26,16 +27,13 @@ from stepward.validator.engine.system import (
     Undefined,
 )
 from stepward.vm.expressions.syntax import (
-    Arithmetic,
     Compare,
     Constant,
     Defined,
     Expression,
     Logic,
-    Minus,
     Negation,
     Reference,
-    walk,
 )
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.flow import END, Ending, Transition
@@ -90,6 +88,7 @@ class Moves:
         self.context = context
         self.flow = context.flow
         self.domains = domains
+        self._overflow = Overflow(context, domains)
         self._known: dict[int, tuple[Leaving, ...]] = {}
         self._parts: dict[tuple[int, int | None], _Part] = {}
         self._decisions: dict[int, Decision | None] = {}
@@ -173,7 +172,7 @@ class Moves:
             yield from self._call(number, step, ways)
         for way in ways:
             if way.kind == "visits":
-                yield Leaving(way, (), tuple(self._unset(step)), tuple(self._unstarted(step)), 1)
+                yield Leaving(way, (), tuple(self._unset(step)), tuple(self._unstarted(step)), 0)
 
     @staticmethod
     def _unstarted(step: AnyStep) -> Iterator[tuple[int | None, Fate]]:
@@ -208,7 +207,7 @@ class Moves:
         decided = {name: Decision((tree,)) for name in split if (tree := trees[name]) is not None}
         other = [tree for name, tree in trees.items() if name not in decided and tree is not None]
         readable = self._readable(number, other)
-        can_overflow = any(self._may_overflow(tree) for tree in trees.values() if tree is not None)
+        can_overflow = any(self._overflow.may_happen(tree) for tree in trees.values() if tree is not None)
         for way in ways:
             if way.kind == "failed":
                 yield from (
@@ -241,19 +240,6 @@ class Moves:
         """Return whether everything is defined that expressions read; None where that is certain."""
         doubtful = self._doubtful.get((number, None), {})
         return _all_defined([name for name in references_of(trees) if name in doubtful])
-
-    def _may_overflow(self, tree: Expression) -> bool:
-        """Whether an expression may have a result of too many digits: not with bounded whole numbers."""
-        if not any(isinstance(node, Arithmetic | Minus) for node in walk(tree)):
-            return False
-        return any(not self._is_small(node) for node in walk(tree) if isinstance(node, Reference))
-
-    def _is_small(self, reference: Reference) -> bool:
-        meant = self.context.meaning.names.meaning(reference.names)
-        # What a `set` gives grows by a step at a time: no run is long enough for a thousand digits.
-        sources = [source for source in meant.sources if source.kind != "set"] if meant is not None else []
-        ranges = [one for source in sources for one in self.domains.given(source, meant.fields).ranges] if meant else []
-        return all(one.integral and one.low is not None and one.high is not None for one in ranges)
 
     def _assigned(
         self, step: SetStep, trees: dict[str, Expression | None], known: dict[str, Literal]
@@ -383,7 +369,7 @@ class Moves:
         if isinstance(step, Failing):
             for part in step.parallel_steps if isinstance(step, ParallelStep) else ():
                 yield from self._outputs(part, FAILED)
-                yield from self._error(part, has_one=False)
+                yield from self._error(part, has_one=True)
             yield from self._outputs(step, FAILED)
             yield from self._error(step, has_one=True)
 

@@ -15,7 +15,6 @@ from stepward.validator.analysis.monitors import ArrivalMonitor
 from stepward.validator.engine import grounds
 from stepward.validator.engine.building import Builder, Question, Test, TooLarge
 from stepward.validator.engine.cuts import TooMany
-from stepward.validator.engine.domains import Names
 from stepward.validator.engine.explicit import LAYER as EXPLICIT
 from stepward.validator.engine.explicit import Search
 from stepward.validator.engine.finite import LAYER as FINITE
@@ -26,7 +25,7 @@ from stepward.validator.engine.states import State
 from stepward.validator.engine.system import FAILS, NONE_HOLDS, Decision, Path, System, back_edges
 from stepward.validator.engine.witness import Claim
 from stepward.validator.findings import Evidence, Move, Verdict
-from stepward.vm.expressions.syntax import Defined, Reference
+from stepward.vm.expressions.syntax import Defined
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.assignment import Reading
@@ -97,10 +96,10 @@ class Engine:
         """Return the grounds of a proof, where they are asked for."""
         return (write(*facts),) if self.context.certifies else ()
 
-    def undefined(self, reading: Reading, key: Names) -> Answer:
+    def undefined(self, reading: Reading) -> Answer:
         """Return whether a run comes to read something while it, or what it is a field of, is undefined."""
         step = self.context.flow.steps[reading.step]
-        missing = Decision((Defined(0, 0, Reference(0, 0, key)),))
+        missing = Decision((Defined(0, 0, reading.reference),))
         test: Test = ((missing, (NONE_HOLDS,)),)
         decision = self.moves.decision(reading.step)
         if decision is not None:

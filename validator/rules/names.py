@@ -132,7 +132,7 @@ class MaybeUndefined(Rule):
         for number, (reading, key) in enumerate(context.assignment.doubtful):
             found = None
             if context.has_control_flow and number * len(context.program.steps) < SEARCHED_STEPS:
-                found = context.engine.undefined(reading, key)
+                found = context.engine.undefined(reading)
                 if found.verdict is Verdict.PROVED:
                     continue
             yield self._finding(context, reading, key, found.evidence if found is not None else None)
