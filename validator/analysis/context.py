@@ -219,10 +219,14 @@ class Context:
         return "otherwise"
 
     def cost(self, number: int, *, failed: bool = False) -> int:
-        """Return what a step takes from `max_steps`: itself and its sub-steps, and when it failed its retries."""
+        """Return what a step takes from `max_steps`: itself and its sub-steps, and the most that retries of it take."""
         step = self.program.steps[number]
-        retries = step.max_retries - 1 if failed and isinstance(step, Failing) and step.on_error == "retry" else 0
-        return 1 + retries + (len(step.parallel_steps) if isinstance(step, ParallelStep) else 0)
+        parts = step.parallel_steps if isinstance(step, ParallelStep) else ()
+        if not failed or not isinstance(step, Failing):
+            return 1 + len(parts)
+        rounds = step.max_retries - 1 if step.on_error == "retry" else 0
+        tries = [part.max_retries if part.on_error == "retry" else 1 for part in parts if part.on_error != "skip"]
+        return 1 + len(parts) + sum(tries) - len(tries) + rounds * (1 + sum(tries))
 
     def waived(self, findings: list[Finding]) -> list[Finding]:
         """Return the findings without those that a policy waives; of an expired waiver the finding speaks."""

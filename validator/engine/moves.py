@@ -40,6 +40,7 @@ from stepward.vm.language.flow import END, Ending, Transition
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import AnyStep, Call, ConditionStep, EndStep, Failing, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
+from stepward.vm.reading.source import Path
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.context import Context
@@ -189,6 +190,14 @@ class Moves:
             known = tuple(tree for tree in trees if tree is not None)
             self._decisions[number] = Decision(known) if known and len(known) == len(trees) else None
         return self._decisions[number]
+
+    def evaluated(self, number: int, path: Path) -> Decision | None:
+        """Return what is evaluated where an expression reads something: all of a condition, one value of a `set`."""
+        if self.flow.kinds[number] == "condition":
+            return self.decision(number)
+        clauses = self.context.meaning.clauses_of.get(number, ())
+        tree = next((clause.tree for clause in clauses if clause.path == path), None)
+        return Decision((tree,)) if tree is not None and _is_boolean(tree) else None
 
     def _condition(self, number: int, step: ConditionStep, ways: Iterable[Transition]) -> Iterator[Leaving]:
         decision = self.decision(number)
@@ -418,11 +427,11 @@ class Moves:
         whole = SUCCEEDS if way.kind == "success" else FAILED
         assigns.extend(self._outputs(step, whole))
         assigns.extend(self._error(step, has_one=whole == FAILED))
-        retries = sum(
-            part.call.max_retries - 1 for part, fate in fates if fate == FAILED and part.call.on_error == "retry"
-        )
+        failed = [part.call for part, fate in fates if fate == FAILED]
+        retries = sum(call.max_retries - 1 for call in failed if call.on_error == "retry")
         if whole == FAILED and step.on_error == "retry":
-            retries += step.max_retries - 1
+            # Each round costs one, and makes the calls again that failed, with their own retries.
+            retries += (step.max_retries - 1) * (1 + len(failed) + retries)
         told = ((None, whole), *((part.sub, fate) for part, fate in fates))
         return Leaving(way, guards, tuple(assigns), told, 1 + len(fates) + retries)
 

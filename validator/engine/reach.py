@@ -101,7 +101,7 @@ class Engine:
         step = self.context.flow.steps[reading.step]
         missing = Decision((Defined(0, 0, reading.reference),))
         test: Test = ((missing, (NONE_HOLDS,)),)
-        decision = self.moves.decision(reading.step)
+        decision = self.moves.evaluated(reading.step, reading.path)
         if decision is not None:
             # Only the part of a condition that is evaluated is read.
             test = ((decision, (FAILS,)), *test)

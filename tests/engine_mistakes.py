@@ -1,0 +1,756 @@
+"""Planted mistakes of the engine, each one change in one place; test_engine_mutants.py says which programs tell.
+
+`python tests/engine_mistakes.py 600 [NAME…]` looks for such programs among the seeds below 600, and among those that
+are written by hand; do so when small_programs.py makes other programs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # as pytest does, for whoever runs this file
+
+from layers import only
+from small_programs import small_program
+from stepward.validator.analysis import monitors, product, ways
+from stepward.validator.engine import (
+    building,
+    classes,
+    dead,
+    encoding,
+    explicit,
+    finite,
+    horn,
+    liveness,
+    moves,
+    paths,
+    plans,
+    reach,
+    slicing,
+    system,
+    transfers,
+    unrolled,
+    verdicts,
+)
+from stepward.validator.engine.system import FAILS, NONE_HOLDS, Assign, Computed, Given, Undefined
+from stepward.validator.findings import Verdict
+from stepward.vm.expressions.syntax import Arithmetic
+from stepward.vm.language.steps import ParallelStep
+from test_differential import compare
+
+ALL_LAYERS = ""
+FINITE, EXPLICIT, FORMULA = "finite abstraction", "explicit search", "block formula"
+BOUNDED, HORN = "bounded search", "horn clauses"
+
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A change, the layer that is then asked alone (or all of them), and words of programs that may give it away.
+
+    Programs that have a word with a minus before it are left out.
+    """
+
+    plant: Callable[[Patch], None]
+    layer: str
+    sign: str
+
+
+MISTAKES: dict[str, Mistake] = {}
+
+
+def planted(layer: str = ALL_LAYERS, sign: str = "") -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    """Enter a mistake in the list."""
+
+    def enter(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        MISTAKES[plant.__name__] = Mistake(plant, layer, sign)
+        return plant
+
+    return enter
+
+
+# -- what a step does --------------------------------------------------------------------------------------------------
+
+
+@planted()
+def an_output_stays_when_its_step_fails(patch: Patch) -> None:
+    true = moves.Moves._outputs
+
+    def outputs(self: Any, call: Any, fate: Any) -> Iterator[Assign]:
+        return iter([one for one in true(self, call, fate) if not isinstance(one.value, Undefined)])
+
+    patch.setattr(moves.Moves, "_outputs", outputs)
+
+
+@planted()
+def a_new_output_is_the_old_one(patch: Patch) -> None:
+    true = moves.Moves._outputs
+
+    def outputs(self: Any, call: Any, fate: Any) -> Iterator[Assign]:
+        return iter([one for one in true(self, call, fate) if not isinstance(one.value, Given)])
+
+    patch.setattr(moves.Moves, "_outputs", outputs)
+
+
+@planted(sign=".error")
+def an_error_is_not_written_down(patch: Patch) -> None:
+    patch.setattr(moves.Moves, "_error", lambda self, step, *, has_one: iter([Assign((step.id, "error"), Undefined())]))
+
+
+@planted()
+def the_branches_are_exchanged(patch: Patch) -> None:
+    true = moves.outcomes
+
+    def outcomes(step: Any, way: Any) -> tuple[int, ...]:
+        exchanged = {"then": "otherwise", "otherwise": "then"}
+        has_both = step.then is not None and step.otherwise is not None
+        return true(step, way._replace(branch=exchanged.get(way.branch, way.branch)) if has_both else way)
+
+    patch.setattr(moves, "outcomes", outcomes)
+
+
+@planted()
+def nobody_goes_to_the_error_step(patch: Patch) -> None:
+    true = ways.Ways.is_possible
+    patch.setattr(
+        ways.Ways,
+        "is_possible",
+        lambda self, step, way: (way.kind, way.to < 0) != ("failed", False) and true(self, step, way),
+    )
+
+
+@planted(sign="fallback")
+def nobody_falls_back(patch: Patch) -> None:
+    true = ways.Ways.is_possible
+    patch.setattr(ways.Ways, "is_possible", lambda self, step, way: way.kind != "fallback" and true(self, step, way))
+
+
+@planted()
+def nothing_that_is_read_is_ever_undefined(patch: Patch) -> None:
+    true = moves.Moves._start
+    patch.setattr(moves.Moves, "_start", lambda self, *asked: (true(self, *asked)[0], ()))
+
+
+@planted()
+def a_set_never_fails(patch: Patch) -> None:
+    patch.setattr(moves.Moves, "_set_fails", staticmethod(lambda *asked, always: iter(())))
+
+
+@planted()
+def a_condition_never_fails(patch: Patch) -> None:
+    true = moves.outcomes
+    patch.setattr(moves, "outcomes", lambda step, way: () if way.kind == "failed" else true(step, way))
+
+
+@planted(sign="'output':")
+def an_end_never_fails(patch: Patch) -> None:
+    true = moves.Moves._end
+    patch.setattr(
+        moves.Moves,
+        "_end",
+        lambda self, *asked: (one for one in true(self, *asked) if one.way.kind != "failed"),
+    )
+
+
+@planted()
+def a_set_assigns_one_name_after_the_other(patch: Patch) -> None:
+    true = moves.Moves._assigned
+
+    def assigned(self: Any, step: Any, trees: Any, known: Any) -> Iterator[Assign]:
+        late = {}
+        for one in true(self, step, trees, known):
+            root = moves.real(one.root)
+            if root != one.root:
+                if not isinstance(one.value, Undefined):
+                    late[root] = one.value
+                    yield Assign(root, one.value)
+            elif root not in late:
+                yield one
+
+    patch.setattr(moves.Moves, "_assigned", assigned)
+
+
+@planted(sign="parallel_steps")
+def siblings_of_a_failed_part_lose_their_outputs(patch: Patch) -> None:
+    true = moves.Moves._joined
+
+    def joined(self: Any, step: Any, way: Any, fates: Any, guards: Any) -> Any:
+        told = [(part, moves.FAILED if way.kind == "failed" else fate) for part, fate in fates]
+        return true(self, step, way, fates, guards)._replace(assigns=true(self, step, way, told, guards).assigns)
+
+    patch.setattr(moves.Moves, "_joined", joined)
+
+
+@planted(sign="max_visits")
+def what_used_up_its_visits_keeps_its_output(patch: Patch) -> None:
+    patch.setattr(moves.Moves, "_unset", lambda self, step: iter(()))
+
+
+# -- what rules remember -----------------------------------------------------------------------------------------------
+
+
+@planted()
+def what_was_skipped_succeeded(patch: Patch) -> None:
+    true = monitors.some_succeed
+
+    def some_succeed(hits: Any, way: Any, whole: Any, fates: Any) -> tuple[bool, ...]:
+        return (True,) if way.kind == "skipped" else true(hits, way, whole, fates)
+
+    patch.setattr(monitors, "some_succeed", some_succeed)
+
+
+@planted(sign="fallback")
+def what_fell_back_succeeded(patch: Patch) -> None:
+    true = monitors.some_succeed
+
+    def some_succeed(hits: Any, way: Any, whole: Any, fates: Any) -> tuple[bool, ...]:
+        return (True,) if way.kind == "fallback" else true(hits, way, whole, fates)
+
+    patch.setattr(monitors, "some_succeed", some_succeed)
+
+
+@planted()
+def what_failed_succeeded(patch: Patch) -> None:
+    true = monitors.some_succeed
+
+    def some_succeed(hits: Any, way: Any, whole: Any, fates: Any) -> tuple[bool, ...]:
+        return (True,) if way.kind == "failed" else true(hits, way, whole, fates)
+
+    patch.setattr(monitors, "some_succeed", some_succeed)
+
+
+@planted()
+def a_stale_guard_stays_fresh(patch: Patch) -> None:
+    patch.setattr(monitors, "assigned_names", lambda step: set())
+
+
+@planted()
+def a_guard_that_came_again_stays_stale(patch: Patch) -> None:
+    patch.setattr(monitors, "FRESH", monitors.STALE)
+
+
+@planted()
+def what_never_came_is_called_stale(patch: Patch) -> None:
+    patch.setattr(monitors, "STALE", monitors.NEVER)
+
+
+@planted()
+def siblings_come_before_one_another(patch: Patch) -> None:
+    true = monitors.RequiresMonitor.enter
+
+    def enter(self: Any, step: int, state: Any) -> str | None:
+        steps, transitions = self.context.program.steps, self.context.flow.transitions
+        if isinstance(steps[step], ParallelStep):
+            state = max(self.leave(step, state, transitions[step][0]))
+        return true(self, step, state)
+
+    patch.setattr(monitors.RequiresMonitor, "enter", enter)
+
+
+@planted()
+def retries_perform_nothing_anew(patch: Patch) -> None:
+    patch.setattr(monitors.AtMostOnceMonitor, "_is_performed_again", lambda self, hit: False)
+
+
+@planted()
+def two_siblings_are_one_performance(patch: Patch) -> None:
+    patch.setattr(
+        monitors.AtMostOnceMonitor,
+        "culprits",
+        lambda self, step, state: monitors.each_alone(self.hits[step]) if state != 0 else [],
+    )
+
+
+@planted()
+def what_failed_was_not_performed(patch: Patch) -> None:
+    true = monitors.some_start
+
+    def some_start(hits: Any, way: Any, fates: Any, context: Any) -> tuple[bool, ...]:
+        return (False,) if way.kind == "failed" else true(hits, way, fates, context)
+
+    patch.setattr(monitors, "some_start", some_start)
+
+
+@planted()
+def one_side_of_an_exclusion_is_forgotten(patch: Patch) -> None:
+    true = monitors.ExclusiveMonitor.leave
+    patch.setattr(
+        monitors.ExclusiveMonitor,
+        "leave",
+        lambda self, step, state, *left: [one & 1 for one in true(self, step, state, *left)],
+    )
+
+
+@planted()
+def a_failed_run_owes_nothing(patch: Patch) -> None:
+    true = monitors.FollowedByMonitor.end
+
+    def end(self: Any, step: int, state: Any, way: Any) -> str | None:
+        return true(self, step, state, way) if way.ending.status == "SUCCESS" else None
+
+    patch.setattr(monitors.FollowedByMonitor, "end", end)
+
+
+@planted()
+def what_never_started_has_followed(patch: Patch) -> None:
+    true = monitors.some_start
+
+    def some_start(hits: Any, way: Any, fates: Any, context: Any) -> tuple[bool, ...]:
+        return (True,) if "unstarted" in fates.values() else true(hits, way, fates, context)
+
+    patch.setattr(monitors, "some_start", some_start)
+
+
+@planted()
+def a_when_that_cannot_be_read_breaks_nothing(patch: Patch) -> None:
+    patch.setattr(system, "HOLDS_OR_FAILS", (0,))
+
+
+# -- budgets -----------------------------------------------------------------------------------------------------------
+
+
+@planted(sign="max_visits")
+def nobody_uses_up_visits(patch: Patch) -> None:
+    true = ways.Ways.is_possible
+    patch.setattr(ways.Ways, "is_possible", lambda self, step, way: way.kind != "visits" and true(self, step, way))
+
+
+@planted(sign="max_visits")
+def visits_run_out_one_too_early(patch: Patch) -> None:
+    true = product._Counting.__init__
+
+    def made(self: Any, flow: Any, monitor: Any, bounds: dict[int, int]) -> None:
+        true(self, flow, monitor, {step: bound - 1 for step, bound in bounds.items()})
+
+    patch.setattr(product._Counting, "__init__", made)
+
+
+@planted(sign="max_visits")
+def visits_run_out_one_too_late(patch: Patch) -> None:
+    true = product._Counting.__init__
+
+    def made(self: Any, flow: Any, monitor: Any, bounds: dict[int, int]) -> None:
+        true(self, flow, monitor, {step: bound + 1 for step, bound in bounds.items()})
+
+    patch.setattr(product._Counting, "__init__", made)
+
+
+@planted(sign="max_visits")
+def used_up_visits_lead_to_the_error_step_for_ever(patch: Patch) -> None:
+    true = product._Counting.leave
+
+    def leave(self: Any, *left: Any) -> Iterator[Any]:
+        for after, counts in true(self, *left):
+            yield after, tuple(min(pair) for pair in zip(counts, self.bounds.values(), strict=True))
+
+    patch.setattr(product._Counting, "leave", leave)
+
+
+@planted(sign="max_steps")
+def the_last_step_of_a_budget_is_not_to_be_had(patch: Patch) -> None:
+    true = reach._Search._affordable
+    patch.setattr(reach._Search, "_affordable", lambda self, path, cost, *more: true(self, path, cost + 1, *more))
+
+
+@planted(sign="max_steps")
+def a_step_costs_its_retries_even_if_it_succeeds(patch: Patch) -> None:
+    true = moves.Moves._left
+
+    def left(self: Any, step: Any, way: Any, guards: Any, fate: Any) -> Any:
+        return true(self, step, way, guards, fate)._replace(cost=true(self, step, way, guards, moves.FAILED).cost)
+
+    patch.setattr(moves.Moves, "_left", left)
+
+
+@planted(sign="max_steps")
+def sub_steps_cost_twice(patch: Patch) -> None:
+    true = moves.Moves._joined
+
+    def joined(self: Any, step: Any, *asked: Any) -> Any:
+        found = true(self, step, *asked)
+        return found._replace(cost=found.cost + len(step.parallel_steps))
+
+    patch.setattr(moves.Moves, "_joined", joined)
+
+
+# -- product and slice -------------------------------------------------------------------------------------------------
+
+
+@planted()
+def a_decision_that_matters_is_sliced_away(patch: Patch) -> None:
+    true = slicing.next_places
+
+    def places(size: int, kept: set[int], targets: Any, before: Any) -> list[int]:
+        found = true(size, set(kept), targets, before)
+        return [
+            next((one for one in targets(node) if one in kept), found[node]) if node not in kept else node
+            for node in range(size)
+        ]
+
+    patch.setattr(building, "next_places", places)
+
+
+@planted()
+def writers_are_sliced_away(patch: Patch) -> None:
+    patch.setattr(building.Builder, "_kept", lambda self, roots: self.product.bad | {0})
+
+
+@planted()
+def what_a_variable_is_copied_from_is_not_tracked(patch: Patch) -> None:
+    patch.setattr(moves.Moves, "closed", lambda self, roots: frozenset(roots))
+
+
+@planted()
+def of_two_ways_to_one_place_the_cheaper_is_kept(patch: Patch) -> None:
+    def cheapest(edges: Iterable[Any]) -> list[Any]:
+        best: dict[int, Any] = {}
+        for edge in edges:
+            if edge.target not in best or edge.cost < best[edge.target].cost:
+                best[edge.target] = edge
+        return list(best.values())
+
+    patch.setattr(building, "_cheapest", cheapest)
+
+
+@planted()
+def what_can_break_a_rule_later_is_pruned(patch: Patch) -> None:
+    true = building.Product._prune
+
+    def prune(self: Any) -> None:
+        true(self)
+        near = {number for bad in self.bad for number in (bad, *self.before[bad])}
+        near |= {number for one in set(near) for number in self.before[one]}
+        self.alive = bytearray(number in near for number in range(len(self.pairs)))
+
+    patch.setattr(building.Product, "_prune", prune)
+
+
+@planted()
+def a_table_of_conditions_leaves_out_who_writes(patch: Patch) -> None:
+    true = dead.DeadWays._system
+
+    def made(self: Any, conditions: list[int], roots: Any) -> Any:
+        found, nodes = true(self, conditions, roots)
+        edges = tuple(tuple(edge._replace(assigns=()) for edge in ways) for ways in found.edges)
+        return system.System(edges, found.roots, found.inputs), nodes
+
+    patch.setattr(dead.DeadWays, "_system", made)
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
+
+
+@planted()
+def what_is_not_evaluated_can_fail(patch: Patch) -> None:
+    true = classes.Space._logic
+
+    def logic(self: Any, operands: Any, *, decisive: bool) -> Any:
+        found = true(self, operands, decisive=decisive)
+        fails = found.fails
+        for operand in operands:
+            fails |= self.outcome(operand).fails
+        return classes.Outcome(found.holds & ~fails, fails)
+
+    patch.setattr(classes.Space, "_logic", logic)
+
+
+@planted(FINITE)
+def cases_are_looked_at_last_first(patch: Patch) -> None:
+    def outcomes(self: Any, decision: Any) -> dict[int, int]:
+        found, left, fails = {}, self.space.all, 0
+        for number, tree in reversed(list(enumerate(decision.trees))):
+            one = self.space.outcome(tree)
+            found[number] = left & one.holds
+            fails |= left & one.fails
+            left &= ~(one.holds | one.fails)
+        return {**found, NONE_HOLDS: left, FAILS: fails}
+
+    patch.setattr(finite.Table, "outcomes", outcomes)
+
+
+@planted(FINITE)
+def a_condition_that_fails_is_false(patch: Patch) -> None:
+    true = finite.Table.outcomes
+
+    def outcomes(self: Any, decision: Any) -> dict[int, int]:
+        found = dict(true(self, decision))
+        return {**found, NONE_HOLDS: found[NONE_HOLDS] | found[FAILS], FAILS: 0}
+
+    patch.setattr(finite.Table, "outcomes", outcomes)
+
+
+@planted()
+def a_missing_then_is_a_missing_otherwise(patch: Patch) -> None:
+    true = moves.outcomes
+    patch.setattr(moves, "outcomes", lambda step, way: (NONE_HOLDS,) if way.kind == "uncovered" else true(step, way))
+
+
+@planted(sign="exclusive")
+def only_the_first_two_cases_are_held_against_each_other(patch: Patch) -> None:
+    true = verdicts.Cases.pairs
+    patch.setattr(verdicts.Cases, "pairs", lambda self: (true(self) or [])[:1])
+
+
+# -- finite abstraction ------------------------------------------------------------------------------------------------
+
+
+@planted(FINITE)
+def what_is_given_keeps_its_class(patch: Patch) -> None:
+    true = transfers.Transfers._made
+    patch.setattr(
+        transfers.Transfers,
+        "_made",
+        lambda self, root, value: () if isinstance(value, Given) else true(self, root, value),
+    )
+
+
+@planted(FINITE)
+def what_is_calculated_keeps_its_class(patch: Patch) -> None:
+    true = transfers.Transfers._made
+
+    def made(self: Any, root: Any, value: Any) -> Iterable[Any]:
+        is_calculated = isinstance(value, Computed) and isinstance(value.tree, Arithmetic)
+        return () if is_calculated else true(self, root, value)
+
+    patch.setattr(transfers.Transfers, "_made", made)
+
+
+@planted(FINITE)
+def a_copy_goes_the_other_way(patch: Patch) -> None:
+    true = transfers._Copy.__init__
+    patch.setattr(transfers._Copy, "__init__", lambda self, space, slot, origin: true(self, space, origin, slot))
+
+
+@planted(FINITE)
+def a_copy_reaches_no_class_but_the_first(patch: Patch) -> None:
+    true = transfers._Copy.__init__
+
+    def made(self: Any, *asked: Any) -> None:
+        true(self, *asked)
+        self.pairs = self.pairs[:1]
+
+    patch.setattr(transfers._Copy, "__init__", made)
+
+
+@planted(FINITE, sign="max_steps -max_visits")
+def every_place_is_looked_at_once(patch: Patch) -> None:
+    def reachable(self: Any) -> list[int]:
+        reached = [0] * len(self.edges)
+        reached[system.ENTRY] = self.first
+        rank = finite._ranks(self.system)
+        for node in sorted(range(len(self.edges)), key=rank.__getitem__):
+            for edge, guard, made in self.edges[node]:
+                if edge.target != system.BAD:
+                    reached[edge.target] |= finite._image(reached[node] & guard, made)
+        return reached
+
+    patch.setattr(finite.Table, "reachable", property(reachable))
+
+
+@planted(FINITE)
+def variables_are_defined_before_all_steps(patch: Patch) -> None:
+    patch.setattr(
+        finite.Table,
+        "first",
+        property(lambda self: self.space.possible & ~_undefined_somewhere(self)),
+    )
+
+
+def _undefined_somewhere(table: Any) -> int:
+    found = 0
+    for slots in table.transfers.below.values():
+        found |= table.transfers.undefined(slots)
+    return int(found)
+
+
+# -- explicit search ---------------------------------------------------------------------------------------------------
+
+
+@planted(EXPLICIT)
+def the_last_choice_is_left_out(patch: Patch) -> None:
+    true = explicit.Search._combined
+
+    def combined(self: Any, root: Any, given: Any) -> Iterator[Any]:
+        found = list(true(self, root, given))
+        return iter(found[:-1] if len(found) > 1 else found)
+
+    patch.setattr(explicit.Search, "_combined", combined)
+
+
+@planted(EXPLICIT)
+def what_is_given_keeps_its_value(patch: Patch) -> None:
+    true = explicit.Search._block
+
+    def block(self: Any, assign: Assign, env: Any) -> Any:
+        old = env.get(assign.root, self._nothing(assign.root))
+        return old if isinstance(assign.value, Given) else true(self, assign, env)
+
+    patch.setattr(explicit.Search, "_block", block)
+
+
+@planted(EXPLICIT)
+def a_place_is_visited_once(patch: Patch) -> None:
+    true = explicit.Search._state
+
+    def state(self: Any, node: int, env: Any) -> Any:
+        found = true(self, node, env)
+        return self.__dict__.setdefault("first_at", {}).setdefault(node, found)
+
+    patch.setattr(explicit.Search, "_state", state)
+
+
+@planted(EXPLICIT)
+def an_input_is_not_there(patch: Patch) -> None:
+    patch.setattr(explicit.Search, "_first", explicit.Search._nothing)
+
+
+@planted(EXPLICIT)
+def what_is_copied_is_not_live(patch: Patch) -> None:
+    true = liveness.Liveness._through
+
+    def through(self: Any, edge: Any) -> Any:
+        computed = [one for one in edge.assigns if isinstance(one.value, Computed)]
+        kept = tuple(one._replace(value=Undefined()) if one in computed else one for one in edge.assigns)
+        return true(self, edge._replace(assigns=kept))
+
+    patch.setattr(liveness.Liveness, "_through", through)
+
+
+@planted(EXPLICIT)
+def a_failing_expression_holds(patch: Patch) -> None:
+    true = explicit.Search._outcome
+    patch.setattr(explicit.Search, "_outcome", lambda self, *asked: max(true(self, *asked), NONE_HOLDS))
+
+
+# -- the solver's layers -----------------------------------------------------------------------------------------------
+
+
+@planted(FORMULA, sign="max_steps -max_visits")
+def a_loop_forgets_nothing(patch: Patch) -> None:
+    patch.setattr(plans, "_written", lambda *asked: frozenset())
+
+
+@planted(FORMULA, sign="max_steps -max_visits")
+def a_loop_is_cut_although_its_header_does_not_dominate(patch: Patch) -> None:
+    patch.setattr(plans, "_ways_in", lambda entering: entering)
+
+
+@planted(FORMULA)
+def what_is_given_keeps_its_version(patch: Patch) -> None:
+    true = encoding.Encoding._value
+
+    def value(self: Any, assign: Assign, conditions: Any) -> Any:
+        old = self.terms.environment.get(assign.root)
+        return old if isinstance(assign.value, Given) and old is not None else true(self, assign, conditions)
+
+    patch.setattr(encoding.Encoding, "_value", value)
+
+
+@planted(FORMULA)
+def a_guard_that_fails_is_a_guard_that_does_not_hold(patch: Patch) -> None:
+    true = encoding.Encoding._guard
+
+    def guard(self: Any, node: int, one: Any) -> Any:
+        return False if one.outcome == FAILS else true(self, node, one)
+
+    patch.setattr(encoding.Encoding, "_guard", guard)
+
+
+@planted(FORMULA, sign="max_")
+def every_candidate_is_believed(patch: Patch) -> None:
+    def confirmed(self: Any, path: Any) -> Any:
+        last = path.steps[-1].edge.leap
+        found = reach.Evidence(path.layer, path=tuple(paths.Traced(self.context, self.builder, path).moves))
+        return reach.Answer(Verdict.VIOLATED, found, last.kind, last.step, path.before)
+
+    patch.setattr(reach._Search, "_confirmed", confirmed)
+
+
+@planted(BOUNDED, sign="max_steps -max_visits")
+def no_short_path_is_no_path(patch: Patch) -> None:
+    true = unrolled._Copies.__init__
+
+    def made(self: Any, *asked: Any) -> None:
+        true(self, *asked)
+        self.are_all = True
+
+    patch.setattr(unrolled._Copies, "__init__", made)
+
+
+@planted(BOUNDED, sign="max_steps -max_visits")
+def back_edges_are_never_taken(patch: Patch) -> None:
+    true = unrolled._Copies.__init__
+
+    def made(self: Any, of: system.System, back: Any, *limits: int) -> None:
+        kept = (
+            tuple(edge for position, edge in enumerate(ways) if (node, position) not in back)
+            for node, ways in enumerate(of.edges)
+        )
+        true(self, system.System(tuple(kept), of.roots, of.inputs), frozenset(), *limits)
+
+    patch.setattr(unrolled._Copies, "__init__", made)
+
+
+@planted(HORN, sign="max_steps -max_visits")
+def an_invariant_need_not_outlast_a_round(patch: Patch) -> None:
+    true = horn.Clauses._rules
+    patch.setattr(
+        horn.Clauses,
+        "_rules",
+        lambda self: (rule for rule in true(self) if rule.source is None or rule.source != rule.target),
+    )
+
+
+@planted(HORN, sign="max_steps -max_visits")
+def an_invariant_is_asked_of_the_entry_alone(patch: Patch) -> None:
+    true = horn.Clauses._rules
+    patch.setattr(horn.Clauses, "_rules", lambda self: (rule for rule in true(self) if rule.target is not None))
+
+
+# -- looking for seeds -------------------------------------------------------------------------------------------------
+
+
+def given_away(found: list[str]) -> bool:
+    """Whether the comparison met more than a checker that breaks: something that it said, or left unsaid."""
+    return any("breaks" not in text and "not legal" not in text for text in found)
+
+
+def wrong(name: str | None, seed: int, layer: str) -> list[str]:
+    """Return what is wrong with what the checker says of a program, with a mistake planted, or none."""
+    with pytest.MonkeyPatch.context() as patch:
+        if layer:
+            only(patch, layer)
+        if name is not None:
+            MISTAKES[name].plant(patch)
+        return compare(small_program(seed)).wrong
+
+
+def suits(program: str, sign: str) -> bool:
+    """Whether a program has every word of a sign, and none that has a minus before it."""
+    return all((word.lstrip("-") in program) != word.startswith("-") for word in sign.split())
+
+
+def searched(name: str, seeds: range, wanted: int = 3) -> list[int]:
+    """Return the first seeds that give a mistake away while the engine without it is right."""
+    layer, sign = MISTAKES[name].layer, MISTAKES[name].sign
+    found: list[int] = []
+    for seed in seeds:
+        if not suits(str(small_program(seed)), sign):
+            continue
+        if given_away(wrong(name, seed, layer)) and not wrong(None, seed, layer):
+            found.append(seed)
+            if len(found) == wanted:
+                break
+    return found
+
+
+if __name__ == "__main__":
+    for asked in sys.argv[2:] or MISTAKES:
+        print(f'    "{asked}": {tuple(searched(asked, range(-12, int(sys.argv[1]))))},', flush=True)

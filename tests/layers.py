@@ -1,0 +1,40 @@
+"""The engine with one of its layers alone: what that one says is then all that is said beyond the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepward.validator.engine import dead, reach
+from stepward.validator.engine.cuts import TooMany
+
+LAYERS = {
+    "finite abstraction": "_finite",
+    "explicit search": "_explicit",
+    "block formula": "_formula",
+    "bounded search": "_bounded",
+    "horn clauses": "_invariants",
+}
+
+
+def only(patch: pytest.MonkeyPatch, layer: str) -> None:
+    """Let one layer answer for all; the two that take cycles alone are asked about every system."""
+    search = reach._Search
+    asked = getattr(search, LAYERS[layer])
+    for name in LAYERS.values():
+        patch.setattr(search, name, _silent)
+    # `_finite` is asked first, and asks explicit search itself where it can't say.
+    patch.setattr(search, "_finite" if layer == "explicit search" else LAYERS[layer], asked)
+    if layer == "explicit search":
+        patch.setattr(dead, "Table", _refused)
+    if layer in ("bounded search", "horn clauses"):
+        patch.setattr(reach, "back_edges", lambda system: True)
+
+
+def _silent(self: Any, system: Any) -> None:
+    return None
+
+
+def _refused(system: Any, domains: Any) -> None:
+    raise TooMany
