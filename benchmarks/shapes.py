@@ -13,7 +13,11 @@ from typing import Any, Final
 Data = dict[str, Any]
 Step = dict[str, Any]
 
-INPUTS: Final[Data] = {"order": {"type": "string"}, "level": {"type": "integer"}}
+LEVELS: Final = 20
+INPUTS: Final[Data] = {
+    "order": {"type": "string"},
+    **{name: {"type": "integer"} for name in ("level", *(f"level_{depth}" for depth in range(1, LEVELS + 1)))},
+}
 TOOLS: Final[Data] = {
     "touch": {
         "effect": "read",
@@ -98,7 +102,8 @@ def tree(n: int) -> Data:
         {
             "id": f"node_{number}",
             "type": "condition",
-            "condition": f"$level > {number}",
+            # What one level asks says nothing of the next: every leaf can be reached.
+            "condition": f"$level_{(number + 1).bit_length()} > {number}",
             "then": f"node_{2 * number + 1}",
             "otherwise": f"node_{2 * number + 2}",
         }

@@ -20,7 +20,9 @@ sys.path.insert(0, str(BENCHMARKS))
 from clock import multiple, spread  # noqa: E402
 from commits import listening  # noqa: E402
 from crashes import ENGINES, IDEMPOTENT, PLAIN, Outcome, crash  # noqa: E402
+from engine import covered, decided  # noqa: E402
 from floors import Commit, Database, OnDisk, Same, Small  # noqa: E402
+from hard import HARD, Hard  # noqa: E402
 from machine import bytes_per_step, commits_of_a_run, long_run, memory_contenders  # noqa: E402
 from machine_peers import NANO, is_installed  # noqa: E402
 from runs import STEPS, Tools, chain, loop, performed  # noqa: E402
@@ -50,6 +52,23 @@ def test_the_checker_sees_the_same_graph_as_the_census(shape: Shape) -> None:
     assert sum(step["type"] == "condition" for step in data["steps"]) == found.conditions
     assert len(graph.loops) == found.backward
     assert sum(way.kind == "branch" for ways in graph.flow.transitions for way in ways) == found.branches
+
+
+@pytest.mark.parametrize("hard", HARD, ids=lambda hard: hard.name)
+def test_what_is_said_of_a_hard_program_is_true(hard: Hard) -> None:
+    found = decided(hard, 8)
+    assert found.verdict.value == hard.verdict
+    assert found.evidence.layer != "graph"
+
+
+def test_the_benchmark_of_proofs_ends_at_a_verdict_that_is_not_true() -> None:
+    lie = Hard("lie", HARD[0].make, "proved", HARD[0].conditions)
+    with pytest.raises(AssertionError, match="lie: violated is not true"):
+        decided(lie, 8)
+
+
+def test_cases_are_covered_by_classes_or_by_the_solver() -> None:
+    assert [covered(kind)[1] for kind in ("plain", "sums")] == ["cases", "smt"]
 
 
 def test_a_program_that_is_not_what_it_says_is_refused() -> None:

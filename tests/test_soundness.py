@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from programs import programs
 from stepward.validator import ProgramValidator, Report, Verdict
-from stepward.validator.analysis import guardrails, monitors
+from stepward.validator.analysis import monitors
 from stepward.validator.analysis.assignment import Assignment, Effect
+from stepward.validator.analysis.ways import Ways
 from stepward.validator.findings import Move
 from stepward.vm import Flow, Program
 from walker import Stop, Walk
@@ -133,7 +134,7 @@ def nothing_goes_stale(patch: pytest.MonkeyPatch) -> None:
 
 
 def conditions_decide_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(guardrails._Judge, "_is_certain", guardrails._Judge._is_possible)
+    patch.setattr(Ways, "is_certain", Ways.is_possible)
 
 
 def errors_lead_nowhere(patch: pytest.MonkeyPatch) -> None:
@@ -162,10 +163,8 @@ def failed_outputs_stay(patch: pytest.MonkeyPatch) -> None:
 
 
 def visits_never_run_out(patch: pytest.MonkeyPatch) -> None:
-    original = guardrails._Judge._is_possible
-    patch.setattr(
-        guardrails._Judge, "_is_possible", lambda self, step, way: way.kind != "visits" and original(self, step, way)
-    )
+    original = Ways.is_possible
+    patch.setattr(Ways, "is_possible", lambda self, step, way: way.kind != "visits" and original(self, step, way))
 
 
 @pytest.mark.slow

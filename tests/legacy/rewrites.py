@@ -200,9 +200,10 @@ def two_different_steps(edit: Edit) -> None:
 
 
 def compare_a_reference(edit: Edit) -> None:
-    edit.step["condition"] = "$name == 'yes'"
+    name = f"name_{edit.step['id']}"  # its own: what two conditions ask of one reference may decide the second
+    edit.step["condition"] = f"${name} == 'yes'"
     if edit.data.get("inputs") is not None:
-        edit.data["inputs"]["name"] = {"type": "string"}
+        edit.data["inputs"][name] = {"type": "string"}
 
 
 def ask_on_the_way(edit: Edit, target: str, test: str) -> None:
@@ -307,6 +308,7 @@ TABLE: list[tuple[str, Callable[..., None]]] = [
     (r"or end the run in it$", end_in_the_loop),
     (r"^name two different steps", two_different_steps),
     (r"^compare a reference such as `\$name`", compare_a_reference),
+    (r"^mend the condition that was to lead here, or remove the step", remove),
     (r"^define it on every path to `([^`]+)`, or test `([^`]+)` on the way", ask_on_the_way),
     (r"^drop the retry", drop_the_retry),
     (r"make the tool idempotent", idempotent),

@@ -177,8 +177,8 @@ class Builder:
             kept = self._kept(roots)
             place = self._places(kept)
             wanted = self.moves.closed(roots | self._read_by(kept))
-            if wanted == roots:
-                return Slice(roots, kept, place)
+            if self._kept(wanted) <= kept:
+                return Slice(wanted, kept, place)
             roots = wanted
 
     def whole(self) -> Slice:

@@ -45,6 +45,8 @@ class DeadWays:
 
     def is_dead(self, number: int, way: Transition) -> bool:
         """Return whether no run leaves a step this way."""
+        if number in self._misread:
+            return False
         if not self.context.ways.is_possible(number, way):
             return True
         step = self.flow.steps[number]
@@ -54,6 +56,11 @@ class DeadWays:
         seen = self._by_types(number) if found is None else found[0]
         # Where every evaluation fails something is undefined, and SW202 says so.
         return bool(seen - {FAILS}) and not any(one in seen for one in outcomes(step, way))
+
+    @cached_property
+    def _misread(self) -> frozenset[int]:
+        """The conditions that say something else than was meant: other findings say so, and nothing follows from it."""
+        return frozenset(clause.step for clause, _ in self.context.type_problems)
 
     def _by_types(self, number: int) -> frozenset[int]:
         """Return the outcomes that the types alone leave open; nothing where that is not cheap to know."""
