@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Final, NamedTuple
 
 from stepward.vm.expressions.evaluator import kind
-from stepward.vm.expressions.syntax import Constant, Expression, Length, Reference, children
+from stepward.vm.expressions.syntax import Constant, Expression, Reference
 from stepward.vm.language.inference import result_kinds
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.name_types import ANY, ITEMS
@@ -285,36 +285,9 @@ class Domains:
                 return found if fields else replace(found, undefined=False)  # what was copied was there
         if tree is None or isinstance(tree, Reference) or fields:
             return ANYTHING | Domain(undefined=bool(fields))
-        if "number" in result_kinds(tree):
-            return Domain(ranges=(Range(integral=self._is_whole(tree, set())),))
         return of_kinds(result_kinds(tree))
 
     def _tree(self, source: Source) -> Expression | None:
         assert source.step is not None
         clauses = self._meaning.clauses_of.get(source.step, ())
         return next((clause.tree for clause in clauses if clause.path == source.path), None)
-
-    def _is_whole(self, tree: Expression, asked: set[Source]) -> bool:
-        """Whether an expression gives whole numbers if what is in `asked` does: what counts itself on stays whole."""
-        match tree:
-            case Constant(value=value):
-                return type(value) is int
-            case Reference(names=names):
-                meant = self._meaning.names.meaning(names)
-                return meant is not None and all(self._gives_whole(one, meant.fields, asked) for one in meant.sources)
-            case Length():
-                return True
-        return all(self._is_whole(part, asked) for part in children(tree))
-
-    def _gives_whole(self, source: Source, fields: tuple[str, ...], asked: set[Source]) -> bool:
-        if source.kind != "set" or source.step is None or fields:
-            ranges = self._at(source, fields, MAX_COPIES).ranges
-            return all(one.integral or (one.low == one.high and type(one.low) is int) for one in ranges)
-        if source in asked:
-            return True
-        asked.add(source)
-        step, tree = self._meaning.program.steps[source.step], self._tree(source)
-        assert isinstance(step, SetStep)
-        if not isinstance(step.set[source.name], str):
-            return type(step.set[source.name]) is int
-        return tree is not None and self._is_whole(tree, asked)
