@@ -80,6 +80,7 @@ fixtures: .venv/installed-test
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,machine-peers]'
 	$(BIN)/python benchmarks/check.py
+	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/machine.py
 
 clean:

@@ -17,6 +17,7 @@ from stepward.validator.engine.explicit import Search
 from stepward.validator.engine.finite import LAYER as FINITE
 from stepward.validator.engine.finite import Table
 from stepward.validator.engine.moves import Leaving, outcomes
+from stepward.validator.engine.samples import plainly_open
 from stepward.validator.engine.slicing import UNSET, next_places
 from stepward.validator.engine.system import FAILS, Edge, Leap, System
 from stepward.vm.language.flow import Transition
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 MAX_WORK: Final = 300_000
 """Steps that all tables together may look at; the clusters that come then are left out."""
 
+MAX_PLACES: Final = 300
+"""Conditions and assignments of one cluster; of a larger one the types alone are looked at."""
+
 
 class DeadWays:
     """The outcomes that the conditions of a program can have, as far as tables say it."""
@@ -38,6 +42,7 @@ class DeadWays:
         self.moves = engine.moves
         self.domains = engine.domains
         self.flow = context.flow
+        self._typed: dict[int, frozenset[int]] = {}
 
     def outcomes(self, number: int) -> tuple[frozenset[int], str] | None:
         """Return the outcomes that a condition can have, and the layer that says so; None where none does."""
@@ -64,8 +69,12 @@ class DeadWays:
 
     def _by_types(self, number: int) -> frozenset[int]:
         """Return the outcomes that the types alone leave open; nothing where that is not cheap to know."""
-        cases = self.context.decided.cases(number)
-        return frozenset() if cases is None or cases.finite is None else cases.finite.outcome_numbers()
+        if number not in self._typed:
+            cases = self.context.decided.cases(number)
+            is_open = cases is None or (len(cases.trees) == 1 and plainly_open(cases.trees[0], self.domains))
+            is_known = cases is not None and not is_open and cases.finite is not None
+            self._typed[number] = cases.finite.outcome_numbers() if is_known else frozenset()  # type: ignore[union-attr]
+        return self._typed[number]
 
     @cached_property
     def infeasible(self) -> tuple[int, ...]:
@@ -110,7 +119,8 @@ class DeadWays:
         for number, roots in read.items():
             if roots:
                 groups.setdefault(_first(leader, min(roots)), []).append(number)
-        found = [(numbers, frozenset().union(*(read[number] for number in numbers))) for numbers in groups.values()]
+        small = [one for one in groups.values() if len(one) <= MAX_PLACES]
+        found = [(numbers, frozenset().union(*(read[number] for number in numbers))) for numbers in small]
         return [one for one in found if self._is_worth(*one)]
 
     def _is_worth(self, conditions: list[int], roots: frozenset[Names]) -> bool:
