@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from stepward.validator import ProgramValidator, Report, Severity, Verdict, assert_valid
+from stepward.validator.analysis import guardrails
 from stepward.validator.analysis.components import loops_among
+from stepward.validator.analysis.product import Exploration
 from stepward.vm import Policy, PolicyError, Program, ProgramError
 
 TOOLS = {
@@ -253,3 +255,43 @@ def test_the_loops_are_the_strong_components_that_networkx_finds() -> None:
             if len(component) > 1 or graph.has_edge(*(tuple(component) * 2))
         ]
         assert sorted(loops_among(steps, successors)) == sorted(expected)
+
+
+SQUARES = [
+    {"id": "first", "type": "tool", "tool": "pay", "error_step": "stop", "next_step": "init"},
+    {"id": "init", "type": "set", "set": {"k": "$id"}, "next_step": "square"},
+    {"id": "square", "type": "set", "set": {"k": "$k * $k"}, "max_visits": 30, "next_step": "more"},
+    {"id": "more", "type": "condition", "condition": "$k < 5", "then": "square", "otherwise": "send"},
+    {"id": "send", "type": "tool", "tool": "look", "args": {"id": 1}, "is_terminal": True},
+    {"id": "stop", "type": "end", "outcome": "failure"},
+]
+
+
+def test_products_in_a_loop_are_given_up_and_not_waited_for() -> None:
+    rule = {"name": "r", "followed_by": {"first": {"tool": "pay"}, "then": {"tool": "look"}}}
+    inputs = {"id": {"type": "integer", "minimum": 2, "maximum": 9}}
+    (found,) = [one for one in check(SQUARES, guardrails=[rule], inputs=inputs).properties if one.rule == "r"]
+    assert found.verdict is Verdict.UNKNOWN
+    assert "multiplied by one another" in found.evidence.reason
+
+
+def test_a_search_that_was_cut_short_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = {"name": "r", "protects": {"step": "b"}, "requires": {"step": "a"}}
+    steps = [look("a"), look("b")]
+    assert codes(check(steps, guardrails=[rule])) == []
+    cut = Exploration({}, 4_000_001, is_complete=False)
+    monkeypatch.setattr(guardrails, "explore_counted", lambda *_: cut)
+    report = check(steps, guardrails=[rule])
+    assert codes(report) == ["SW408"]
+    assert [one.verdict for one in report.properties if one.rule == "r"] == [Verdict.UNKNOWN]
+
+
+@pytest.mark.parametrize(("calls", "expected"), [(1, Verdict.PROVED), (2, Verdict.UNKNOWN)])
+def test_bounds_prove_what_the_engine_leaves_open(
+    monkeypatch: pytest.MonkeyPatch, calls: int, expected: Verdict
+) -> None:
+    rule = {"name": "r", "at_most_once": {"tool": "pay"}}
+    steps = [{"id": f"pay_{number}", "type": "tool", "tool": "pay"} for number in range(calls)]
+    monkeypatch.setattr(guardrails, "explore_counted", lambda *_: Exploration({}, 4_000_001, is_complete=False))
+    (found,) = [one for one in check(steps, guardrails=[rule]).properties if one.rule == "r"]
+    assert found.verdict is expected

@@ -31,6 +31,9 @@ LAYER: Final = "block formula"
 MAX_TIDY_UNITS: Final = 100_000
 """Units that may be spent on a tidier model than the one at hand."""
 
+KILLED_AFTER: Final = 60_000
+"""Milliseconds after which one question is given up that does not keep to its units."""
+
 MAX_TRIES: Final = 6
 """Models of which a path is tried to be made."""
 
@@ -70,6 +73,7 @@ class _Search:
         self.goal = self.encoding.at[BAD]
         self.solver = z3.SolverFor("QF_LIRA" if self.terms.is_linear else "QF_NIRA", ctx=self.terms.context)
         self.solver.set("random_seed", 0)
+        self.solver.set("timeout", KILLED_AFTER)
         self.solver.add(self.terms.facts)
 
     def answer(self) -> Answer:

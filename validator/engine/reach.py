@@ -22,10 +22,10 @@ from stepward.validator.engine.finite import Table
 from stepward.validator.engine.grounds import Ground, cut
 from stepward.validator.engine.moves import Moves
 from stepward.validator.engine.states import State
-from stepward.validator.engine.system import FAILS, NONE_HOLDS, Decision, Path, System, back_edges
+from stepward.validator.engine.system import FAILS, NONE_HOLDS, Computed, Decision, Path, System, back_edges
 from stepward.validator.engine.witness import Claim
 from stepward.validator.findings import Evidence, Move, Verdict
-from stepward.vm.expressions.syntax import Defined
+from stepward.vm.expressions.syntax import Arithmetic, Constant, Defined, Expression, children, walk
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.assignment import Reading
@@ -41,6 +41,9 @@ MAX_UNITS: Final = 20_000_000
 MAX_BOUNDED_UNITS: Final = 4_000_000
 MAX_HORN_UNITS: Final = 8_000_000
 """Units of these that one bounded search, and one search for invariants, may take."""
+
+MAX_PRODUCTS: Final = 12
+"""Products of a system without loops of which the solver is asked."""
 
 MAX_COPIES: Final = 4_000
 """Copies of places that a bounded search may look at."""
@@ -127,6 +130,11 @@ class _Search:
         """Return the first answer of a layer, or what was tried."""
         for layer in (self._finite, self._formula, self._bounded, self._invariants):
             for system in self._systems():
+                if layer != self._finite and _products(system) > (0 if back_edges(system) else MAX_PRODUCTS):
+                    self._note(
+                        "solver", "values are multiplied by one another again and again: Z3 keeps to no limit there"
+                    )
+                    continue
                 found = layer(system)
                 if found is not None:
                     return found
@@ -246,3 +254,22 @@ class _Search:
         note = f"{layer} ({what})"
         if note not in self.tried:
             self.tried.append(note)
+
+
+def _products(system: System) -> int:
+    """Return how many edges read or assign a product of two values that are no constants."""
+    trees = [
+        [tree for guard in edge.guards for tree in guard.decision.trees]
+        + [one.value.tree for one in edge.assigns if isinstance(one.value, Computed)]
+        for ways in system.edges
+        for edge in ways
+    ]
+    return sum(any(_multiplies(tree) for tree in each) for each in trees)
+
+
+def _multiplies(tree: Expression) -> bool:
+    return any(
+        any(sign == "*" for sign, _ in node.rest) and sum(not isinstance(one, Constant) for one in children(node)) > 1
+        for node in walk(tree)
+        if isinstance(node, Arithmetic)
+    )

@@ -7,8 +7,7 @@ never fewer: without such a path the property is proved, and a path is only a ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -124,8 +123,6 @@ class System:
     edges: tuple[tuple[Edge, ...], ...]
     roots: frozenset[Names]
     inputs: tuple[tuple[Names, Source], ...]
-    is_exact: bool = field(default=False)
-    """Whether every guard and assignment on the way is in the system: then every path to BAD is a feasible run."""
 
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:
@@ -195,10 +192,3 @@ def back_edges(system: System) -> frozenset[tuple[int, int]]:
                 state[target] = 1
                 stack.append((target, 0))
     return frozenset(found)
-
-
-def reads(edges: Iterable[Edge]) -> set[Names]:
-    """Return the references that edges read."""
-    trees = [tree for edge in edges for guard in edge.guards for tree in guard.decision.trees]
-    trees += [one.value.tree for edge in edges for one in edge.assigns if isinstance(one.value, Computed)]
-    return set(references_of(trees))
