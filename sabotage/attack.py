@@ -1,0 +1,54 @@
+"""What an attack is: one small class that says what it does, what it aims at and what should stop it, and does it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import StrEnum
+from typing import ClassVar, Literal
+
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+
+
+class Family(StrEnum):
+    """What an attacker goes for."""
+
+    INJECTION = "injection"
+    REPLAY = "replay"
+    HASHES = "hash corruption"
+    TRANSITIONS = "skipped transitions"
+    CRASH = "crash"
+    TIME = "time"
+    LOAD = "load"
+
+
+Severity = Literal["critical", "high", "medium"]
+
+
+class Attack(ABC):
+    """One attack. The docstring of the class says what the attacker does, in a sentence or two.
+
+    `surface` is what the attacker may touch, `action` what is done to it, `defence` what should stop it, `severity` how
+    bad a breach is. `weight` is how many plain cases one case costs: an attack that enumerates gets fewer cases.
+    `store` is the kind of store that it is played on.
+    """
+
+    name: ClassVar[str]
+    family: ClassVar[Family]
+    surface: ClassVar[str]
+    action: ClassVar[str]
+    invariant: ClassVar[Invariant]
+    defence: ClassVar[str]
+    severity: ClassVar[Severity]
+    enumerates: ClassVar[str] = ""
+    weight: ClassVar[int] = 1
+    store: ClassVar[Literal["memory", "sqlite"]] = "memory"
+
+    def misses(self, target: Target) -> str | None:  # noqa: ARG002 - most attacks apply to every program
+        """Return why the attack has no hold on a program; None when it has."""
+        return None
+
+    @abstractmethod
+    def play(self, stage: Stage) -> Outcome:
+        """Play one case, and return what became of it; raises Breach."""

@@ -1,0 +1,228 @@
+"""A campaign: every attack on one program, cut into shards whose results do not depend on who plays them, or when."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.invariants import Outcome
+from stepward.sabotage.registry import ATTACK_BY_NAME, ATTACKS
+from stepward.sabotage.script import Script
+from stepward.sabotage.shard import SHARD_CASES, Found, Harvest, Shard, harvest
+from stepward.sabotage.target import Route, Target
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+
+DEFAULT_EXAMPLES: Final = 100
+"""Cases of each attack unless somebody wants another number; one that enumerates counts each case several times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a campaign is to do.
+
+    `examples` are cases of each attack; `seconds` of wall time after which no shard is begun any more; `families` are
+    those to attack with, all when empty; `workers` are processes; `database` is a folder of cases that breached before.
+    """
+
+    seed: int = 0
+    examples: int = DEFAULT_EXAMPLES
+    seconds: float | None = None
+    families: tuple[Family, ...] = ()
+    attacks: tuple[str, ...] = ()
+    workers: int = 1
+    database: str | None = None
+
+    def chosen(self) -> tuple[type[Attack], ...]:
+        """Return the attacks that the campaign consists of."""
+        return tuple(
+            attack
+            for attack in ATTACKS
+            if (not self.families or attack.family in self.families)
+            and (not self.attacks or attack.name in self.attacks)
+        )
+
+    def shards(self, attack: type[Attack]) -> Iterator[Shard]:
+        """Yield the shards of one attack."""
+        left = max(1, self.examples // attack.weight)
+        number = 0
+        while left > 0:
+            yield Shard(attack.name, number, min(left, SHARD_CASES), self.seed)
+            left -= SHARD_CASES
+            number += 1
+
+
+@dataclass(slots=True)
+class Row:
+    """One attack in the matrix: how often it came to each outcome, and the breach that was found first."""
+
+    attack: type[Attack]
+    misses: str | None = None
+    outcomes: Counter[str] = field(default_factory=Counter)
+    events: int = 0
+    seconds: float = 0.0
+    breach: Script | None = None
+
+    @property
+    def cases(self) -> int:
+        """How many cases were played."""
+        return sum(self.outcomes.values())
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the row comes to: the worst of what happened."""
+        worst = (Outcome.BREACHED, Outcome.DETECTED, Outcome.BLOCKED, Outcome.ABSORBED)
+        return next((outcome for outcome in worst if self.outcomes[outcome]), Outcome.NOT_APPLICABLE)
+
+
+class Matrix(NamedTuple):
+    """What a campaign found. `seconds` are of wall time; `left` are shards that the time did not suffice for."""
+
+    program: str
+    seed: int
+    examples: int
+    rows: tuple[Row, ...]
+    seconds: float
+    left: int
+
+    @property
+    def breaches(self) -> tuple[Script, ...]:
+        """The smallest case of every attack that broke something."""
+        return tuple(row.breach for row in self.rows if row.breach is not None)
+
+    @property
+    def events(self) -> int:
+        """How many events reached the machine or its store."""
+        return sum(row.events for row in self.rows)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing broke."""
+        return not self.breaches
+
+
+Progress = Callable[[Shard, int, int], None]
+"""Told after each shard: the shard, how many are done, and how many there are."""
+
+
+def attack_program(
+    program: Program,
+    policies: Sequence[Policy] = (),
+    orders: Orders = Orders(),
+    *,
+    routes: Sequence[Route] = (),
+    progress: Progress | None = None,
+) -> Matrix:
+    """Attack the machine that runs a program, and return the matrix.
+
+    Raises ProgramError for a program that no machine could follow. Equal seeds, examples and programs give equal
+    matrices but for seconds, whatever the number of workers; unless the time runs out.
+    """
+    target = Target(program, policies, routes)
+    began = time.monotonic()
+    rows = {attack.name: Row(attack, attack().misses(target)) for attack in orders.chosen()}
+    shards = [shard for row in rows.values() if row.misses is None for shard in orders.shards(row.attack)]
+    until = None if orders.seconds is None else began + orders.seconds
+    done = 0
+    firsts: dict[str, tuple[int, Found]] = {}
+    for result in _harvests(target, orders, shards, until):
+        done += 1
+        _enter(rows[result.shard.attack], result, firsts)
+        if progress is not None:
+            progress(result.shard, done, len(shards))
+    for name, (_, found) in firsts.items():
+        rows[name].breach = _script(target, orders, name, found)
+    seconds = time.monotonic() - began
+    return Matrix(program.name, orders.seed, orders.examples, tuple(rows.values()), seconds, len(shards) - done)
+
+
+def _enter(row: Row, result: Harvest, firsts: dict[str, tuple[int, Found]]) -> None:
+    row.outcomes.update(result.outcomes)
+    row.events += result.events
+    row.seconds += result.seconds
+    number, name = result.shard.number, result.shard.attack
+    if result.found is not None and (name not in firsts or number < firsts[name][0]):
+        firsts[name] = (number, result.found)
+
+
+def _script(target: Target, orders: Orders, attack: str, found: Found) -> Script:
+    policies = [policy.model_copy(update={"applies_to": None}) for policy in target.policies]
+    return Script(
+        attack=attack,
+        program=target.program.to_dict(),
+        policies=tuple(policy.to_data() for policy in policies),
+        routes=tuple((route.inputs, route.script) for route in target.routes),
+        choices=found.choices,
+        invariant=found.invariant,
+        what=found.what,
+        story=found.story,
+        seed=orders.seed,
+    )
+
+
+# -- who plays the shards ----------------------------------------------------------------------------------------------
+
+
+def _harvests(target: Target, orders: Orders, shards: Sequence[Shard], until: float | None) -> Iterator[Harvest]:
+    if orders.workers > 1 and len(shards) > 1:
+        yield from _in_processes(target, orders, shards, until)
+        return
+    for shard in shards:
+        if until is not None and time.monotonic() >= until:
+            return
+        yield _played(target, shard, orders.database)
+
+
+def _played(target: Target, shard: Shard, database: str | None) -> Harvest:
+    kept = None
+    if database is not None:
+        from hypothesis.database import DirectoryBasedExampleDatabase
+
+        kept = DirectoryBasedExampleDatabase(os.path.join(database, target.plan.digest[:16], shard.attack))
+    return harvest(target, ATTACK_BY_NAME[shard.attack](), shard, kept)
+
+
+def _in_processes(target: Target, orders: Orders, shards: Sequence[Shard], until: float | None) -> Iterator[Harvest]:
+    from multiprocessing import get_context
+
+    told = _Told(
+        target.program.to_dict(),
+        tuple(policy.model_copy(update={"applies_to": None}).to_data() for policy in target.policies),
+        tuple((route.inputs, route.script) for route in target.routes),
+    )
+    waiting = list(reversed(shards))
+    running: set[Future[Harvest]] = set()
+    # A fork would copy threads and event loops of whoever calls.
+    with ProcessPoolExecutor(orders.workers, mp_context=get_context("spawn")) as pool:
+        while waiting or running:
+            while waiting and len(running) < 2 * orders.workers:
+                if until is not None and time.monotonic() >= until:
+                    waiting.clear()
+                    break
+                running.add(pool.submit(_worked, told, waiting.pop(), orders.database))
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+
+
+class _Told(NamedTuple):
+    """A target as plain data, for another process."""
+
+    program: dict[str, Any]
+    policies: tuple[dict[str, Any], ...]
+    routes: tuple[tuple[Any, Any], ...]
+
+
+def _worked(told: _Told, shard: Shard, database: str | None) -> Harvest:
+    target = Target(
+        Program.from_dict(told.program),
+        [Policy.from_dict(policy) for policy in told.policies],
+        [Route.of(inputs, script) for inputs, script in told.routes],
+    )
+    return _played(target, shard, database)

@@ -1,0 +1,134 @@
+"""A machine as one process has it: the product's own, whose calls of store and world pass points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stepward.sabotage.points import Points
+from stepward.sabotage.world import ProcessModel, ProcessTools
+from stepward.vm.journal.store import Append, Entry, Head, Journal, Lease, Row, Vault
+from stepward.vm.language.program import Program
+from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.plan import Plan
+
+if TYPE_CHECKING:
+    from stepward.sabotage.scene import Scene
+
+T = TypeVar("T")
+
+
+class WatchedStore:
+    """A store as a scene's machines see it: after every write the oracle looks at what the store has now."""
+
+    blocks = False
+
+    def __init__(self, inner: Journal, scene: Scene) -> None:
+        self.inner = inner
+        self.scene = scene
+
+    @property
+    def vault(self) -> Vault:
+        """Where the sensitive values are."""
+        return self.inner.vault
+
+    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
+        """Make a run, and have the oracle look."""
+        lease = self.inner.create(append, program, holder, ttl)
+        self.scene.stage.count(len(append.entries))
+        self.scene.oracle.look()
+        return lease
+
+    def append(self, append: Append, fence: int | None) -> None:
+        """Add entries, and have the oracle look."""
+        self.scene.stage.count(len(append.entries))
+        self.inner.append(append, fence)
+        self.scene.oracle.look(durable=append.durable)
+
+    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
+        """Lease a run."""
+        return self.inner.acquire(run, holder, now, ttl)
+
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
+        """Make a lease last longer."""
+        return self.inner.renew(lease, now, ttl)
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+        self.inner.release(lease)
+
+    def read(self, run: str, start: int = 0) -> list[Entry]:
+        """Return the entries of a run."""
+        return self.inner.read(run, start)
+
+    def head(self, run: str) -> Head | None:
+        """Return the end of a run's chain."""
+        return self.inner.head(run)
+
+    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
+        """Return the list of runs."""
+        return self.inner.rows(statuses)
+
+    def put_document(self, digest: str, text: bytes) -> None:
+        """Keep a document."""
+        self.inner.put_document(digest, text)
+
+    def document(self, digest: str) -> bytes | None:
+        """Return a document."""
+        return self.inner.document(digest)
+
+    def close(self) -> None:
+        """Do nothing: the stage closes its store."""
+
+
+class Machine(ExecutionVM):
+    """The product's machine with nothing of it changed: only what it asks of its surroundings passes points."""
+
+    def __init__(self, scene: Scene, points: Points, store: Journal, **options: Any) -> None:
+        self.points = points
+        world, stage = scene.world, scene.stage
+        self._target = stage.target
+        options = {"policy": stage.target.policies, "key": stage.key, **options}
+        super().__init__(ProcessTools(world, points), ProcessModel(world, points), store, clock=scene.clock, **options)
+
+    def _plan(self, program: Program) -> Plan:
+        """Take the plan that was made before: a campaign starts very many machines for one program."""
+        target = self._target
+        is_the_same = program is target.program and self.policies == target.policies
+        return target.plan if is_the_same else super()._plan(program)
+
+    def _stored_plan(self, program: str, policies: tuple[str, ...], waived: tuple[str, ...]) -> Plan:
+        """Likewise, where the store has the very documents that the plan was made of."""
+        plan = self._target.plan
+        if (program, policies, frozenset(waived)) == (plan.digest, plan.policy_digests, plan.waived):
+            kept = [self.journal.document(digest) for digest in (program, *policies)]
+            if kept == [plan.document, *plan.policy_documents.values()]:
+                return plan
+        return super()._stored_plan(program, policies, waived)
+
+    async def _io(self, function: Callable[..., T], *args: Any) -> T:
+        name = getattr(function, "__name__", "call")
+        if name not in WRITES:
+            return function(*args)
+        await self.points.pass_by(f"before {described(name, args)}")
+        result = function(*args)
+        await self.points.pass_by(f"after {described(name, args)}")
+        return result
+
+
+WRITES = frozenset({"create", "append", "acquire", "renew", "release", "put", "put_document", "erase"})
+"""What changes the store."""
+
+
+def described(name: str, args: tuple[Any, ...]) -> str:
+    """Return what a call of the store does, in words that a script can show."""
+    if name in ("create", "append"):
+        kinds = ", ".join(kind_of(entry) for entry in args[0].entries)
+        return f"the append of {kinds}"
+    return {"put": "the vault takes values", "erase": "the vault is erased"}.get(name, name)
+
+
+def kind_of(entry: Entry) -> str:
+    """Return the kind of a record, without reading all of it: no field behind its body has one of that name."""
+    _, found, rest = entry.record.rpartition(b'"kind":"')
+    return rest.partition(b'"')[0].decode("utf-8", "replace") if found else "?"

@@ -1,0 +1,320 @@
+"""Says after every event whether what happened may have happened. It believes the store and the world, not the machine.
+
+The reference interpreter walks beside the run: the world tells it what was answered, and so it says at every moment
+what may be asked next, where control goes and how the run ends. What a process did and did not write down is lost with
+the process; then the reference starts anew from what the store has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepward.sabotage.answers import Answer
+from stepward.sabotage.invariants import Breach, Invariant
+from stepward.sabotage.reference import (
+    Answer as ReferenceAnswer,
+)
+from stepward.sabotage.reference import Asked as Awaited
+from stepward.sabotage.reference import (
+    Lost,
+    Raised,
+    Reference,
+    Replied,
+    Returned,
+    TimedOut,
+    Waits,
+)
+from stepward.sabotage.reference.plain import Unworded
+from stepward.sabotage.world import TOKENS_OF_A_REPLY, Asking
+from stepward.vm.journal.verify import verify
+from stepward.vm.language.types import same
+from stepward.vm.machine.replay import misfits
+from stepward.vm.machine.run import Run
+from stepward.vm.values import freeze, to_json
+
+if TYPE_CHECKING:
+    from stepward.sabotage.scene import Scene
+
+FROM_OUTSIDE = ("cancel", "refused", "erased")
+OVER = frozenset({"SUCCESS", "FAILED", "BUDGET_EXCEEDED", "STALLED", "CANCELLED"})
+
+
+class Turn(NamedTuple):
+    """A step was left: its id, the visit, and where control goes, None where the run ends."""
+
+    step: str
+    visit: int
+    next: str | None
+
+
+class Oracle:
+    """Watches one scene.
+
+    `payloads` are what was delivered for each step and should be accepted, in order. An attack that changes the store
+    behind the machine's back calls `rest` first: from then on only the world is watched.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.payloads: defaultdict[str, list[Any]] = defaultdict(list)
+        self.rests = False
+        self._begin()
+
+    def _begin(self) -> None:
+        target = self.scene.stage.target
+        self.reference = Reference(target.program, target.policies, target.plan.waived)
+        self.records: list[dict[str, Any]] = []
+        self.turns: list[Turn] = []
+        self.intents: dict[str, int] = {}
+        self.durable = -1
+        self.claimed: set[tuple[str, int, int]] = set()
+        self._is_over = False
+        self._unwritten: set[tuple[str, int, int]] = set()
+        self._performing: dict[tuple[str, int], int] = {}
+        self._delivered: Counter[str] = Counter()
+
+    def _begin_again(self) -> None:
+        """Forget what was answered and is not in the store."""
+        durable = self.durable
+        self._begin()
+        self._read()
+        self.durable = min(durable, len(self.records) - 1)
+
+    def rest(self) -> None:
+        """Stop reading the store: from here on it says what an attacker wants it to say."""
+        self.rests = True
+
+    # -- after every write ---------------------------------------------------------------------------------------------
+
+    def look(self, *, durable: bool = False) -> None:
+        """Read what the store has that was not there before; start over when it has less. Raises Breach."""
+        if self.rests:
+            return
+        store, run = self.scene.store.inner, self.scene.run
+        head = store.head(run)
+        if head is None:
+            return
+        if head.seq + 1 < len(self.records):
+            self._begin_again()
+        self._read()
+        if durable:
+            self.durable = len(self.records) - 1
+
+    def _read(self) -> None:
+        for entry in self.scene.store.inner.read(self.scene.run, len(self.records)):
+            record = json.loads(entry.record)
+            self.records.append(record)
+            self._follow(record)
+
+    def _follow(self, record: dict[str, Any]) -> None:
+        kind, body, note = record["kind"], record["body"], record["note"]
+        if self._is_over and kind not in FROM_OUTSIDE:
+            raise Breach(Invariant.ENDINGS, f"`{kind}` of `{body.get('step')}` was written after the end of the run")
+        if kind == "started":
+            self.reference.start(self.scene.inputs)
+        elif kind == "intent":
+            self.intents[note["key"]] = record["seq"]
+            self._performing[body["step"], body["visit"]] = note["performance"]
+        elif kind in ("attempt", "doubt", "resumed", "reconciled"):
+            self._answered(kind, body, note)
+        elif kind == "cancel":
+            self.reference.cancel()
+        if "ends" in body:
+            self._is_over = True
+        if ("next" in body or "ends" in body) and body.get("reason") != "abandoned" and "step" in body:
+            self._turned(kind, body)
+
+    def _answered(self, kind: str, body: dict[str, Any], note: dict[str, Any]) -> None:
+        step, visit = body["step"], body["visit"]
+        performance = note.get("performance") or self._performing.get((step, visit), 1)
+        if kind == "resumed" or (kind == "reconciled" and note["verdict"] == "done"):
+            payload = self.payloads[step][self._delivered[step]] if self.payloads[step] else None
+            self._delivered[step] += 1
+            accepted = (
+                self.reference.resume(step, payload)
+                if kind == "resumed"
+                else self.reference.reconcile(step, "done", payload)
+            )
+            if not accepted:
+                raise Breach(Invariant.DATA, f"`{step}` took {_shown(payload)}, which is not of its type")
+        elif kind == "reconciled":
+            self.reference.reconcile(step, note["verdict"])
+        elif kind == "doubt":
+            if self._unwritten:  # the process is gone, and what it was answered with it
+                self._begin_again()
+                return
+            self._awaited(step, visit)
+            self.reference.answer(step, Lost())
+        elif (step, visit, note["attempt"]) in self._unwritten:
+            self._unwritten.remove((step, visit, note["attempt"]))
+        else:
+            self._awaited(step, visit)
+            self.reference.answer(step, self._answer(step, visit, note["attempt"]))
+        if body.get("kind") in ("success", "doubt", "suspended") or kind in ("doubt", "reconciled", "resumed"):
+            self.claimed.add((step, visit, performance))
+
+    def _awaited(self, step: str, visit: int) -> Awaited:
+        found = next((one for one in self.reference.asked if one.step == step and one.visit == visit), None)
+        if found is None:
+            raise Breach(self._why_not(), f"`{step}` was performed for the {visit}. time, where it is not its turn")
+        return found
+
+    def _why_not(self) -> Invariant:
+        """Return what it breaks that something is performed that the reference does not expect."""
+        reference = self.reference
+        if reference.reason == "guardrail":
+            return Invariant.GUARDRAIL
+        if any(move.how == "blocked" for move in reference.log[-2:]):
+            return Invariant.PERMISSION
+        if reference.status == "BUDGET_EXCEEDED" or reference.reason in ("visits", "no-progress"):
+            return Invariant.BOUNDS
+        return Invariant.ENDINGS if reference.status in OVER else Invariant.GRAPH
+
+    def _answer(self, step: str, visit: int, attempt: int) -> ReferenceAnswer:
+        """Return what the world said to an attempt, when it was made for the last time."""
+        for asking, answer in reversed(self.scene.world.asked):
+            if (asking.call.id, asking.visit, asking.attempt) == (step, visit, attempt):
+                return _told(asking, answer)
+        raise Breach(Invariant.KEPT, f"an outcome of `{step}` is recorded, and nobody asked it")
+
+    def _turned(self, kind: str, body: dict[str, Any]) -> None:
+        """Hold a transition against the one that the reference took."""
+        turn = Turn(body["step"], body["visit"], body.get("next"))
+        subs = {call.id for step in self.scene.stage.target.plan.steps if step.is_parallel for call in step.calls}
+        expected = [Turn(move.step, move.visit, move.next) for move in self.reference.log if move.step not in subs]
+        number = len(self.turns)
+        self.turns.append(turn)
+        due = expected[number] if number < len(expected) else None
+        if turn.step in subs or kind in ("rejected", "blocked") or due == turn:
+            return
+        said = f"`{turn.step}` goes to `{turn.next}`" if turn.next else f"the run ends at `{turn.step}`"
+        raise Breach(Invariant.GRAPH, f"{said}, where the program says {due}")
+
+    # -- before every call ---------------------------------------------------------------------------------------------
+
+    def asked(self, asking: Asking) -> None:
+        """Say whether a call may be made now. Raises Breach."""
+        call = asking.call
+        same_performance = [
+            effect
+            for effect in self.scene.world.effects
+            if (effect.step, effect.visit, effect.performance) == (call.id, asking.visit, asking.performance)
+        ]
+        if call.writes and same_performance and not (call.keeps_key and same_performance[0].key == asking.key):
+            raise Breach(Invariant.ONCE, f"`{call.id}` is performed again, though it happened")
+        if self.rests:
+            return
+        self.look()
+        if self._unwritten and not self._is_due(asking):
+            self._begin_again()
+        awaited = self._awaited(call.id, asking.visit)
+        if call.has_intent and asking.key not in self.intents:
+            raise Breach(Invariant.INTENT, f"`{call.id}` starts, and the store has no intent of it")
+        if call.has_intent and self.intents[asking.key] > self.durable:
+            raise Breach(Invariant.INTENT, f"`{call.id}` starts, and its intent is not durable")
+        if awaited.attempt != asking.attempt:
+            raise Breach(Invariant.BOUNDS, f"`{call.id}` makes attempt {asking.attempt}, not {awaited.attempt}")
+        if not call.is_model and not _agree(awaited.args, asking.args):
+            said = f"{_shown(asking.args)}, and the program says {_shown(awaited.args)}"
+            raise Breach(Invariant.DATA, f"`{call.id}` is given {said}")
+        request = asking.request
+        if request is not None and not _agree((awaited.prompt, awaited.system), (request.prompt, request.system)):
+            raise Breach(Invariant.DATA, f"the prompt of `{call.id}` is not the one that the program says")
+
+    def _is_due(self, asking: Asking) -> bool:
+        return any(one[:3] == (asking.call.id, asking.visit, asking.attempt) for one in self.reference.asked)
+
+    def answered(self, asking: Asking, answer: Answer) -> None:
+        """Take note of what the world answered."""
+        if not self.rests:
+            self._unwritten.add((asking.call.id, asking.visit, asking.attempt))
+            self.reference.answer(asking.call.id, _told(asking, answer))
+
+    # -- at the end ----------------------------------------------------------------------------------------------------
+
+    def judge(self, run: Run) -> None:
+        """Say whether a run that was watched has come to what it had to, and the store says so too. Raises Breach."""
+        self.look()
+        self._judge_effects(run)
+        reference = self.reference
+        if (run.status, run.reason) != (reference.status, reference.reason):
+            said = f"{run.status} ({run.reason}), and it had to be {reference.status} ({reference.reason})"
+            raise Breach(Invariant.GRAPH, f"the run is {said}")
+        if (run.steps, run.tokens) != (reference.steps, reference.tokens):
+            said = f"{run.steps} steps and {run.tokens} tokens, not {reference.steps} and {reference.tokens}"
+            raise Breach(Invariant.BOUNDS, f"the run was charged {said}")
+        if run.is_over and not _agree(reference.output, run.output):
+            raise Breach(Invariant.DATA, f"the run returns {_shown(run.output)}, not {_shown(reference.output)}")
+        self._judge_values(run)
+        self._judge_store(run)
+
+    def _judge_effects(self, run: Run) -> None:
+        """Say whether each effect happened once, and the journal knows of it."""
+        counts = Counter((effect.step, effect.visit, effect.performance) for effect in self.scene.world.effects)
+        for performance, count in counts.items():
+            if count > 1:
+                raise Breach(Invariant.ONCE, f"`{performance[0]}` happened {count} times in one performance")
+            if performance not in self.claimed and run.is_over and run.status != "CANCELLED":
+                raise Breach(Invariant.KEPT, f"`{performance[0]}` happened, and the journal says that it did not")
+        for record in self.records:
+            body, note = record["body"], record["note"]
+            if record["kind"] == "attempt" and body.get("kind") == "success" and self._writes(body["step"]):
+                performance = (body["step"], body["visit"], note["performance"])
+                if performance not in counts:
+                    raise Breach(Invariant.KEPT, f"the journal says that `{performance[0]}` happened, and it did not")
+
+    def _writes(self, step: str) -> bool:
+        call = self.scene.stage.target.calls.get(step)
+        return call is not None and call.writes
+
+    def _judge_values(self, run: Run) -> None:
+        reference = self.reference
+        has = run.view("tool")
+        due = {**reference.values, **{f"{step}.output": value for step, value in reference.outputs.items()}}
+        held = {name: value for name, value in has.items() if not name.endswith(".error")}
+        for name in due.keys() | held.keys():
+            if name not in held or name not in due or not _agree(due[name], held[name]):
+                said = f"{_shown(held.get(name))}, and the program says {_shown(due.get(name))}"
+                raise Breach(Invariant.DATA, f"`{name}` is {said}")
+
+    def _judge_store(self, run: Run) -> None:
+        """Say whether another process reads the same, and would have done the same."""
+        scene = self.scene
+        found = scene.history()
+        again = Run(scene.run, found.plan, found.state, found.last)
+        if again.snapshot() != run.snapshot() or again.trace_hash != run.trace_hash:
+            raise Breach(Invariant.REPLAY, "the journal, read again, gives another state")
+        faults = [*verify(scene.store.inner, scene.run, keys=[scene.stage.key.public]).faults, *misfits(found)]
+        if faults:
+            raise Breach(Invariant.REPLAY, f"an honest journal is called damaged: {faults[0]}")
+
+
+def _told(asking: Asking, answer: Answer) -> ReferenceAnswer:
+    """Return an answer of the world in the words of the reference."""
+    if answer.kind in ("returns", "wrong"):
+        is_model = asking.call.is_model
+        return Replied(answer.value, TOKENS_OF_A_REPLY) if is_model else Returned(answer.value)
+    if answer.kind == "fails":
+        return Raised(why=answer.value)
+    if answer.kind == "late":
+        return TimedOut()
+    return Waits() if answer.kind == "suspends" else Lost()
+
+
+def _agree(due: Any, has: Any) -> bool:
+    """Whether a value is the one that the reference has; the words of an error are nobody's business."""
+    if isinstance(due, Unworded):
+        return isinstance(has, str)
+    if isinstance(due, Mapping) and isinstance(has, Mapping):
+        return due.keys() == has.keys() and all(_agree(due[name], has[name]) for name in due)
+    if isinstance(due, list | tuple) and isinstance(has, list | tuple):
+        return len(due) == len(has) and all(map(_agree, due, has))
+    return same(due, has)
+
+
+def _shown(value: Any) -> str:
+    text = to_json(freeze(value))
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,244 @@
+"""The course of a run: from its first step to its end, and what may happen to it from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any, Literal
+
+from stepward.sabotage.reference import facts
+from stepward.sabotage.reference.answers import Answer, Asked, Raised, Replied, TimedOut
+from stepward.sabotage.reference.calls import Call, fitting
+from stepward.sabotage.reference.data import left_without
+from stepward.sabotage.reference.expressions import CannotEvaluate, holds, value_of
+from stepward.sabotage.reference.plain import NoValue, Unworded, size, to_value
+from stepward.sabotage.reference.run import Over
+from stepward.sabotage.reference.templates import filled
+from stepward.sabotage.reference.types import completed
+from stepward.sabotage.reference.waves import Pause, Waves
+from stepward.vm.expressions.parser import parse
+
+
+class Reference(Waves):
+    """One run of a program, told from the page.
+
+    `start` and each answer run on until the next call waits for its answer, somebody is waited for, or the run is over.
+    `policies` are those that the machine has; `waived` are lifted rules, as `policy:rule`. `max_output_bytes` and
+    `max_steps` are the machine's own bounds. What the machine says about sizes of the whole state is not told here.
+    """
+
+    _course: Pause | None = None
+
+    # -- what is seen from outside -------------------------------------------------------------------------------------
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The variables that are defined: inputs, output keys, names of `set`."""
+        return {where[0]: value for where, value in self._data.held.items() if len(where) == 1}
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """The outputs that are defined, by step and sub-step."""
+        return {where[0]: value for where, value in self._data.held.items() if where[1:] == ("output",)}
+
+    @property
+    def errors(self) -> set[str]:
+        """The steps and sub-steps that ended without an output when they were last left."""
+        return {where[0] for where in self._data.held if where[1:] == ("error",)}
+
+    @property
+    def asked(self) -> tuple[Asked, ...]:
+        """The calls that wait for an answer, in the order of the list."""
+        return tuple(self._asked(call) for call in self._calls if call.phase == "asked" and call.answer is None)
+
+    def _asked(self, call: Call) -> Asked:
+        tool = "" if call.is_model else call.step.tool
+        visit = self._visits[self._at]
+        return Asked(call.step.id, visit, call.attempt, call.performance, tool, call.args, call.prompt, call.system)
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The steps that are suspended, in the order of the list."""
+        return tuple(call.step.id for call in self._calls if call.phase == "waits")
+
+    @property
+    def doubtful(self) -> tuple[str, ...]:
+        """The steps of which nobody knows whether they wrote, in the order of the list."""
+        return tuple(call.step.id for call in self._calls if call.phase == "doubt")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended."""
+        return self.status not in ("", "RUNNING", "SUSPENDED", "IN_DOUBT")
+
+    def broken(self) -> tuple[str, ...]:
+        """Return the `followed_by` rules that the ended run broke."""
+        if not self.is_over:
+            return ()
+        return tuple(kept.rule.name for kept in self._rules if kept.is_broken(self.status, self.reason))
+
+    # -- what happens to a run -----------------------------------------------------------------------------------------
+
+    def start(self, inputs: Mapping[str, Any]) -> None:
+        """Start the run; raises ValueError where the inputs are to be refused ("The program" 2, "Types")."""
+        assert self._course is None, "a run starts once"
+        try:
+            given = completed({name: to_value(value) for name, value in inputs.items()}, self._types.inputs)
+        except NoValue as error:
+            raise ValueError(str(error)) from None
+        if given is None:
+            raise ValueError("an input is missing, unknown or of another type")
+        self._data.change([((name,), value) for name, value in given.items()])
+        for name in given:
+            self._data.hide((name,), self._types.hidden_input(name))
+        self._course = self._run()
+        self._go_on()
+
+    def answer(self, step: str, answer: Answer) -> None:
+        """Give the answer to a call that waits for one; the run goes on when the last of a wave has its answer."""
+        call = self._find(step, "asked")
+        assert call.answer is None, "a call is answered once"
+        assert not isinstance(answer, TimedOut) or call.step.timeout_seconds is not None, "it can't be late"
+        call.answer = answer
+        if isinstance(answer, Replied | Raised) and type(answer.tokens) is int and answer.tokens > 0:
+            self.tokens += answer.tokens
+        if not self.asked:
+            self._go_on()
+
+    def resume(self, step: str, payload: Any) -> bool:
+        """Deliver what a suspended step waits for; False where it is ill-typed: it still waits ("Failure" 8)."""
+        return self._delivered(self._find(step, "waits"), payload)
+
+    def reconcile(self, step: str, verdict: Literal["done", "not_done", "abandon"], output: Any = None) -> bool:
+        """Say what was found out about a step in doubt; False where the output is ill-typed ("Failure" 7)."""
+        call = self._find(step, "doubt")
+        if verdict == "done":
+            return self._delivered(call, output)
+        if verdict == "abandon":
+            self._end(Over("CANCELLED", "abandoned"))
+            return True
+        call.phase, call.is_repeat = "ready", True
+        self._go_on()
+        return True
+
+    def cancel(self) -> None:
+        """Cancel the run: what is under way is finished, and no further call starts ("Failure, Choices").
+
+        Steps that ask nobody are still taken: where they lead to an ending without another call, the run ends so.
+        """
+        if self.status == "RUNNING":
+            self._is_cancelled = True
+        elif not self.is_over:
+            self._end(Over("CANCELLED", "cancelled"))
+
+    def _delivered(self, call: Call, output: Any) -> bool:
+        try:
+            value = fitting(call, output, self._most_bytes)
+        except NoValue:
+            return False
+        call.succeeds(value)
+        self._go_on()
+        return True
+
+    def _find(self, step: str, phase: str) -> Call:
+        return next(call for call in self._calls if call.step.id == step and call.phase == phase)
+
+    def _go_on(self) -> None:
+        assert self._course is not None
+        self.status = "RUNNING"
+        try:
+            next(self._course)
+        except Over as over:
+            self._end(over)
+
+    def _end(self, over: Over) -> None:
+        """Endings absorb: after one, nothing happens any more ("Control flow" 8)."""
+        self.status, self.reason = over.status, over.reason
+        self._calls = []
+
+    # -- one step after the other --------------------------------------------------------------------------------------
+
+    def _run(self) -> Pause:
+        """The run starts at the first step ("Control flow")."""
+        by_id = {step.id: step for step in reversed(self.program.steps)}
+        self._at = self.program.steps[0].id
+        while True:
+            self._calls, self._is_begun = [], False
+            self._at = yield from self._enter(by_id[self._at])
+
+    def _enter(self, step: Any) -> Generator[None, None, str]:
+        """Enter a step: first its visits and the budgets, then what it is; return where control goes."""
+        visit = self._visits.get(step.id, 0) + 1
+        if step.type != "end" and step.max_visits is not None and visit > step.max_visits:
+            return self._beyond(step, visit)
+        self._afford(1 + len(facts.parts_of(step)))
+        stalled = self.program.max_stalled_steps
+        if stalled is not None and self._idle >= stalled:
+            raise Over("STALLED", "no-progress")
+        if step.type in ("llm", "tool"):
+            outcome = yield from self._perform(step, [step])
+            return self._leave(step, outcome)
+        self._ask_rules(step, [(step, None)])
+        if step.type == "parallel":
+            outcome = yield from self._perform(step, list(step.parallel_steps))
+            return self._leave(step, outcome)
+        self._begin(step)
+        try:
+            return self._decide(step)
+        except (CannotEvaluate, NoValue):
+            # Conditions, `set` and `end` have no `error_step` ("Failure, Choices").
+            raise self._over(step, "error", "FAILED", "error") from None
+
+    def _beyond(self, step: Any, visit: int) -> str:
+        """Visit n + 1 does not start the step, and goes to its `error_step` once ("Control flow" 9)."""
+        self._visits[step.id] = visit
+        why = Unworded(f"visits of {step.id}")
+        self._change([change for part in [*facts.parts_of(step), step] for change in left_without(part, why)])
+        target = getattr(step, "error_step", None)
+        if target is None or visit > step.max_visits + 1:
+            raise self._over(step, "visits", "STALLED", "visits")
+        return self._move(step, "visits", target)
+
+    def _decide(self, step: Any) -> str:
+        if step.type == "condition":
+            return self._choose(step)
+        if step.type == "set":
+            return self._assign(step)
+        self.output = to_value(filled(step.output, self._data.read))
+        raise self._over(step, "end", "SUCCESS" if step.outcome == "success" else "FAILED", "declared")
+
+    def _choose(self, step: Any) -> str:
+        """The first case that holds wins, and those after it are not looked at ("Steps", "Conditions" 1)."""
+        ways: list[tuple[str, str | None, str, set[Any]]] = [
+            (case.when, case.then, str(number), {number, case.name})
+            for number, case in enumerate(step.cases or (), start=1)
+        ]
+        if step.condition is not None:
+            ways = [(step.condition, step.then, "then", {"then"})]
+        target, how, labels = step.otherwise, "otherwise", {"otherwise"}
+        for when, then, label, names in ways:
+            if holds(parse(when), self._data.read):
+                target, how, labels = then, label, names
+                break
+        self._change([])
+        if target is None:
+            raise self._over(step, "uncovered", "FAILED", "uncovered")
+        for kept in self._rules:
+            kept.took(step, labels)
+        self._succeeded(step)
+        return self._move(step, how, target)
+
+    def _assign(self, step: Any) -> str:
+        """All expressions are evaluated before anything is assigned; what is no text stands for itself ("Steps")."""
+        trees = {name: parse(value) for name, value in step.set.items() if isinstance(value, str)}
+        new = {
+            name: value_of(trees[name], self._data.read) if name in trees else to_value(value)
+            for name, value in step.set.items()
+        }
+        hidden = {name: self._data.hidden_by(tree) for name, tree in trees.items()}
+        if any(size(value) > self._most_bytes for value in new.values()):
+            raise NoValue("too large")
+        self._change([((name,), value) for name, value in new.items()])
+        for name in new:
+            self._data.hide((name,), hidden.get(name, set()))
+        self._succeeded(step)
+        return self._leave(step, "set")

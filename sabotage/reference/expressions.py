@@ -1,0 +1,142 @@
+"""Conditions and expressions: what a parsed one is worth."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from stepward.sabotage.reference.plain import NoValue, kind, to_number, to_value
+from stepward.vm.expressions import syntax
+
+Read = Callable[[tuple[str, ...]], Any]
+"""Gives the value of a reference by its names; raises Undefined where there is none."""
+
+
+class CannotEvaluate(Exception):  # noqa: N818 - it says what can't be done
+    """An expression has no value."""
+
+
+class Undefined(CannotEvaluate):
+    """A reference can't be read ("Data" 3): never null, never the literal text."""
+
+
+def value_of(tree: syntax.Expression, read: Read) -> Any:
+    """Return what an expression is worth, from left to right; raises CannotEvaluate ("Conditions" 1 to 6)."""
+    match tree:
+        case syntax.Constant(value=value):
+            return to_value(value)
+        case syntax.Reference(names=names):
+            return read(names)
+        case syntax.Defined(reference=reference):
+            return _is_defined(reference.names, read)
+        case syntax.Length(operand=operand):
+            return _length(value_of(operand, read))
+        case syntax.Negation(operand=operand):
+            return not _boolean(value_of(operand, read))
+        case syntax.Logic(operator=word, operands=operands):
+            return _logic(word, operands, read)
+        case syntax.Compare(operator=word, left=left, right=right):
+            return _compare(word, value_of(left, read), value_of(right, read))
+        case syntax.Arithmetic(first=first, rest=rest):
+            result = _number(value_of(first, read))
+            for sign, operand in rest:
+                result = _computed(sign, result, _number(value_of(operand, read)))
+            return result
+        case syntax.Minus(operand=operand):
+            return _computed("-", 0, _number(value_of(operand, read)))
+    raise AssertionError(f"what is a {type(tree).__name__}?")
+
+
+def holds(tree: syntax.Expression, read: Read) -> bool:
+    """Return whether a condition holds; one that is no boolean can't be evaluated ("Conditions" 2: no truthiness)."""
+    return _boolean(value_of(tree, read))
+
+
+def _is_defined(names: tuple[str, ...], read: Read) -> bool:
+    """`defined` asks whether the reference can be read; a null value is defined ("Conditions" 5)."""
+    try:
+        read(names)
+    except Undefined:
+        return False
+    return True
+
+
+def _logic(word: str, operands: tuple[syntax.Expression, ...], read: Read) -> bool:
+    """Stop when decided: what is not evaluated can't fail ("Conditions" 1)."""
+    decided = word == "or"
+    for operand in operands:
+        if _boolean(value_of(operand, read)) is decided:
+            return decided
+    return not decided
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise CannotEvaluate("a boolean is needed")
+    return value
+
+
+def _number(value: Any) -> Any:
+    if kind(value) != "number":
+        raise CannotEvaluate("a number is needed")
+    return value
+
+
+def _length(value: Any) -> int:
+    """Code points of a text, items of an array ("Conditions" 4)."""
+    if kind(value) not in ("string", "array"):
+        raise CannotEvaluate("a text or an array is needed")
+    return len(value)
+
+
+def _computed(sign: str, left: Any, right: Any) -> Any:
+    """Arithmetic never rounds; a result of over 1,000 digits fails what computes it ("Data" 5)."""
+    a, b = Fraction(left), Fraction(right)
+    try:
+        return to_number(a + b if sign == "+" else a - b if sign == "-" else a * b)
+    except NoValue as error:
+        raise CannotEvaluate(str(error)) from None
+
+
+_ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def _compare(word: str, left: Any, right: Any) -> bool:
+    """The table of operators: what each takes, gives, and refuses."""
+    if word in ("==", "!="):
+        return _equal(left, right) is (word == "==")
+    if word in _ORDER:
+        return bool(_ORDER[word](Fraction(_number(left)), Fraction(_number(right))))
+    if word in ("starts_with", "ends_with"):
+        if kind(left) != "string" or kind(right) != "string":
+            raise CannotEvaluate("two texts are needed")
+        return bool(left.startswith(right) if word == "starts_with" else left.endswith(right))
+    if word in ("in", "not in"):
+        return _has_item(right, left) is (word == "in")
+    return _contains(left, right) is (word == "contains")
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """Scalars of one type; null equals null and nothing else, and is never an error ("Conditions" 3, Choices)."""
+    if left is None or right is None:
+        return left is None and right is None
+    if kind(left) != kind(right) or kind(left) in ("array", "object"):
+        raise CannotEvaluate(f"{kind(left)} and {kind(right)} can't be compared")
+    return bool(left == right)
+
+
+def _has_item(array: Any, wanted: Any) -> bool:
+    """Items are compared from the first on, up to one that is equal ("Conditions, Choices")."""
+    if kind(array) != "array":
+        raise CannotEvaluate("an array is needed")
+    return any(_equal(wanted, item) for item in array)
+
+
+def _contains(left: Any, right: Any) -> bool:
+    if kind(left) == "string" and kind(right) == "string":
+        return right in left
+    if kind(left) != "array":
+        raise CannotEvaluate("a text in a text, or an array, is needed")
+    return _has_item(left, right)

@@ -1,0 +1,169 @@
+"""What a program and its policies say before anything runs: steps, successors, tools, names, what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepward.sabotage.reference.templates import names_in
+from stepward.vm.expressions import syntax
+from stepward.vm.expressions.parser import parse
+
+if TYPE_CHECKING:
+    from stepward.vm import Policy, Program
+    from stepward.vm.language.types import TypeSpec
+
+_WORSE = {"none": 0, "read": 1, "write": 2}
+
+
+class Tool(NamedTuple):
+    """What is true of a tool, program and policies taken together."""
+
+    effect: str
+    idempotent: bool
+    suspends: bool
+    args: dict[str, TypeSpec] | None
+    returns: TypeSpec | None
+
+
+WORST = Tool("write", False, True, None, None)
+"""What is taken for true of a tool that nobody declares: it writes, is not idempotent, and may suspend."""
+
+
+def policies_of(program: Program, policies: Sequence[Policy]) -> list[Policy]:
+    """Return the policies that apply to a program, by its name or its path ("Policies", the table)."""
+    path = program.source_name.replace("\\", "/")
+    return [
+        policy
+        for policy in policies
+        if policy.applies_to is None
+        or any(
+            fnmatchcase(name, pattern) for pattern in policy.applies_to for name in (program.name, path, f"x/{path}")
+        )
+        or any(fnmatchcase(path, f"*/{pattern}") for pattern in policy.applies_to)
+    ]
+
+
+def tool(name: str, program: Program, policies: Sequence[Policy]) -> Tool:
+    """Return the facts of a tool.
+
+    What is not said is taken for the worst ("The program" 1 and 3). Where several know a tool, the worse word counts;
+    types are the program's, else those of the first policy that has them ("Policies, Choices").
+    """
+    said: list[Any] = []
+    if program.tools is not None:
+        if name not in program.tools:
+            return WORST  # with the section present, what it does not list does not exist
+        said.append(program.tools[name])
+    known = [policy.tools[name] for policy in policies if policy.tools is not None and name in policy.tools]
+    facts = [*said, *known]
+    # A program's manifest says all of it, by silence the worst; a policy beside it only what it writes out.
+    effects = [one.effect for one in facts if one in said or "effect" in one.model_fields_set]
+    idempotent = [one.idempotent for one in facts if one in said or "idempotent" in one.model_fields_set]
+    return Tool(
+        max(effects, key=_WORSE.__getitem__, default="write"),
+        bool(idempotent) and all(idempotent),
+        any(one.suspends for one in facts),
+        next((one.args for one in facts if one.args is not None), None),
+        next((one.returns for one in facts if one.returns is not None), None),
+    )
+
+
+def all_parts(program: Program) -> Iterator[Any]:
+    """Yield the steps and sub-steps of a program."""
+    for step in program.steps:
+        yield step
+        if step.type == "parallel":
+            yield from step.parallel_steps
+
+
+def parts_of(step: Any) -> list[Any]:
+    """Return the sub-steps of a step."""
+    return list(step.parallel_steps) if step.type == "parallel" else []
+
+
+def has_output(part: Any) -> bool:
+    """Conditions, `set` and `end` have neither output nor error ("Data, Choices")."""
+    return part.type in ("llm", "tool", "parallel")
+
+
+def successor(step: Any, program: Program) -> str | None:
+    """Return where control goes after a step that is neither a condition nor an `end`; None where the run ends.
+
+    "Control flow" 1 to 4.
+    """
+    if step.next_step is not None:
+        return str(step.next_step)
+    if step.is_terminal or step.id in _arms(program):
+        return None
+    ids = [one.id for one in program.steps]
+    following = ids.index(step.id) + 1
+    return ids[following] if following < len(ids) else None
+
+
+def _arms(program: Program) -> set[str | None]:
+    """Return what a branch, a case or an `error_step` names ("Control flow" 3)."""
+    named: set[str | None] = set()
+    for step in program.steps:
+        if step.type == "condition":
+            named |= {step.then, step.otherwise, *(case.then for case in step.cases or ())}
+        elif has_output(step):
+            named.add(step.error_step)  # type: ignore[union-attr]
+    return named
+
+
+def expressions_of(step: Any) -> list[syntax.Expression]:
+    """Return the parsed expressions of a condition or a `set`."""
+    if step.type == "condition":
+        return [parse(step.condition)] if step.condition is not None else [parse(case.when) for case in step.cases]
+    if step.type == "set":
+        return [parse(value) for value in step.set.values() if isinstance(value, str)]
+    return []
+
+
+def names_read(tree: syntax.Expression) -> set[tuple[str, ...]]:
+    """Return the names of all references of an expression, those that `defined` asks for included."""
+    found = set()
+    for node in syntax.walk(tree):
+        if isinstance(node, syntax.Reference):
+            found.add(node.names)
+        elif isinstance(node, syntax.Defined):
+            found.add(node.reference.names)
+    return found
+
+
+def holder(names: tuple[str, ...], program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Split a reference into what holds its value and the fields below ("Data" 1 and 2).
+
+    After a step's id, `.output` and `.error` are the step's; all else is a variable or an input.
+    """
+    is_steps = len(names) > 1 and names[1] in ("output", "error") and any(p.id == names[0] for p in all_parts(program))
+    return (names[:2], names[2:]) if is_steps else (names[:1], names[1:])
+
+
+def assigned_by(step: Any) -> list[tuple[str, ...]]:
+    """Return what a step assigns when it starts ("Guardrails" 2); a parallel step assigns what its sub-steps do."""
+    if step.type == "set":
+        return [(name,) for name in step.set]
+    found: list[tuple[str, ...]] = []
+    for part in [*parts_of(step), step]:
+        if has_output(part):
+            found += [(part.id, "output"), (part.id, "error")]
+            if part.output_key is not None:
+                found.append((part.output_key,))
+    return found
+
+
+def undeclared_inputs(program: Program) -> list[str]:
+    """Return the inputs of a program without `inputs`: the names that it reads and nobody gives ("The program" 3)."""
+    given = {name[0] for step in program.steps for name in assigned_by(step) if len(name) == 1}
+    outputs = {part.id for part in all_parts(program) if has_output(part)}
+    found: dict[str, None] = {}
+    for part in all_parts(program):
+        texts = [getattr(part, field, None) for field in ("prompt", "system", "args", "output")]
+        names = [*names_in(texts), *(name for tree in expressions_of(part) for name in sorted(names_read(tree)))]
+        for name in names:
+            if len(holder(name, program)[0]) == 1 and name[0] not in given | outputs:
+                found[name[0]] = None
+    return list(found)

@@ -1,0 +1,149 @@
+"""Values of the language, and the numbers among them: int where they are whole, Decimal where they are not.
+
+Lists are tuples and objects are dicts, so that what comes from here can be compared with what the machine hands out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+DIGITS: Final = 1_000
+LEVELS: Final = 64
+
+
+class NoValue(Exception):  # noqa: N818 - it says what something is not
+    """Something from outside is no value of the language."""
+
+
+class Unworded(str):
+    """The text of an error. The language says that it is a text, and not which: nothing may hang on its words."""
+
+
+def to_value(raw: Any, level: int = 0) -> Any:
+    """Return what comes from outside as a value; raises NoValue for what is none ("Data" 5 and 6, the table of limits).
+
+    Whatever a strange object does when it is looked at, it is no value then.
+    """
+    try:
+        return _to_value(raw, level)
+    except NoValue:
+        raise
+    except Exception as error:
+        raise NoValue(str(error)) from None
+
+
+def _to_value(raw: Any, level: int) -> Any:
+    if raw is None or isinstance(raw, bool | Unworded):
+        return raw
+    if isinstance(raw, str):
+        raw.encode()  # half a surrogate pair can't be
+        return str(raw)
+    if isinstance(raw, int | float | Decimal):
+        return to_number(raw)
+    if level >= LEVELS:
+        raise NoValue("nested too deep")
+    if isinstance(raw, Mapping):
+        return {_key(key): _to_value(item, level + 1) for key, item in raw.items()}
+    if isinstance(raw, list | tuple):
+        return tuple(_to_value(item, level + 1) for item in raw)
+    raise NoValue(f"a {type(raw).__name__} is no value")
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise NoValue("a key is no text")
+    key.encode()
+    return str(key)
+
+
+def to_number(raw: int | float | Decimal | Fraction) -> int | Decimal:
+    """Return a number exactly ("Data" 5): a float is its shortest decimal text, and `1.0` is the integer 1.
+
+    Raises NoValue for NaN, infinities, and over 1,000 digits before and after the point ("Documents and limits").
+    """
+    if isinstance(raw, float):
+        if not math.isfinite(raw):
+            raise NoValue("not finite")
+        raw = Decimal(float.__repr__(raw))
+    if isinstance(raw, Decimal):
+        if not raw.is_finite():
+            raise NoValue("not finite")
+        _, digits, exponent = raw.as_tuple()
+        assert isinstance(exponent, int)
+        # Nobody writes out 10 to the power of a billion to see that it is too long.
+        if any(digits) and (raw.adjusted() >= DIGITS or exponent < -DIGITS - len(digits)):
+            raise NoValue("too many digits")
+        raw = Fraction(raw) if any(digits) else 0
+    fraction = Fraction(raw)
+    places = _places(fraction.denominator)
+    whole = abs(fraction.numerator) * 10**places // fraction.denominator
+    if whole >= 10 ** (DIGITS + 1) or max(len(str(whole)) - places, 1) + places > DIGITS:
+        raise NoValue("too many digits")
+    if not places:
+        return int(fraction)
+    return Decimal((int(fraction < 0), tuple(int(digit) for digit in str(whole)), -places))
+
+
+def _places(denominator: int) -> int:
+    """Return how many digits after the point a fraction has: its denominator is made of twos and fives."""
+    twos = fives = 0
+    while denominator % 2 == 0:
+        denominator, twos = denominator // 2, twos + 1
+    while denominator % 5 == 0:
+        denominator, fives = denominator // 5, fives + 1
+    assert denominator == 1, "no operator divides"
+    return max(twos, fives)
+
+
+def kind(value: Any) -> str:
+    """Return which of the six kinds a value is; integer and number are one, a boolean is no number ("Conditions" 2)."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | Decimal):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, Mapping) else "array"
+
+
+def same(left: Any, right: Any) -> bool:
+    """Return whether two values are one, at any depth: `1` and `1.0` are, `1` and `true` are not."""
+    if kind(left) != kind(right):
+        return False
+    if isinstance(left, Mapping):
+        return left.keys() == right.keys() and all(same(item, right[key]) for key, item in left.items())
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
+    return bool(left == right)
+
+
+def written(value: Any) -> str:
+    """Return a value as it stands in longer text ("Data, Choices"): plain digits, JSON with sorted keys."""
+    return value if isinstance(value, str) else _json(value, ", ", ": ")
+
+
+def size(value: Any) -> int:
+    """Return the bytes of a value as JSON without spaces, by which outputs are limited."""
+    return len(_json(value, ",", ":").encode())
+
+
+def _json(value: Any, comma: str, colon: str) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, int | Decimal):
+        return f"{value:f}" if isinstance(value, Decimal) else str(value)
+    if isinstance(value, Mapping):
+        fields = (
+            json.dumps(key, ensure_ascii=False) + colon + _json(value[key], comma, colon) for key in sorted(value)
+        )
+        return "{" + comma.join(fields) + "}"
+    return "[" + comma.join(_json(item, comma, colon) for item in value) + "]"

@@ -1,0 +1,143 @@
+"""What one run has so far: its counts, its log, its rules and its data, and what a start costs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stepward.sabotage.reference import facts
+from stepward.sabotage.reference.answers import Moved
+from stepward.sabotage.reference.calls import Call
+from stepward.sabotage.reference.data import Changes, Data
+from stepward.sabotage.reference.inference import Types
+from stepward.sabotage.reference.rules import rules_of
+
+if TYPE_CHECKING:
+    from stepward.vm import Policy, Program
+
+
+class Over(Exception):  # noqa: N818 - it is no error, the run is over
+    """How a run ends: its status and the reason."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(status, reason)
+        self.status, self.reason = status, reason
+
+
+class Run:
+    """The state of a run, and what every step does with it."""
+
+    def __init__(
+        self,
+        program: Program,
+        policies: Sequence[Policy] = (),
+        waived: Collection[str] = (),
+        *,
+        max_output_bytes: int = 1 << 20,
+        max_steps: int = 1_000_000,
+    ) -> None:
+        self.program = program
+        self.status = ""
+        self.reason = ""
+        self.log: list[Moved] = []
+        self.output: Any = None
+        self.steps = 0
+        self.tokens = 0
+        self._policies = facts.policies_of(program, policies)
+        self._waived = frozenset(waived)
+        self._most_bytes = max_output_bytes
+        self._most_steps = min(max_steps, program.max_steps or max_steps)
+        self._types = Types(program, self._tool)
+        self._rules = rules_of(program, self._policies, self._waived, self._tool)
+        self._data = Data(program)
+        self._visits: dict[str, int] = {}
+        self._idle = 0
+        self._calls: list[Call] = []
+        self._at = ""
+        self._is_begun = False
+        self._is_cancelled = False
+
+    def _tool(self, name: str) -> facts.Tool:
+        return facts.tool(name, self.program, self._policies)
+
+    # -- what a start costs, and who forbids it ------------------------------------------------------------------------
+
+    def _heed_cancellation(self) -> None:
+        """Start no further call in a run that somebody cancelled."""
+        if self._is_cancelled:
+            raise Over("CANCELLED", "cancelled")
+
+    def _afford(self, cost: int) -> None:
+        """Before a step beyond `max_steps` the run ends ("Control flow" 10)."""
+        if self.steps + cost > self._most_steps:
+            raise Over("BUDGET_EXCEEDED", "max_steps")
+
+    def _begin(self, step: Any) -> None:
+        """Count a visit and charge for it, once: for the step and all its sub-steps."""
+        if self._is_begun:
+            return
+        self._is_begun = True
+        self._visits[step.id] = self._visits.get(step.id, 0) + 1
+        self.steps += 1 + len(facts.parts_of(step))
+        if step.type not in ("llm", "tool"):  # those perform when a call starts
+            self._note_start(step)
+
+    def _note_start(self, part: Any) -> None:
+        for kept in self._rules:
+            kept.starts(part)
+
+    def _ask_rules(self, step: Any, starts: Sequence[tuple[Any, dict[str, Any] | None]]) -> None:
+        """End the run where a guardrail forbids one of several starts ("Guardrails" 8).
+
+        Siblings are asked in the order of the list, each as if those before it had started; none has.
+        """
+        before = [(kept, set(kept.performed), kept.owes) for kept in self._rules]
+        if not self._is_begun and all(part is not step for part, _ in starts):
+            self._note_start(step)  # a parallel step starts before its sub-steps do
+        for part, args in starts:
+            if any(kept.forbids(part, args, self._data.read) for kept in self._rules):
+                visit = self._visits.get(step.id, 0) + (not self._is_begun)
+                self.log.append(Moved(part.id, visit, "blocked", None))
+                self._restore(before)
+                raise Over("FAILED", "guardrail")
+            self._note_start(part)
+        self._restore(before)
+
+    def _restore(self, before: Sequence[tuple[Any, set[int], bool]]) -> None:
+        for kept, performed, owes in before:
+            kept.performed, kept.owes = performed, owes
+
+    # -- what a step leaves --------------------------------------------------------------------------------------------
+
+    def _change(self, changes: Changes) -> None:
+        """Bind what a step leaves, and count the steps that changed no value ("Control flow" 10)."""
+        self._idle = 0 if self._data.change(changes) else self._idle + 1
+        for kept in self._rules:
+            kept.assigned([where for where, _ in changes])
+
+    def _succeeded(self, part: Any) -> None:
+        for kept in self._rules:
+            kept.succeeded(part)
+
+    # -- where control goes --------------------------------------------------------------------------------------------
+
+    def _leave(self, step: Any, how: str) -> str:
+        """Go on after a step: to its `error_step`, its successor, or the end ("Control flow" 1 to 7, "Failure" 1)."""
+        is_blocked = any(call.is_blocked and call.step is step for call in self._calls)
+        logged = "blocked" if is_blocked else how
+        if how == "failed":
+            if step.error_step is not None:
+                return self._move(step, logged, step.error_step)
+            raise self._over(step, logged, "FAILED", "error")
+        target = facts.successor(step, self.program)
+        if target is None:
+            raise self._over(step, logged, "FAILED" if step.outcome == "failure" else "SUCCESS", "declared")
+        return self._move(step, logged, target)
+
+    def _move(self, step: Any, how: str, target: str) -> str:
+        self.log.append(Moved(step.id, self._visits[step.id], how, target))
+        return target
+
+    def _over(self, step: Any, how: str, status: str, reason: str) -> Over:
+        self.log.append(Moved(step.id, self._visits[step.id], how, None))
+        return Over(status, reason)

@@ -1,0 +1,58 @@
+"""References in prompts, arguments and outputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stepward.sabotage.reference.expressions import Read
+from stepward.sabotage.reference.plain import Unworded, written
+
+# A name is a letter or underscore, then letters, digits and underscores, of any script ("Documents, Choices").
+_REFERENCE = re.compile(r"\$\$|\$([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
+
+
+def filled(value: Any, read: Read) -> Any:
+    """Return a value with its references replaced, at any depth; keys are not read ("Data" 4 and Choices).
+
+    Raises Undefined where one can't be read.
+    """
+    if isinstance(value, str):
+        return _filled_text(value, read)
+    if isinstance(value, Mapping):
+        return {key: filled(item, read) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(filled(item, read) for item in value)
+    return value
+
+
+def _filled_text(text: str, read: Read) -> Any:
+    """A text that is one reference keeps the type of what it names; one pass, so that data is never read again."""
+    alone = _REFERENCE.fullmatch(text)
+    if alone is not None and alone[1] is not None:
+        return read(tuple(alone[1].split(".")))
+    found: list[Any] = []
+
+    def replaced(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "$"
+        found.append(read(tuple(match[1].split("."))))
+        return written(found[-1])
+
+    result = _REFERENCE.sub(replaced, text)
+    return Unworded(result) if any(isinstance(value, Unworded) for value in found) else result
+
+
+def names_in(value: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the names of the references of a value."""
+    if isinstance(value, str):
+        for match in _REFERENCE.finditer(value):
+            if match[1] is not None:
+                yield tuple(match[1].split("."))
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from names_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from names_in(item)

@@ -1,0 +1,95 @@
+"""Types: JSON Schema's words with JSON Schema's meaning, asked of values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from stepward.sabotage.reference.plain import kind, same
+
+if TYPE_CHECKING:
+    from stepward.vm.language.types import TypeSpec
+
+
+def is_of(value: Any, spec: TypeSpec | None) -> bool:
+    """Return whether a value is of a type; a word speaks only of the kind of value that it is made for ("Types")."""
+    if spec is None:
+        return True
+    if spec.type is not None and not any(_is_a(value, word) for word in spec.type):
+        return False
+    if spec.enum is not None and not any(same(value, member) for member in spec.enum):
+        return False
+    if kind(value) == "number":
+        return (spec.minimum is None or value >= spec.minimum) and (spec.maximum is None or value <= spec.maximum)
+    if isinstance(value, str):
+        fits = spec.max_length is None or len(value) <= spec.max_length
+        return fits and (spec.pattern is None or re.search(spec.pattern, value) is not None)
+    if isinstance(value, Mapping):
+        return _is_object_of(value, spec)
+    return not isinstance(value, list | tuple) or all(is_of(item, spec.items) for item in value)
+
+
+def _is_object_of(value: Mapping[str, Any], spec: TypeSpec) -> bool:
+    if any(name not in value for name in spec.required):
+        return False
+    known, others = spec.properties or {}, spec.additional_properties
+    for name, item in value.items():
+        if name in known:
+            if not is_of(item, known[name]):
+                return False
+        elif others is False or (others not in (None, True) and not is_of(item, others)):  # type: ignore[arg-type]
+            return False
+    return True
+
+
+def _is_a(value: Any, word: str) -> bool:
+    if word == "integer":
+        return kind(value) == "number" and not isinstance(value, Decimal)  # whole numbers are ints here
+    return kind(value) == word
+
+
+def default_of(spec: TypeSpec | None) -> tuple[bool, Any]:
+    """Return whether a type has a default, and which; null counts where the type admits it ("Types, Choices")."""
+    if spec is None or "default" not in spec.model_fields_set:
+        return False, None
+    return spec.default is not None or _admits_null(spec), spec.default
+
+
+def _admits_null(spec: TypeSpec) -> bool:
+    if spec.type is not None:
+        return "null" in spec.type
+    return spec.enum is None or None in spec.enum
+
+
+def completed(given: Mapping[str, Any], specs: Mapping[str, TypeSpec | None]) -> dict[str, Any] | None:
+    """Return what is given with defaults for the rest; None where something is missing, unknown or of another type.
+
+    "The program" 1 for arguments, 2 for inputs.
+    """
+    result = dict(given)
+    for name, spec in specs.items():
+        if name not in result:
+            has_default, default = default_of(spec)
+            if not has_default:
+                return None
+            result[name] = default
+    is_fine = all(name in specs and is_of(value, specs[name]) for name, value in result.items())
+    return result if is_fine else None
+
+
+def hidden_ways(spec: TypeSpec | None) -> set[tuple[str, ...]]:
+    """Return the fields that a type marks `sensitive`, as ways; `()` is the whole. An item hides its whole array."""
+    if spec is None:
+        return set()
+    if spec.sensitive:
+        return {()}
+    ways: set[tuple[str, ...]] = set()
+    if hidden_ways(spec.items):
+        ways.add(())
+    if not isinstance(spec.additional_properties, bool) and hidden_ways(spec.additional_properties):
+        ways.add(())
+    for name, inner in (spec.properties or {}).items():
+        ways |= {(name, *way) for way in hidden_ways(inner)}
+    return ways

@@ -1,0 +1,170 @@
+"""Performing calls: one alone, or the siblings of a parallel step, in waves of attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from stepward.sabotage.reference.answers import Moved
+from stepward.sabotage.reference.calls import Call, judge
+from stepward.sabotage.reference.data import Changes, left_with, left_without
+from stepward.sabotage.reference.expressions import Undefined
+from stepward.sabotage.reference.plain import NoValue, Unworded, to_value, written
+from stepward.sabotage.reference.rules import is_allowed
+from stepward.sabotage.reference.run import Over, Run
+from stepward.sabotage.reference.templates import filled, names_in
+from stepward.sabotage.reference.types import completed
+
+Pause = Generator[None, None, None]
+"""What is performed stands still wherever somebody outside has to say something."""
+
+
+class Waves(Run):
+    """A run that can perform llm, tool and parallel steps."""
+
+    def _perform(self, step: Any, parts: list[Any]) -> Generator[None, None, str]:
+        """Perform the calls of a step, bind what they leave, and return how it ended ("Parallel" 1 to 3)."""
+        self._calls = [self._call(part) for part in parts]
+        is_parallel = step.type == "parallel"
+        rounds = step.max_retries if is_parallel and step.on_error == "retry" else 1
+        for number in range(1, rounds + 1):
+            yield from self._settle_calls(step)
+            failed = [call for call in self._calls if call.phase == "failed"]
+            if not failed or number == rounds:
+                break
+            # Siblings that succeeded are not run again ("Parallel" 2).
+            self._afford(1 + len(failed))
+            self.steps += 1
+            for call in failed:
+                call.phase, call.before = "ready", call.attempt
+        return self._join(step) if is_parallel else self._bind(step)
+
+    def _call(self, part: Any) -> Call:
+        returns = self._types.output(part.id)
+        return Call(part, returns=returns) if part.type == "llm" else Call(part, self._tool(part.tool), returns)
+
+    # -- attempts ------------------------------------------------------------------------------------------------------
+
+    def _settle_calls(self, step: Any) -> Pause:
+        """Make attempts until every call has ended. One that waits or is in doubt lets the others finish first."""
+        while True:
+            for call in self._ready():
+                why = self._prepared(call)
+                if why:
+                    self._begin(step)
+                    call.fails(why)
+            wave = self._ready()
+            if self.program.max_tokens is not None and step.type == "parallel":
+                wave = wave[: step.max_concurrency]  # where tokens are counted ("Parallel, Choices")
+            if wave:
+                yield from self._wave(step, wave)
+                continue
+            held = [call.phase for call in self._calls if call.phase in ("waits", "doubt")]
+            if not held:
+                return
+            self._heed_cancellation()
+            self.status = "IN_DOUBT" if "doubt" in held else "SUSPENDED"
+            yield
+
+    def _ready(self) -> list[Call]:
+        return [call for call in self._calls if call.phase == "ready"]
+
+    def _prepared(self, call: Call) -> str:
+        """Compute what a call is given; return why it can't start, if so: it fails without retries ("Failure" 6)."""
+        step, read = call.step, self._data.read
+        try:
+            if call.is_model:
+                call.prompt = _text(filled(step.prompt, read))
+                call.system = None if step.system is None else _text(filled(step.system, read))
+                call.is_blocked = any(self._data.hidden_below(names) for names in names_in([step.prompt, step.system]))
+                return "sensitive" if call.is_blocked else ""
+            given = to_value(filled(step.args, read))
+        except Undefined as error:
+            return f"undefined {error}"
+        except NoValue as error:
+            return f"ill-typed {error}"
+        args = given if call.tool.args is None else completed(given, call.tool.args)
+        if args is None:
+            return f"ill-typed {given}"
+        call.args = args
+        # A call that no policy allows is rejected; the step fails without retries ("Policies, Choices").
+        call.is_blocked = not is_allowed(step.tool, args, self._policies, self._waived, read)
+        return "not allowed" if call.is_blocked else ""
+
+    def _wave(self, step: Any, wave: list[Call]) -> Pause:
+        """Start an attempt of each call of a wave, and go on when all have come back ("Parallel, Choices")."""
+        self._afford(sum(call.attempt > 0 for call in wave))
+        new = [call for call in wave if not call.is_same_performance]
+        self._ask_rules(step, [(call.step, None if call.is_model else call.args) for call in new])
+        limit = self.program.max_tokens
+        if limit is not None and self.tokens >= limit and any(call.is_model for call in wave):
+            raise Over("BUDGET_EXCEEDED", "max_tokens")
+        self._heed_cancellation()
+        self._begin(step)
+        for call in wave:
+            if not call.is_same_performance:
+                call.performance += 1
+                self._note_start(call.step)
+            self.steps += call.attempt > 0  # every attempt after the first costs one ("Control flow" 10)
+            call.attempt, call.is_repeat, call.phase = call.attempt + 1, False, "asked"
+        yield
+        for call in wave:
+            judge(call, self._most_bytes)
+
+    # -- what calls leave ----------------------------------------------------------------------------------------------
+
+    def _bind(self, step: Any) -> str:
+        """Bind what the one call of an llm or tool step left."""
+        (call,) = self._calls
+        self._change(_left_by(call))
+        self._hide(call)
+        if call.phase == "success":  # a step that ended by fallback or skip did not succeed ("Guardrails" 1)
+            self._succeeded(step)
+        return call.phase
+
+    def _join(self, step: Any) -> str:
+        """Bind what the sub-steps left, in the order of the list, then what the whole leaves ("Parallel" 1 to 3)."""
+        failed = [call.step.id for call in self._calls if call.phase == "failed"]
+        outcome = "joined" if not failed else "skipped" if step.on_error == "skip" else "failed"
+        changes = [change for call in self._calls for change in _left_by(call)]
+        good = {call.step.id: call.value for call in self._calls if call.phase in ("success", "fallback")}
+        if failed:
+            errors = [call.error for call in self._calls if call.phase == "failed"]
+            changes += left_without(step, Unworded(f"{failed} failed: {errors}"))
+        else:
+            changes += left_with(step, good)
+        self._change(changes)
+        for call in self._calls:
+            self._hide(call)
+        self._hide_joined(step, list(good))
+        for call in self._calls:
+            how = "blocked" if call.is_blocked else call.phase
+            self.log.append(Moved(call.step.id, self._visits[step.id], how, None))
+            if call.phase == "success":
+                self._succeeded(call.step)
+        if not failed:
+            self._succeeded(step)
+        return outcome
+
+    def _hide(self, call: Call) -> None:
+        ways = self._types.hidden_output(call.step.id)
+        self._data.hide((call.step.id, "output"), ways)
+        if call.step.output_key is not None:
+            self._data.hide((call.step.output_key,), ways)
+
+    def _hide_joined(self, step: Any, good: list[str]) -> None:
+        ways = {(name, *way) for name in good for way in self._types.hidden_output(name)}
+        self._data.hide((step.id, "output"), ways)
+        if step.output_key is not None:
+            self._data.hide((step.output_key,), ways)
+
+
+def _text(value: Any) -> str:
+    """A prompt is a text, also where it is one reference."""
+    return written(value)
+
+
+def _left_by(call: Call) -> Changes:
+    if call.phase in ("success", "fallback"):
+        return left_with(call.step, call.value)
+    return left_without(call.step, Unworded(f"{call.step.id} {call.error}"))

@@ -1,0 +1,20 @@
+"""Every attack, in the order in which they are played and reported."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stepward.sabotage.attack import Attack
+from stepward.sabotage.attacks import crashes, hashes, injection, load, replays, times, transitions
+
+ATTACKS: Final[tuple[type[Attack], ...]] = (
+    *injection.ATTACKS,
+    *replays.ATTACKS,
+    *hashes.ATTACKS,
+    *transitions.ATTACKS,
+    *crashes.ATTACKS,
+    *times.ATTACKS,
+    *load.ATTACKS,
+)
+
+ATTACK_BY_NAME: Final[dict[str, type[Attack]]] = {attack.name: attack for attack in ATTACKS}

@@ -1,0 +1,162 @@
+"""One run under attack: its inputs, its world, its clock, its machines, and the oracle that watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.sabotage.machines import Machine, WatchedStore
+from stepward.sabotage.oracle import Oracle
+from stepward.sabotage.points import Points
+from stepward.sabotage.world import World, WorldClock
+from stepward.vm.journal.receipts import Receipt
+from stepward.vm.journal.store import Journal
+from stepward.vm.journal.verdict import Fault
+from stepward.vm.journal.verify import verify
+from stepward.vm.machine.history import History, load
+from stepward.vm.machine.replay import replayer
+from stepward.vm.machine.run import Run
+from stepward.vm.values import to_json
+
+if TYPE_CHECKING:
+    from stepward.sabotage.stage import Stage
+    from stepward.sabotage.target import Route
+
+LEASE_SECONDS: Final = 60.0
+MAX_DELIVERIES: Final = 200
+"""Deliveries after which a run is left as it is: no example of ours needs as many."""
+
+
+class Scene:
+    """A run of the target, not started yet. `inputs` and all answers are decided under the scene's name.
+
+    `route` is the run that somebody knows and that this one follows, if it follows one.
+    """
+
+    def __init__(self, stage: Stage, run: str, name: str, *, faults: bool, store: Journal) -> None:
+        self.stage = stage
+        self.run = run
+        self.name = name
+        self.clock = WorldClock()
+        self.world = World(self, faults=faults)
+        self.store = WatchedStore(store, self)
+        self.route = self._route()
+        self.inputs = self._inputs()
+        self.oracle = Oracle(self)
+
+    def named(self, what: str) -> str:
+        """Return what a decision of this scene is called."""
+        return f"{self.name}: {what}" if self.name else what
+
+    def _route(self) -> Route | None:
+        from hypothesis import strategies as st
+
+        routes = self.stage.target.routes
+        if not routes:
+            return None
+        number = self.stage.pick(self.named("route"), st.integers(0, len(routes)))
+        return routes[number - 1] if 0 < number <= len(routes) else None
+
+    def _inputs(self) -> dict[str, Any]:
+        name = self.named("inputs")
+        if self.route is not None:
+            self.stage.choices.made.setdefault(name, dict(self.route.inputs))
+        inputs: dict[str, Any] = self.stage.pick(name, self.stage.target.inputs)
+        return inputs
+
+    def machine(self, points: Points | None = None, **options: Any) -> Machine:
+        """Return a machine in a process of its own. `options` are those of `ExecutionVM` that are to be others."""
+        options = {"lease_seconds": LEASE_SECONDS, **options}
+        return Machine(self, points or Points(), self.store, **options)
+
+    # -- playing -------------------------------------------------------------------------------------------------------
+
+    def start(self, machine: Machine | None = None) -> Run:
+        """Start the run, and return it when it stops for the first time."""
+        stage = self.stage
+        stage.tell(f"run the program with {to_json(self.inputs)}")
+        stage.count()
+        return stage.do((machine or self.machine()).run(stage.target.program, self.inputs, run_id=self.run))
+
+    def carry_on(self, run: Run, machine: Machine | None = None) -> Run:
+        """Deliver what the run waits for until it has ended, and return it."""
+        driver = machine or self.machine()
+        for _ in range(MAX_DELIVERIES):
+            if run.is_over:
+                return run
+            run = self.deliver(run, driver)
+        return run
+
+    def deliver(self, run: Run, machine: Machine) -> Run:
+        """Deliver what a run waits for first: a recovery, what became of a write, or a payload."""
+        stage = self.stage
+        stage.count()
+        if run.status == "RUNNING":
+            stage.tell("recover the run")
+            recovered = stage.do(machine.recover(run.id))
+            return recovered[0]
+        if run.doubts:
+            return self._reconcile(run, machine)
+        token = run.suspensions[0]
+        payload = self.payload(token.step)
+        stage.tell(f"resume `{token.step}` with {to_json(payload)}")
+        return stage.do(machine.resume(token.token, payload))
+
+    def payload(self, step: str) -> Any:
+        """Return what somebody answers to a step that waits."""
+        target = self.stage.target
+        number = len(self.oracle.payloads[step]) + 1
+        said = self.route and self.route.answer(step, number, 1)
+        name = self.named(f"payload {number} for {step}")
+        if said and said["does"] == "returns":
+            self.stage.choices.made.setdefault(name, said.get("value"))
+        payload = self.stage.pick(name, target.output(target.calls[step]))
+        self.oracle.payloads[step].append(payload)
+        return payload
+
+    def _reconcile(self, run: Run, machine: Machine) -> Run:
+        """Say of a write in doubt what is true of it: the world knows whether it happened."""
+        doubt = run.doubts[0]
+        stage = self.stage
+        happened = any(effect.key == doubt.key for effect in self.world.effects)
+        if not happened:
+            stage.tell(f"reconcile `{doubt.step}`: not done")
+            self.world.settled[doubt.step] += 1
+            return stage.do(machine.reconcile(run.id, doubt.step, "not_done"))
+        output = self.payload(doubt.step)
+        stage.tell(f"reconcile `{doubt.step}`: done, with {to_json(output)}")
+        return stage.do(machine.reconcile(run.id, doubt.step, "done", output))
+
+    def finish(self, machine: Machine | None = None) -> Run:
+        """Start the run, carry on to its end, and have the oracle judge it."""
+        driver = machine or self.machine()
+        run = self.carry_on(self.start(driver), driver)
+        self.oracle.judge(run)
+        return run
+
+    def outlive(self, run: Run) -> Run:
+        """Have a new process carry on with a run whose process is gone, and have the oracle judge the end."""
+        self.clock.time += int(2 * LEASE_SECONDS * 1_000_000)
+        ended = self.carry_on(run)
+        self.oracle.judge(ended)
+        return ended
+
+    def reload(self) -> Run:
+        """Return the run as a new process reads it; raises NoSuchRun where there is none."""
+        return self.stage.do(self.machine().get(self.run))
+
+    def found(self) -> Run | None:
+        """Return the run as a new process reads it, or None where its process died before it was made."""
+        return None if self.store.inner.head(self.run) is None else self.reload()
+
+    def history(self) -> History:
+        """Return the run as its journal has it; raises JournalError when it is damaged."""
+        found = load(self.store.inner, self.run, self.machine()._stored_plan)
+        assert found is not None, "a run that was started is there"
+        return found
+
+    def faults(self, receipts: Sequence[Receipt] = (), *, trusts_key: bool = True) -> tuple[Fault, ...]:
+        """Return what a verification of the run finds: chain, head, signature, documents, values and meaning."""
+        keys = [self.stage.key.public] if trusts_key else []
+        store = self.store.inner
+        return verify(store, self.run, keys=keys, receipts=receipts, replay=replayer(store, self.run)).faults

@@ -1,0 +1,115 @@
+"""A saved attack: the case in which an invariant broke, in a file that another process plays again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from stepward.sabotage.choices import Recorded
+from stepward.sabotage.invariants import Breach, Outcome
+from stepward.sabotage.target import Route, Target
+from stepward.vm.errors import StepwardError
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+from stepward.vm.values import freeze, to_json
+
+VERSION: Final = 1
+_FIELDS: Final = ("attack", "choices", "invariant", "policies", "program", "routes", "seed", "story", "version", "what")
+
+
+class ScriptRefused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
+    """A file is no attack script, or one of a version or an attack that this program does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """An attack, the program and the policies that it was played on, and every decision of the case.
+
+    `what` and `invariant` say what broke, `story` how, line by line; `seed` is that of the campaign.
+    """
+
+    attack: str
+    program: Mapping[str, Any]
+    policies: tuple[Mapping[str, Any], ...]
+    routes: tuple[tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]], ...]
+    choices: Mapping[str, Any]
+    invariant: str
+    what: str
+    story: tuple[str, ...]
+    seed: int
+
+    def to_json(self) -> str:
+        """Return the file's text. Numbers are exact."""
+        data = {name: getattr(self, name) for name in _FIELDS if name != "version"}
+        return to_json(freeze(data | {"version": VERSION}), indent=2) + "\n"
+
+    @classmethod
+    def load(cls, path: str | Path) -> Script:
+        """Read a file; raises ScriptRefused for what is none, OSError for what can't be read."""
+        try:
+            data = json.loads(Path(path).read_bytes(), parse_float=Decimal)
+        except (ValueError, RecursionError):
+            raise ScriptRefused(f"`{path}` is no attack script: it is no JSON") from None
+        if not isinstance(data, dict) or sorted(data) != sorted(_FIELDS):
+            raise ScriptRefused(f"`{path}` is no attack script; `stepward sabotage --save` writes them")
+        if data["version"] != VERSION:
+            raise ScriptRefused(f"`{path}` is an attack script of another version than {VERSION}")
+        return cls._read(data, str(path))
+
+    @classmethod
+    def _read(cls, data: dict[str, Any], path: str) -> Script:
+        kinds: dict[str, type | tuple[type, ...]] = {
+            "attack": str,
+            "choices": dict,
+            "invariant": str,
+            "policies": list,
+            "program": dict,
+            "routes": list,
+            "seed": int,
+            "story": list,
+            "what": str,
+        }
+        wrong = [name for name, kind in kinds.items() if not isinstance(data[name], kind)]
+        if wrong:
+            raise ScriptRefused(f"`{wrong[0]}` of the attack script `{path}` is not what it must be")
+        return cls(
+            data["attack"],
+            data["program"],
+            tuple(data["policies"]),
+            tuple((inputs, tuple(script)) for inputs, script in data["routes"]),
+            data["choices"],
+            data["invariant"],
+            data["what"],
+            tuple(data["story"]),
+            data["seed"],
+        )
+
+    def target(self) -> Target:
+        """Return what the attack was played on; raises ProgramError or PolicyError when that is none."""
+        return Target(
+            Program.from_dict(dict(self.program)),
+            [Policy.from_dict(dict(policy)) for policy in self.policies],
+            [Route.of(inputs, script) for inputs, script in self.routes],
+        )
+
+    def replay(self) -> tuple[Outcome, Breach | None, tuple[str, ...]]:
+        """Play the attack again; return what became of it, the breach if it still is one, and the story.
+
+        Raises ScriptRefused for an attack that there is none of, ScriptMisfit when the choices are not its own.
+        """
+        from stepward.sabotage.registry import ATTACK_BY_NAME
+        from stepward.sabotage.shard import play, theatre
+
+        if self.attack not in ATTACK_BY_NAME:
+            raise ScriptRefused(f"there is no attack `{self.attack}`")
+        attack = ATTACK_BY_NAME[self.attack]()
+        with theatre(self.target(), attack) as stages:
+            stage = stages.stage(Recorded(self.choices))
+            try:
+                return play(attack, stage), None, tuple(stage.story)
+            except Breach as breach:
+                return Outcome.BREACHED, breach, breach.story

@@ -1,0 +1,81 @@
+"""One case of an attack: its decisions, its store, and the scenes, each a run, that it plays on that store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stepward.sabotage.choices import Choices
+from stepward.sabotage.invariants import Breach, Invariant
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.target import Target
+from stepward.vm.journal.signing import SigningKey
+from stepward.vm.journal.store import Journal
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+T = TypeVar("T")
+
+KEY_SEED = bytes(range(32))
+"""The seed of the key with which the machines under attack sign. It signs nothing else."""
+
+
+class Stage:
+    """Where one case is played.
+
+    `store` is where its runs are kept; `prefix` makes their ids new in it. `events` counts what reached the machine or
+    its store; `story` tells what happened, for the person who reads a breach; `error` is what went wrong in the world,
+    on its way past the machine.
+    """
+
+    def __init__(self, target: Target, choices: Choices, store: Journal, prefix: str, runner: asyncio.Runner) -> None:
+        self.target = target
+        self.choices = choices
+        self.store = store
+        self.key = SigningKey.from_seed(KEY_SEED)
+        self.events = 0
+        self.story: list[str] = []
+        self.error: Exception | None = None
+        self._prefix = prefix
+        self._scenes = 0
+        self._runner = runner
+
+    def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
+        """Return the decision of that name."""
+        return self.choices.pick(name, among)
+
+    def each(self, name: str, count: int) -> Iterator[int]:
+        """Yield every number below `count`; a breach is told with the number that it needs, and the story since."""
+        told = len(self.story)
+        for number in self.choices.each(name, count):
+            del self.story[told:]
+            yield number
+
+    def scene(self, name: str = "", *, faults: bool = True, store: Journal | None = None) -> Scene:
+        """Return a new run to be. Scenes of one name decide alike: the same inputs, the same answers."""
+        self._scenes += 1
+        return Scene(self, f"{self._prefix}-{self._scenes}", name, faults=faults, store=store or self.store)
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something of the machine's to its end. Raises what went wrong in the world, and Killed."""
+        try:
+            return self._runner.run(work)
+        finally:
+            error, self.error = self.error, None
+            if error is not None:
+                raise error
+
+    def count(self, events: int = 1) -> None:
+        """Count what reached the machine or its store."""
+        self.events += events
+
+    def tell(self, what: str) -> None:
+        """Add a line to the story."""
+        self.story.append(what)
+
+    def hold(self, kept: bool, invariant: Invariant, what: str) -> None:
+        """Raise Breach unless something that must hold was `kept`; `what` says what happened instead."""
+        if not kept:
+            raise Breach(invariant, what)

@@ -1,0 +1,128 @@
+"""What is attacked: a program under its policies, and what is known of it that an attack can use."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from stepward.sabotage.strategies import Constants, others_than, values_of
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.machine.clock import ManualClock
+from stepward.vm.machine.plan import CallPlan, Plan
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+T = TypeVar("T")
+
+
+class Route(NamedTuple):
+    """A run that somebody knows to lead somewhere: inputs, and answers by step, visit and attempt (0 for each).
+
+    An answer is what a witness says (specs/witness.md): `does`, and `value` where something is returned.
+    """
+
+    inputs: Mapping[str, Any]
+    answers: Mapping[tuple[str, int, int], Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, inputs: Mapping[str, Any], script: Sequence[Mapping[str, Any]]) -> Route:
+        """Return the route that a witness describes."""
+        answers = {(entry["step"], entry["visit"], entry.get("attempt") or 0): entry for entry in script}
+        return cls(dict(inputs), answers)
+
+    @property
+    def script(self) -> tuple[Mapping[str, Any], ...]:
+        """The answers as a witness lists them."""
+        return tuple(self.answers.values())
+
+    def answer(self, step: str, visit: int, attempt: int) -> Mapping[str, Any] | None:
+        """Return what the route says of an attempt, or None."""
+        return self.answers.get((step, visit, attempt)) or self.answers.get((step, visit, 0))
+
+
+class Target:
+    """A program under the policies that apply to it. Raises ProgramError for a program that no machine could follow.
+
+    `routes` are runs to try among those that are drawn: the witnesses of the checker, and ways to each effect.
+    """
+
+    def __init__(self, program: Program, policies: Sequence[Policy] = (), routes: Sequence[Route] = ()) -> None:
+        self.program = program
+        self.policies = tuple(policy for policy in policies if policy.applies(program.name, program.source_name))
+        self.routes = tuple(routes)
+        self.plan = Plan(program, self.policies, self._waived())
+        self._made: dict[tuple[str, ...], Any] = {}
+
+    def _waived(self) -> list[str]:
+        """Return the rules that are waived on the day that the clock of a scene starts with."""
+        today = datetime.datetime.fromtimestamp(ManualClock().time / 1e6, datetime.UTC).date()
+        name = self.program.name
+        return sorted(
+            f"{policy.policy}:{waiver.rule}"
+            for policy in self.policies
+            for waiver in policy.waivers
+            if waiver.program == name and not waiver.is_expired(today)
+        )
+
+    @cached_property
+    def constants(self) -> Constants:
+        """What the conditions of program and policies compare with."""
+        return Constants(self.plan.meaning)
+
+    @cached_property
+    def calls(self) -> dict[str, CallPlan]:
+        """Every llm and tool step and sub-step, by id."""
+        return {call.id: call for step in self.plan.steps for call in step.calls}
+
+    @cached_property
+    def inputs(self) -> SearchStrategy[dict[str, Any]]:
+        """Inputs that the program takes."""
+        from hypothesis import strategies as st
+
+        given = self.plan.input_types
+        always = {name: self.values(spec) for name, spec in given.items() if spec is None or not spec.has_default}
+        maybe = {name: self.values(spec) for name, spec in given.items() if name not in always}
+        return st.fixed_dictionaries(always, optional=maybe)
+
+    def values(self, spec: TypeSpec | None) -> SearchStrategy[Any]:
+        """Return values of a type."""
+        return values_of(spec, self.constants)
+
+    def others(self, spec: TypeSpec) -> SearchStrategy[Any]:
+        """Return values that are not of a type."""
+        return others_than(spec, self.constants)
+
+    def output(self, call: CallPlan) -> SearchStrategy[Any]:
+        """Return outputs or replies that a call accepts."""
+        from hypothesis import strategies as st
+
+        return self.once(
+            ("output", call.id),
+            lambda: st.sampled_from(call.allowed) if call.allowed is not None else self.values(call.returns),
+        )
+
+    def once(self, name: tuple[str, ...], make: Callable[[], T]) -> T:
+        """Return what was made under a name, made when it is asked for the first time: strategies are dear to make."""
+        if name not in self._made:
+            self._made[name] = make()
+        return cast(T, self._made[name])
+
+    @cached_property
+    def writes(self) -> tuple[CallPlan, ...]:
+        """The calls that write."""
+        return tuple(call for call in self.calls.values() if call.writes)
+
+    @cached_property
+    def waits(self) -> tuple[CallPlan, ...]:
+        """The calls that may suspend a run."""
+        return tuple(call for call in self.calls.values() if call.may_suspend)
+
+    @cached_property
+    def models(self) -> tuple[CallPlan, ...]:
+        """The calls that ask a model."""
+        return tuple(call for call in self.calls.values() if call.is_model)

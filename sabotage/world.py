@@ -1,0 +1,223 @@
+"""The world outside of the machine: tools and a model that answer as an attack decides, and count what happens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from stepward.sabotage.answers import Answer, answers
+from stepward.sabotage.points import Killed, Points
+from stepward.vm.machine.clock import ManualClock, T
+from stepward.vm.machine.models import ModelReply, ModelRequest
+from stepward.vm.machine.plan import CallPlan
+from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext
+from stepward.vm.values import to_json
+
+if TYPE_CHECKING:
+    from stepward.sabotage.scene import Scene
+
+TOKENS_OF_A_REPLY: Final = 10
+LATE_BY: Final = 1_000
+"""Microseconds by which a late answer comes after its time-out."""
+
+
+class TooLate(Exception):  # noqa: N818 - it is what happened
+    """An answer comes after its time-out."""
+
+
+class WorldClock(ManualClock):
+    """A clock that nobody waits for: an answer is late when the world says so, whatever else takes its time."""
+
+    async def limit(self, awaited: Awaitable[T], seconds: float) -> T:
+        """Return what is awaited; raises TimeoutError when that is too late."""
+        try:
+            return await awaited
+        except TooLate:
+            self.time += int(seconds * 1_000_000) + LATE_BY
+            raise TimeoutError from None
+
+
+Decide = Callable[["Asking"], Answer | None]
+"""What an attack answers in place of the world; None where it leaves that to the world."""
+
+
+class Asking(NamedTuple):
+    """One attempt of a call, as the world sees it: `args` of a tool, `request` of a model."""
+
+    call: CallPlan
+    visit: int
+    attempt: int
+    performance: int
+    args: Mapping[str, Any]
+    key: str = ""
+    token: str = ""
+    request: ModelRequest | None = None
+
+    @property
+    def name(self) -> str:
+        """What a script calls the answer to it."""
+        return f"{self.call.id}, visit {self.visit}, attempt {self.attempt}"
+
+
+class Asked(NamedTuple):
+    """An attempt that was made, and what was answered."""
+
+    asking: Asking
+    answer: Answer
+
+
+class Effect(NamedTuple):
+    """Something that really happened outside."""
+
+    step: str
+    tool: str
+    visit: int
+    performance: int
+    args: str
+    key: str
+
+
+class World:
+    """Tools and a model for one run.
+
+    `asked` are all attempts, `effects` what happened, each once: a tool that is idempotent does nothing when it is
+    called again under a key that it has seen, as real ones do. `settled` counts for each step how often somebody found
+    out that it was not done, so that it is asked anew.
+    """
+
+    def __init__(self, scene: Scene, *, faults: bool) -> None:
+        self.scene = scene
+        self.faults = faults
+        self.asked: list[Asked] = []
+        self.effects: list[Effect] = []
+        self.decides: list[Decide] = []
+        self.settled: Counter[str] = Counter()
+        self._done: set[str] = set()
+
+    def answer(self, asking: Asking) -> Answer:
+        """Return what is answered to an attempt; the same whenever the same attempt is made again."""
+        for decide in self.decides:
+            answer = decide(asking)
+            if answer is not None:
+                return answer
+        scene = self.scene
+        again = self.settled[asking.call.id]
+        name = scene.named(f"{asking.name}, after {again} reconciliations" if again else asking.name)
+        route = scene.route and scene.route.answer(asking.call.id, asking.visit, asking.attempt)
+        if route:
+            answer = _routed(asking.call, route)
+            scene.stage.choices.made.setdefault(name, answer.data())
+        data = scene.stage.pick(name, answers(scene.stage.target, asking.call, faults=self.faults))
+        return Answer(data["does"], data["value"])
+
+    def meet(self, asking: Asking) -> Answer:
+        """Have the oracle look at an attempt, answer it, and let happen what happens.
+
+        What goes wrong here ends the process: the machine would take it for an error of the tool.
+        """
+        try:
+            self.scene.oracle.asked(asking)
+            answer = self._honest(asking, self.answer(asking))
+            self.scene.oracle.answered(asking, answer)
+        except Exception as error:
+            self.scene.stage.error = error
+            raise Killed(str(error)) from error
+        self.asked.append(Asked(asking, answer))
+        if answer.happens:
+            self.perform(asking)
+        return answer
+
+    def _honest(self, asking: Asking, answer: Answer) -> Answer:
+        """Return an answer that a tool can give: one that did it under this key can't say that it did not happen."""
+        is_done = asking.call.keeps_key and asking.key in self._done
+        return Answer("unknown") if is_done and answer.kind == "fails" else answer
+
+    def perform(self, asking: Asking) -> None:
+        """Let an effect happen, unless the tool has done it under this key already."""
+        call = asking.call
+        if not call.writes or (call.keeps_key and asking.key in self._done):
+            return
+        self._done.add(asking.key)
+        args = to_json(asking.args)
+        self.effects.append(Effect(call.id, call.tool, asking.visit, asking.performance, args, asking.key))
+
+
+def _routed(call: CallPlan, said: Mapping[str, Any]) -> Answer:
+    """Return what a witness says as an answer of the world."""
+    if said["does"] == "returns":
+        value = said.get("value")
+        return Answer("suspends", {"asks": call.id}) if call.may_suspend and value is None else Answer("returns", value)
+    kinds: dict[str, Answer] = {
+        "fails": Answer("fails", "it broke"),
+        "times out": Answer("late") if call.timeout is not None else Answer("fails", "it hung"),
+        "in doubt": Answer("unknown"),
+    }
+    return kinds[said["does"]]
+
+
+class ProcessTools:
+    """The tools of one process: what it calls reaches the world only as long as the process lives."""
+
+    def __init__(self, world: World, points: Points) -> None:
+        self._world = world
+        self._points = points
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tool of that name: there is every one that the program declares."""
+        return any(call.tool == name for call in self._world.scene.stage.target.calls.values())
+
+    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
+        """Return what to await for the output of a tool."""
+        return self._call(name, args, context)
+
+    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        world = self._world
+        call = world.scene.stage.target.calls[context.step]
+        asking = Asking(
+            call,
+            context.visit,
+            context.attempt,
+            context.performance,
+            args,
+            context.idempotency_key,
+            context.resume_token,
+        )
+        world.scene.stage.count()
+        await self._points.pass_by(f"before {name} is asked by `{call.id}`")
+        answer = world.meet(asking)
+        await self._points.pass_by(f"after {name} was asked by `{call.id}`")
+        return _given(call, answer)
+
+
+class ProcessModel:
+    """The model of one process."""
+
+    def __init__(self, world: World, points: Points) -> None:
+        self._world = world
+        self._points = points
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Return the reply; raises what the world decides that it raises."""
+        world = self._world
+        call = world.scene.stage.target.calls[request.step]
+        asking = Asking(call, request.visit, request.attempt, 1, {}, request=request)
+        world.scene.stage.count()
+        await self._points.pass_by(f"before the model is asked by `{call.id}`")
+        answer = world.meet(asking)
+        await self._points.pass_by(f"after the model was asked by `{call.id}`")
+        return ModelReply(_given(call, answer), tokens=TOKENS_OF_A_REPLY)
+
+
+def _given(call: CallPlan, answer: Answer) -> Any:
+    """Return what a call returns, or raise what it raises."""
+    if answer.kind == "fails":
+        raise RuntimeError(answer.value)
+    if answer.kind in ("unknown", "unknown-done"):
+        raise InDoubt("the connection was lost")
+    if answer.kind == "suspends":
+        return Suspend(answer.value)
+    if answer.kind == "late":
+        assert call.timeout is not None, "only what has a time-out is late"
+        raise TooLate
+    return answer.value

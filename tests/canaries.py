@@ -1,0 +1,45 @@
+"""Machines with one defence removed; a helper, no tests stand here.
+
+Each canary is a patch in test code and a small program on which one attack has to breach the machine that is left. The
+product has no switch for any of it. They are kept by family, in `canaries_*.py`; `CANARIES` has them all.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from stepward.sabotage.campaign import Matrix, Orders, attack_program
+from stepward.vm import Policy, Program
+
+FAMILIES = ("injection", "load", "replays", "times", "hashes", "transitions", "crashes")
+
+
+class Canary(NamedTuple):
+    """A machine without one defence.
+
+    `patch` removes it; `attack` is the one that must breach then, on `program` under `policies`; `smallest`, where it
+    is given, is every decision of the smallest script, by name.
+    """
+
+    name: str
+    defence: str
+    attack: str
+    program: Mapping[str, Any]
+    patch: Callable[[pytest.MonkeyPatch], None]
+    policies: tuple[Mapping[str, Any], ...] = ()
+    smallest: Mapping[str, Any] | None = None
+
+    def campaign(self) -> Matrix:
+        """Attack with the one attack, within the default budget."""
+        policies = [Policy.from_dict(dict(policy)) for policy in self.policies]
+        return attack_program(Program.from_dict(dict(self.program)), policies, Orders(attacks=(self.attack,)))
+
+
+def canaries() -> tuple[Canary, ...]:
+    """Return all canaries, in the order of the families."""
+    modules = [importlib.import_module(f"canaries_{family}") for family in FAMILIES]
+    return tuple(canary for module in modules for canary in module.CANARIES)
