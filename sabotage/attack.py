@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hypothesis.stateful import RuleBasedStateMachine
 
 
 class Family(StrEnum):
@@ -52,3 +57,20 @@ class Attack(ABC):
     @abstractmethod
     def play(self, stage: Stage) -> Outcome:
         """Play one case, and return what became of it; raises Breach."""
+
+
+class Stateful(Attack):
+    """An attack whose moves come in any order: Hypothesis chooses them by the rules of a state machine."""
+
+    @abstractmethod
+    def state_machine(
+        self,
+        begin: Callable[[], Stage],
+        end: Callable[[Stage, Outcome], None],
+        broke: Callable[[Stage, Exception], None],
+    ) -> type[RuleBasedStateMachine]:
+        """Return a state machine that plays one case on the stage that `begin` gives.
+
+        It records its moves as decisions, so that `play` can make them again; it calls `end` with what became of the
+        case, or `broke` with the error that it then raises.
+        """

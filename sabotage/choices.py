@@ -36,13 +36,18 @@ class Choices(Protocol):
 class Drawn:
     """Decisions drawn by Hypothesis, which then shrinks them."""
 
-    def __init__(self, data: DataObject) -> None:
+    def __init__(self, data: DataObject | None = None) -> None:
         self.made: dict[str, Any] = {}
+        self._data = data
+
+    def draw_from(self, data: DataObject) -> None:
+        """Draw from here on what comes: each rule of a state machine draws from its own."""
         self._data = data
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
         """Return the decision of that name, drawn when it is asked for the first time."""
         if name not in self.made:
+            assert self._data is not None, "a decision is drawn from something"
             self.made[name] = self._data.draw(among)
         return self.made[name]
 

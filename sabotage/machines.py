@@ -11,6 +11,7 @@ from stepward.vm.journal.store import Append, Entry, Head, Journal, Lease, Row, 
 from stepward.vm.language.program import Program
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.tools import Tools
 
 if TYPE_CHECKING:
     from stepward.sabotage.scene import Scene
@@ -82,14 +83,21 @@ class WatchedStore:
 
 
 class Machine(ExecutionVM):
-    """The product's machine with nothing of it changed: only what it asks of its surroundings passes points."""
+    """The product's machine with nothing of it changed: only what it asks of its surroundings passes points.
 
-    def __init__(self, scene: Scene, points: Points, store: Journal, **options: Any) -> None:
+    `around` puts something around the tools that an attack has in its hands. `options` are those of `ExecutionVM`.
+    """
+
+    def __init__(
+        self, scene: Scene, points: Points, store: Journal, around: Callable[[Tools], Tools] | None = None, **options: Any
+    ) -> None:
         self.points = points
         world, stage = scene.world, scene.stage
-        self._target = stage.target
-        options = {"policy": stage.target.policies, "key": stage.key, **options}
-        super().__init__(ProcessTools(world, points), ProcessModel(world, points), store, clock=scene.clock, **options)
+        self._target = scene.target
+        options = {"policy": scene.target.policies, "key": stage.key, **options}
+        tools: Tools = ProcessTools(world, points)
+        tools = tools if around is None else around(tools)
+        super().__init__(tools, ProcessModel(world, points), store, clock=scene.clock, **options)
 
     def _plan(self, program: Program) -> Plan:
         """Take the plan that was made before: a campaign starts very many machines for one program."""

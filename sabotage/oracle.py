@@ -8,7 +8,7 @@ the process; then the reference starts anew from what the store has.
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,25 +53,31 @@ class Turn(NamedTuple):
 class Oracle:
     """Watches one scene.
 
-    `payloads` are what was delivered for each step and should be accepted, in order. An attack that changes the store
-    behind the machine's back calls `rest` first: from then on only the world is watched.
+    An attack that delivers what should be accepted says so by `expect`; one that changes the store behind the machine's
+    back calls `rest` first: from then on only the world is watched.
     """
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.payloads: defaultdict[str, list[Any]] = defaultdict(list)
+        self._payloads: dict[tuple[str, int], Any] = {}
         self.rests = False
         self._begin()
 
     def _begin(self) -> None:
-        target = self.scene.stage.target
-        self.reference = Reference(target.program, target.policies, target.plan.waived)
+        target, limits = self.scene.target, self.scene.limits
+        self.reference = Reference(
+            target.program,
+            target.policies,
+            target.plan.waived,
+            max_output_bytes=limits.output_bytes,
+            max_steps=limits.steps,
+        )
         self.records: list[dict[str, Any]] = []
         self.turns: list[Turn] = []
         self.intents: dict[str, int] = {}
         self.durable = -1
         self.claimed: set[tuple[str, int, int]] = set()
-        self._is_over = False
+        self._is_over = self._is_stopped = False
         self._unwritten: set[tuple[str, int, int]] = set()
         self._performing: dict[tuple[str, int], int] = {}
         self._delivered: Counter[str] = Counter()
@@ -82,6 +88,14 @@ class Oracle:
         self._begin()
         self._read()
         self.durable = min(durable, len(self.records) - 1)
+
+    def due(self, step: str) -> int:
+        """Return the number of the payload that a step takes next, counted from 1."""
+        return self._delivered[step] + 1
+
+    def expect(self, step: str, payload: Any) -> None:
+        """Take note of what is delivered to a step: should the store say that it was taken, it was this."""
+        self._payloads[step, self.due(step)] = payload
 
     def rest(self) -> None:
         """Stop reading the store: from here on it says what an attacker wants it to say."""
@@ -122,6 +136,8 @@ class Oracle:
             self._answered(kind, body, note)
         elif kind == "cancel":
             self.reference.cancel()
+        elif kind == "ended" and body.get("reason") == "cancelled":
+            self._stopped(body)
         if "ends" in body:
             self._is_over = True
         if ("next" in body or "ends" in body) and body.get("reason") != "abandoned" and "step" in body:
@@ -131,7 +147,7 @@ class Oracle:
         step, visit = body["step"], body["visit"]
         performance = note.get("performance") or self._performing.get((step, visit), 1)
         if kind == "resumed" or (kind == "reconciled" and note["verdict"] == "done"):
-            payload = self.payloads[step][self._delivered[step]] if self.payloads[step] else None
+            payload = self._payloads.get((step, self.due(step)))
             self._delivered[step] += 1
             accepted = (
                 self.reference.resume(step, payload)
@@ -155,6 +171,16 @@ class Oracle:
             self.reference.answer(step, self._answer(step, visit, note["attempt"]))
         if body.get("kind") in ("success", "doubt", "suspended") or kind in ("doubt", "reconciled", "resumed"):
             self.claimed.add((step, visit, performance))
+
+    def _stopped(self, body: dict[str, Any]) -> None:
+        """Hold the end of a cancelled run against what its journal knows: what may have happened has to be named."""
+        if not any(record["kind"] == "cancel" for record in self.records):
+            raise Breach(Invariant.ENDINGS, "the run ended as cancelled, and nobody had asked for that")
+        self._is_stopped = True
+        named = set(body.get("in_doubt", ()))
+        for (step, visit), performance in self._performing.items():
+            if step in named:
+                self.claimed.add((step, visit, performance))
 
     def _awaited(self, step: str, visit: int) -> Awaited:
         found = next((one for one in self.reference.asked if one.step == step and one.visit == visit), None)
@@ -183,7 +209,7 @@ class Oracle:
     def _turned(self, kind: str, body: dict[str, Any]) -> None:
         """Hold a transition against the one that the reference took."""
         turn = Turn(body["step"], body["visit"], body.get("next"))
-        subs = {call.id for step in self.scene.stage.target.plan.steps if step.is_parallel for call in step.calls}
+        subs = {call.id for step in self.scene.target.plan.steps if step.is_parallel for call in step.calls}
         expected = [Turn(move.step, move.visit, move.next) for move in self.reference.log if move.step not in subs]
         number = len(self.turns)
         self.turns.append(turn)
@@ -239,6 +265,9 @@ class Oracle:
         """Say whether a run that was watched has come to what it had to, and the store says so too. Raises Breach."""
         self.look()
         self._judge_effects(run)
+        self._judge_store(run)
+        if self._is_stopped:
+            return  # how far it had come hangs on when somebody asked
         reference = self.reference
         if (run.status, run.reason) != (reference.status, reference.reason):
             said = f"{run.status} ({run.reason}), and it had to be {reference.status} ({reference.reason})"
@@ -249,7 +278,6 @@ class Oracle:
         if run.is_over and not _agree(reference.output, run.output):
             raise Breach(Invariant.DATA, f"the run returns {_shown(run.output)}, not {_shown(reference.output)}")
         self._judge_values(run)
-        self._judge_store(run)
 
     def _judge_effects(self, run: Run) -> None:
         """Say whether each effect happened once, and the journal knows of it."""
@@ -257,7 +285,7 @@ class Oracle:
         for performance, count in counts.items():
             if count > 1:
                 raise Breach(Invariant.ONCE, f"`{performance[0]}` happened {count} times in one performance")
-            if performance not in self.claimed and run.is_over and run.status != "CANCELLED":
+            if performance not in self.claimed and run.is_over and run.reason != "abandoned":
                 raise Breach(Invariant.KEPT, f"`{performance[0]}` happened, and the journal says that it did not")
         for record in self.records:
             body, note = record["body"], record["note"]
@@ -267,7 +295,7 @@ class Oracle:
                     raise Breach(Invariant.KEPT, f"the journal says that `{performance[0]}` happened, and it did not")
 
     def _writes(self, step: str) -> bool:
-        call = self.scene.stage.target.calls.get(step)
+        call = self.scene.target.calls.get(step)
         return call is not None and call.writes
 
     def _judge_values(self, run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from stepward.sabotage.attack import Attack
-from stepward.sabotage.attacks import crashes, hashes, injection, load, replays, times, transitions
+from stepward.sabotage.attacks import crashes, hashes, injection, interleavings, load, replays, times, transitions
 
 ATTACKS: Final[tuple[type[Attack], ...]] = (
     *injection.ATTACKS,
@@ -14,6 +14,7 @@ ATTACKS: Final[tuple[type[Attack], ...]] = (
     *transitions.ATTACKS,
     *crashes.ATTACKS,
     *times.ATTACKS,
+    *interleavings.ATTACKS,
     *load.ATTACKS,
 )
 

@@ -20,7 +20,8 @@ from stepward.vm.values import to_json
 
 if TYPE_CHECKING:
     from stepward.sabotage.stage import Stage
-    from stepward.sabotage.target import Route
+    from stepward.sabotage.target import Route, Target
+    from stepward.vm.machine.state import Limits
 
 LEASE_SECONDS: Final = 60.0
 MAX_DELIVERIES: Final = 200
@@ -30,11 +31,16 @@ MAX_DELIVERIES: Final = 200
 class Scene:
     """A run of the target, not started yet. `inputs` and all answers are decided under the scene's name.
 
-    `route` is the run that somebody knows and that this one follows, if it follows one.
+    `target` is the stage's unless the attack has made another of it, `limits` are those of its machines. `route` is the
+    run that somebody knows and that this one follows, if it follows one.
     """
 
-    def __init__(self, stage: Stage, run: str, name: str, *, faults: bool, store: Journal) -> None:
+    def __init__(  # noqa: PLR0913 - each is something that attacks want another of
+        self, stage: Stage, run: str, name: str, *, faults: bool, store: Journal, target: Target, limits: Limits
+    ) -> None:
         self.stage = stage
+        self.target = target
+        self.limits = limits
         self.run = run
         self.name = name
         self.clock = WorldClock()
@@ -51,7 +57,7 @@ class Scene:
     def _route(self) -> Route | None:
         from hypothesis import strategies as st
 
-        routes = self.stage.target.routes
+        routes = self.target.routes
         if not routes:
             return None
         number = self.stage.pick(self.named("route"), st.integers(0, len(routes)))
@@ -61,12 +67,12 @@ class Scene:
         name = self.named("inputs")
         if self.route is not None:
             self.stage.choices.made.setdefault(name, dict(self.route.inputs))
-        inputs: dict[str, Any] = self.stage.pick(name, self.stage.target.inputs)
+        inputs: dict[str, Any] = self.stage.pick(name, self.target.inputs)
         return inputs
 
     def machine(self, points: Points | None = None, **options: Any) -> Machine:
         """Return a machine in a process of its own. `options` are those of `ExecutionVM` that are to be others."""
-        options = {"lease_seconds": LEASE_SECONDS, **options}
+        options = {"lease_seconds": LEASE_SECONDS, "limits": self.limits, **options}
         return Machine(self, points or Points(), self.store, **options)
 
     # -- playing -------------------------------------------------------------------------------------------------------
@@ -76,7 +82,7 @@ class Scene:
         stage = self.stage
         stage.tell(f"run the program with {to_json(self.inputs)}")
         stage.count()
-        return stage.do((machine or self.machine()).run(stage.target.program, self.inputs, run_id=self.run))
+        return stage.do((machine or self.machine()).run(self.target.program, self.inputs, run_id=self.run))
 
     def carry_on(self, run: Run, machine: Machine | None = None) -> Run:
         """Deliver what the run waits for until it has ended, and return it."""
@@ -104,14 +110,14 @@ class Scene:
 
     def payload(self, step: str) -> Any:
         """Return what somebody answers to a step that waits."""
-        target = self.stage.target
-        number = len(self.oracle.payloads[step]) + 1
+        target = self.target
+        number = self.oracle.due(step)
         said = self.route and self.route.answer(step, number, 1)
         name = self.named(f"payload {number} for {step}")
         if said and said["does"] == "returns":
             self.stage.choices.made.setdefault(name, said.get("value"))
         payload = self.stage.pick(name, target.output(target.calls[step]))
-        self.oracle.payloads[step].append(payload)
+        self.oracle.expect(step, payload)
         return payload
 
     def _reconcile(self, run: Run, machine: Machine) -> Run:

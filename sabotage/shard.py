@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stepward.sabotage.attack import Attack
+from stepward.sabotage.attack import Attack, Stateful
 from stepward.sabotage.choices import Choices, Drawn, ScriptMisfit
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.stage import Stage
@@ -21,8 +21,14 @@ from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import Journal
 
+if TYPE_CHECKING:
+    from hypothesis import settings
+
 SHARD_CASES: Final = 50
 """Cases of a shard: enough for Hypothesis to get going, few enough to stop between two."""
+
+MOVES: Final = 20
+"""Moves that a state machine makes at most in one case."""
 
 STORE_CASES: Final = 100
 """Cases that share a store before it is thrown away, so that memory and disk stay flat."""
@@ -109,19 +115,41 @@ def play(attack: Attack, stage: Stage) -> Outcome:
     """Play one case; raises Breach, also for an error that the machine does not document, with case and story."""
     try:
         return attack.play(stage)
-    except Breach as breach:
-        raise _told(breach, stage) from breach.__cause__
-    except ScriptMisfit:
-        raise
     except Exception as error:
-        if type(error).__module__.startswith("hypothesis"):
-            raise
-        raise _told(Breach(Invariant.REFUSAL, f"{type(error).__name__} was raised: {error}"), stage) from error
+        raise told(error, stage) from error.__cause__
 
 
-def _told(breach: Breach, stage: Stage) -> Breach:
+def told(error: Exception, stage: Stage) -> Exception:
+    """Return what went wrong in a case: a breach with its decisions and its story, or what is none of the machine's."""
+    if isinstance(error, ScriptMisfit) or type(error).__module__.startswith("hypothesis"):
+        return error
+    breach = error
+    if not isinstance(error, Breach):
+        breach = Breach(Invariant.REFUSAL, f"{type(error).__name__} was raised: {error}")
+        breach.__cause__ = error
+    assert isinstance(breach, Breach)
     breach.choices, breach.story = dict(stage.choices.made), tuple(stage.story)
     return breach
+
+
+class _Tally:
+    """What the cases of a shard come to; what is played again to be shrunk counts as events only."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.events = 0
+        self.found: Breach | None = None
+
+    def end(self, stage: Stage, outcome: Outcome) -> None:
+        self.events += stage.events
+        if self.found is None:
+            self.outcomes[outcome] += 1
+
+    def broke(self, stage: Stage, error: Exception) -> None:
+        self.events += stage.events
+        what = told(error, stage)
+        if isinstance(what, Breach):
+            self.found = what
 
 
 def harvest(target: Target, attack: Attack, shard: Shard, database: Any = None) -> Harvest:
@@ -129,44 +157,64 @@ def harvest(target: Target, attack: Attack, shard: Shard, database: Any = None) 
 
     `database` is a Hypothesis database of cases that breached before; they are tried first.
     """
-    from hypothesis import HealthCheck, Phase, given, seed, settings
+    from hypothesis import HealthCheck, Phase, settings
+
+    phases = [Phase.generate, Phase.shrink] if database is None else [Phase.reuse, Phase.generate, Phase.shrink]
+    how = settings(
+        max_examples=shard.cases,
+        deadline=None,
+        database=database,
+        phases=phases,
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+        stateful_step_count=MOVES,
+    )
+    tally = _Tally()
+    began = time.process_time()
+    search = _search_moves if isinstance(attack, Stateful) else _search
+    with theatre(target, attack) as stages:
+        try:
+            search(attack, stages, shard.own_seed, how, tally)
+        except Breach:
+            assert tally.found is not None, "a breach is noted before it is raised"
+        except Exception:
+            if tally.found is None:
+                raise
+    if tally.found is not None:
+        tally.outcomes[Outcome.BREACHED] += 1
+    breach = tally.found
+    what = None if breach is None else Found(breach.invariant.key, breach.what, breach.choices, breach.story)
+    return Harvest(shard, dict(tally.outcomes), tally.events, time.process_time() - began, what)
+
+
+def _search(attack: Attack, stages: Theatre, own_seed: int, how: settings, tally: _Tally) -> None:
+    from hypothesis import given, seed
     from hypothesis import strategies as st
 
-    outcomes: Counter[str] = Counter()
-    events = 0
-    found: Breach | None = None
-    phases = [Phase.generate, Phase.shrink] if database is None else [Phase.reuse, Phase.generate, Phase.shrink]
-    began = time.process_time()
-    with theatre(target, attack) as stages:
-
-        @seed(shard.own_seed)
-        @settings(
-            max_examples=shard.cases,
-            deadline=None,
-            database=database,
-            phases=phases,
-            suppress_health_check=list(HealthCheck),
-            report_multiple_bugs=False,
-            print_blob=False,
-        )
-        @given(st.data())
-        def cases(data: Any) -> None:
-            nonlocal events, found
-            stage = stages.stage(Drawn(data))
-            try:
-                outcome = play(attack, stage)
-                if found is None:
-                    outcomes[outcome] += 1
-            except Breach as breach:
-                found = breach
-                raise
-            finally:
-                events += stage.events
-
+    @seed(own_seed)
+    @how
+    @given(st.data())
+    def cases(data: Any) -> None:
+        stage = stages.stage(Drawn(data))
         try:
-            cases()
-        except Breach as breach:
-            outcomes[Outcome.BREACHED] += 1
-            found = breach
-    what = None if found is None else Found(found.invariant.key, found.what, found.choices, found.story)
-    return Harvest(shard, dict(outcomes), events, time.process_time() - began, what)
+            outcome = play(attack, stage)
+        except Exception as error:
+            tally.broke(stage, error)
+            raise
+        tally.end(stage, outcome)
+
+    cases()
+
+
+def _search_moves(attack: Attack, stages: Theatre, own_seed: int, how: settings, tally: _Tally) -> None:
+    from contextlib import redirect_stdout
+    from io import StringIO
+
+    from hypothesis import seed
+    from hypothesis.stateful import run_state_machine_as_test
+
+    assert isinstance(attack, Stateful)
+    machine = attack.state_machine(lambda: stages.stage(Drawn()), tally.end, tally.broke)
+    with redirect_stdout(StringIO()):  # it prints the steps of what it found; our story says the same
+        run_state_machine_as_test(seed(own_seed)(machine), settings=how)

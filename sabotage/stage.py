@@ -12,6 +12,7 @@ from stepward.sabotage.scene import Scene
 from stepward.sabotage.target import Target
 from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.store import Journal
+from stepward.vm.machine.state import Limits
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -53,10 +54,23 @@ class Stage:
             del self.story[told:]
             yield number
 
-    def scene(self, name: str = "", *, faults: bool = True, store: Journal | None = None) -> Scene:
-        """Return a new run to be. Scenes of one name decide alike: the same inputs, the same answers."""
+    def scene(
+        self,
+        name: str = "",
+        *,
+        faults: bool = True,
+        store: Journal | None = None,
+        target: Target | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - a frozen tuple
+    ) -> Scene:
+        """Return a new run to be. Scenes of one name decide alike: the same inputs, the same answers.
+
+        `target` is another program, or one under other policies, that the attack has made of the stage's.
+        """
         self._scenes += 1
-        return Scene(self, f"{self._prefix}-{self._scenes}", name, faults=faults, store=store or self.store)
+        run = f"{self._prefix}-{self._scenes}"
+        kept, played = store or self.store, target or self.target
+        return Scene(self, run, name, faults=faults, store=kept, target=played, limits=limits)
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something of the machine's to its end. Raises what went wrong in the world, and Killed."""

@@ -108,7 +108,7 @@ class World:
         if route:
             answer = _routed(asking.call, route)
             scene.stage.choices.made.setdefault(name, answer.data())
-        data = scene.stage.pick(name, answers(scene.stage.target, asking.call, faults=self.faults))
+        data = scene.stage.pick(name, answers(scene.target, asking.call, faults=self.faults))
         return Answer(data["does"], data["value"])
 
     def meet(self, asking: Asking) -> Answer:
@@ -165,7 +165,7 @@ class ProcessTools:
 
     def has(self, name: str) -> bool:
         """Return whether there is a tool of that name: there is every one that the program declares."""
-        return any(call.tool == name for call in self._world.scene.stage.target.calls.values())
+        return any(call.tool == name for call in self._world.scene.target.calls.values())
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
         """Return what to await for the output of a tool."""
@@ -173,7 +173,7 @@ class ProcessTools:
 
     async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         world = self._world
-        call = world.scene.stage.target.calls[context.step]
+        call = world.scene.target.calls[context.step]
         asking = Asking(
             call,
             context.visit,
@@ -200,7 +200,7 @@ class ProcessModel:
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the reply; raises what the world decides that it raises."""
         world = self._world
-        call = world.scene.stage.target.calls[request.step]
+        call = world.scene.target.calls[request.step]
         asking = Asking(call, request.visit, request.attempt, 1, {}, request=request)
         world.scene.stage.count()
         await self._points.pass_by(f"before the model is asked by `{call.id}`")

@@ -25,6 +25,7 @@ from stepward.vm.machine.apply import apply
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Calls, Event, Idle
 from stepward.vm.machine.history import History, fold, load
+from stepward.vm.machine.replay import replay
 from stepward.vm.machine.state import before, snapshot
 
 SEEDS = ["a", "b", "c"]
@@ -243,3 +244,13 @@ def test_a_recovered_run_has_the_trace_hash_of_one_that_never_stopped() -> None:
         again = other.checked(asyncio.run(other.vm.recover("run"))[0])
         assert (again.trace_hash, again.snapshot()) == (run.trace_hash, run.snapshot())
         assert set(other.tools.keys("a")) <= set(bench.tools.keys("a"))
+
+
+def test_a_run_that_is_cancelled_after_its_process_died_in_a_call_is_called_honest() -> None:
+    bench = Bench()
+    bench.run(program(tool("a", "again"), end("e")))
+    kinds = bench.kinds()
+    other = Bench(journal=cut(bench.journal, "run", kinds.index("intent") + 1))
+    cancelled = other.checked(asyncio.run(other.vm.cancel("run")))
+    assert (cancelled.status, other.bodies()[-1]["in_doubt"]) == ("CANCELLED", ["a"])
+    assert replay(other.journal, "run").faults == ()

@@ -85,7 +85,9 @@ def _misfit(plan: Plan, state: State, happened: Event) -> str | None:
         return None
     if kind in HELD:
         return _output_misfit(plan, state, happened)
-    if any(held.phase == OPEN for held in state.calls or ()) or kind in ("intent", "attempt", "doubt"):
+    is_open = any(held.phase == OPEN for held in state.calls or ())
+    # Whoever cancels a run whose process died in a call ends it there: that is decided, and no outcome of the call.
+    if kind in ("intent", "attempt", "doubt") or (is_open and kind != "ended"):
         return _call_misfit(plan, state, happened)
     decided = [decide(plan, state)]
     if state.is_cancelled:  # it was decided before somebody asked to cancel

@@ -1,0 +1,65 @@
+"""Interleavings: callers, drivers, people and attackers in any order, by a rule-based state machine of Hypothesis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepward.sabotage.actors import Actors
+from stepward.sabotage.attack import Attack, Family, Stateful
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hypothesis.stateful import RuleBasedStateMachine
+
+
+class ActorsInAnyOrder(Stateful):
+    """Two runs are started, recovered, answered, cancelled and erased in any order, any process may die at any point,
+    and an attacker uses their tokens and ids again.
+    """
+
+    name = "actors-in-any-order"
+    family = Family.TIME
+    surface = "everything that a caller can ask of a machine"
+    action = "asked in any order, by processes that die"
+    invariant = Invariant.ONCE
+    defence = "every action is decided from the journal alone, under a lease"
+    severity = "critical"
+    weight = 4
+
+    def play(self, stage: Stage) -> Outcome:
+        """Make the moves of a script, one after the other."""
+        actors = Actors(stage)
+        number = 1
+        while (move := stage.choices.made.get(f"move {number}")) is not None:
+            actors.do(move)
+            number += 1
+        return _outcome(actors)
+
+    def state_machine(
+        self,
+        begin: Callable[[], Stage],
+        end: Callable[[Stage, Outcome], None],
+        broke: Callable[[Stage, Exception], None],
+    ) -> type[RuleBasedStateMachine]:
+        """Return the state machine whose rules are the moves."""
+        from stepward.sabotage.everybody import Everybody
+
+        class OneCase(Everybody):
+            pass
+
+        OneCase.begin = staticmethod(begin)
+        OneCase.end = staticmethod(lambda stage, actors: end(stage, _outcome(actors)))
+        OneCase.broke = staticmethod(broke)
+        return OneCase
+
+
+def _outcome(actors: Actors) -> Outcome:
+    if not actors.scenes:
+        return Outcome.NOT_APPLICABLE
+    return Outcome.BLOCKED if actors.refusals else Outcome.ABSORBED
+
+
+ATTACKS: tuple[type[Attack], ...] = (ActorsInAnyOrder,)
