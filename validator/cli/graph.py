@@ -4,35 +4,84 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepward.validator.analysis.context import Context
+    from stepward.validator.diagram.marks import Marks, Walk
+    from stepward.validator.findings import Finding
+    from stepward.vm.errors import DocumentError
     from stepward.vm.language.program import Program
 
-FORMATS = ("svg", "png", "dot")
+FORMATS: Final = ("svg", "png", "dot", "mermaid")
+SUFFIXES: Final = {".svg": "svg", ".png": "png", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}
+
+FILE: Final = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write it; the suffix gives the format.")
+@click.argument("file", type=FILE)
+@click.option("-o", "--output", type=FILE, help="Where to write it; the suffix gives the format.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="The format.  [default: by the suffix, or dot]")
 @click.option("--program", "name", metavar="NAME", help="Which program, when the file holds several.")
-def graph(file: Path, output: Path | None, format_: str | None, name: str | None) -> None:
-    """Draw the program in FILE as an SVG or PNG picture, or as DOT text.
+@click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable).")
+@click.option("--witness", type=FILE, metavar="FILE", help="Draw the path of this witness.  [default: the first found]")
+@click.option("--no-findings", is_flag=True, help="Draw the program alone, and do not check it.")
+@click.option("--config", type=FILE, metavar="FILE", help="Use this configuration.")
+@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+def graph(file: Path, **options: Any) -> None:
+    """Draw the program in FILE, and what a check finds of it, as an SVG or PNG picture, or as DOT or Mermaid text.
 
     Without -o it is written to standard output.
     """
-    chosen = format_ or _format_of(output)
-    from stepward.validator.diagram import render, to_dot
+    _refuse_contradictions(options)
+    chosen = options["format_"] or _format_of(options["output"])
+    program = _load(file, options["name"])
+    context, marks = _alone(program, options) if options["no_findings"] else _checked(program, options)
+    from stepward.validator.diagram.drawing import draw
 
-    picture = render(to_dot(_load(file, name)), chosen)
+    _write(_drawn(draw(context, marks), chosen), options["output"])
+
+
+def _refuse_contradictions(options: dict[str, Any]) -> None:
+    if options["config"] and options["isolated"]:
+        raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
+    if options["no_findings"] and options["policies"]:
+        raise click.UsageError("--policy is for a check, --no-findings leaves it out: give one of the two")
+
+
+def _format_of(output: Path | None) -> str:
     if output is None:
-        sys.stdout.buffer.write(picture)
+        return "dot"
+    if output.suffix not in SUFFIXES:
+        raise click.UsageError(
+            f"--output: `{output}` does not end in .svg, .png, .dot or .mmd; say which with --format"
+        )
+    return SUFFIXES[output.suffix]
+
+
+def _drawn(picture: Any, format_: str) -> bytes:
+    if format_ == "mermaid":
+        from stepward.validator.diagram.mermaid import to_mermaid
+
+        return to_mermaid(picture).encode()
+    from stepward.validator.diagram.dot import to_dot
+    from stepward.validator.diagram.rendering import render
+
+    source = to_dot(picture)
+    return source.encode() if format_ == "dot" else render(source, format_)
+
+
+def _write(content: bytes, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.buffer.write(content)
         return
     try:
-        output.write_bytes(picture)
+        output.write_bytes(content)
     except OSError as error:
         from stepward.validator.gate.paths import why_not
         from stepward.validator.gate.settings import ConfigurationError
@@ -40,13 +89,7 @@ def graph(file: Path, output: Path | None, format_: str | None, name: str | None
         raise ConfigurationError(f"`{output}` can't be written: {why_not(error)}", "correct the path of `-o`") from None
 
 
-def _format_of(output: Path | None) -> str:
-    if output is None:
-        return "dot"
-    suffix = {".gv": "dot"}.get(output.suffix, output.suffix[1:])
-    if suffix not in FORMATS:
-        raise click.UsageError(f"--output: `{output}` does not end in .svg, .png or .dot; say which with --format")
-    return suffix
+# -- the program -------------------------------------------------------------------------------------------------------
 
 
 def _load(file: Path, name: str | None) -> Program:
@@ -56,7 +99,81 @@ def _load(file: Path, name: str | None) -> Program:
     try:
         return load_program(file, name)
     except DocumentError as error:
-        for problem in error.problems:
-            click.echo(f"error: `{file}`: {problem.message}", err=True)
-        click.echo(f"  = help: `stepward check {file}` says where, and what to do", err=True)
-        sys.exit(2)
+        _refuse(error, str(file), f"`stepward check {file}` says where, and what to do")
+
+
+def _refuse(error: DocumentError, file: str, help: str) -> NoReturn:
+    for problem in error.problems:
+        click.echo(f"error: `{file}`: {problem.message}", err=True)
+    click.echo(f"  = help: {help}", err=True)
+    sys.exit(2)
+
+
+def _context(program: Program, policies: Sequence[Any]) -> Context:
+    import datetime
+
+    from stepward.validator.analysis.context import Context
+
+    return Context(program, policies, datetime.datetime.now(datetime.UTC).date())
+
+
+def _alone(program: Program, options: dict[str, Any]) -> tuple[Context, Marks]:
+    """Return the program and nothing but the path that was asked for."""
+    from stepward.validator.diagram.marks import Marks
+
+    context = _context(program, ())
+    return context, Marks(walk=_walk(context, options["witness"], ()))
+
+
+def _checked(program: Program, options: dict[str, Any]) -> tuple[Context, Marks]:
+    """Return the program under its policies, and what the gate says of it with the same configuration."""
+    from stepward.validator.diagram.marks import marks_of
+    from stepward.validator.gate.checking import Run
+    from stepward.validator.gate.settings import Configurations, Overrides
+    from stepward.vm.errors import PolicyError
+
+    overrides = Overrides(policies=options["policies"])
+    gate = Run(Configurations(overrides, config=options["config"], is_isolated=options["isolated"]))
+    try:
+        policies = gate.check_program(program)
+    except PolicyError as error:
+        _refuse(error, error.name, "a policy has to be mended before a program can be held against it")
+    result = gate.result()
+    context = _context(program, policies)
+    walk = _walk(context, options["witness"], result.findings)
+    return context, marks_of(context, result.findings, result.properties, walk)
+
+
+# -- the path ----------------------------------------------------------------------------------------------------------
+
+
+def _walk(context: Context, witness: Path | None, findings: Sequence[Finding]) -> Walk | None:
+    from stepward.validator.diagram.marks import first_path, walk_of
+
+    if witness is not None:
+        return _replayed(context, witness)
+    finding = first_path(findings)
+    if finding is None:
+        return None
+    from stepward.validator.report.values import Values
+
+    assert finding.evidence is not None, "it has a path"
+    values = Values().of(finding)
+    title = f"{finding.code} at {finding.step}" + (f", with {', '.join(values)}" if values else "")
+    return walk_of(context.flow, finding.evidence.path, title)
+
+
+def _replayed(context: Context, file: Path) -> Walk:
+    """Return the path of a witness file, as the machine takes it now."""
+    from stepward.validator.cli.replay import read_witness
+    from stepward.validator.diagram.marks import walk_of
+    from stepward.validator.engine.replay import replay
+    from stepward.validator.gate.settings import ConfigurationError
+
+    witness = read_witness(str(file))
+    if witness.program.to_data() != context.program.to_data():
+        message = f"`{file}` is a witness of another program, `{witness.program.name}`, or of another version of it"
+        raise ConfigurationError(message, "name a witness that `stepward check --witnesses` wrote for this file")
+    seen = replay(witness)
+    claim = witness.claim
+    return walk_of(context.flow, seen.moves, f"{claim.code} at {claim.step}: {seen.why}")

@@ -90,7 +90,7 @@ def replay_witness(file: str, options: dict[str, Any]) -> bool:
     from stepward.validator.engine.replay import Refused
     from stepward.validator.engine.replay import replay as replayed
 
-    witness = _read(file)
+    witness = read_witness(file)
     try:
         seen = replayed(witness)
     except Refused as error:
@@ -109,7 +109,8 @@ def replay_witness(file: str, options: dict[str, Any]) -> bool:
     return seen.confirmed
 
 
-def _read(file: str) -> Any:
+def read_witness(file: str) -> Any:
+    """Return the witness in a file; raises MachineError, which says why not, for what is none."""
     from stepward.validator.engine.witness import Witness, WitnessRefused
     from stepward.validator.gate.paths import why_not
 

@@ -1,0 +1,310 @@
+"""The drawing: from a program and what a check found of it to the picture."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from stepward.validator.analysis.context import Context
+from stepward.validator.diagram.marks import Marks
+from stepward.validator.diagram.notes import notes_of
+from stepward.validator.diagram.picture import Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
+from stepward.validator.diagram.words import lines_of, sub_step_lines, whole_of, wrapped
+from stepward.vm.language.flow import END, MISSING, Transition
+from stepward.vm.language.guardrails import BranchSelector, FollowedBy, Requires, guards, protected
+from stepward.vm.language.selectors import branch_names, matches
+from stepward.vm.language.steps import (
+    AnyStep,
+    BaseStep,
+    ConditionStep,
+    EndStep,
+    LlmCall,
+    ParallelStep,
+    SetStep,
+    ToolCall,
+)
+
+MAX_ERROR_EDGES: Final = 3
+"""Error routes to one step that are drawn as edges; of more, each is told in the node that it starts from."""
+
+MAX_EDGES: Final = 6
+"""Other edges to one step; of more, all but the nearest lead to a sign that names it."""
+
+_HINT: Final = 1_500
+"""Characters of a hint."""
+
+_BADGES: Final = 4
+_NUMBERS: Final = 5
+
+
+def draw(context: Context, marks: Marks | None = None) -> Picture:
+    """Return the picture of a program, with the marks of a check on it if there are any."""
+    return _Drawing(context, marks or Marks()).picture()
+
+
+class _Drawing:
+    def __init__(self, context: Context, marks: Marks) -> None:
+        self.context = context
+        self.meaning = context.meaning
+        self.flow = context.flow
+        self.marks = marks
+        self.walked = marks.walk.ways if marks.walk is not None else frozenset()
+        self.guarded, self.required = self._rules()
+        self.badges = self._badges()
+        self.error_sources, self.other_sources = self._sources()
+        self.signs: dict[str, Node] = {}
+
+    def picture(self) -> Picture:
+        """Return the whole."""
+        start = Node("start", "start")
+        nodes: list[Node | Box] = [start]
+        edges = [Edge("start", self._into(0), is_walked=self._is_walked(self.flow.steps[0]))]
+        for number, step in enumerate(self.flow.steps):
+            nodes.append(self._box(number, step) if isinstance(step, ParallelStep) else self._step(number, step))
+            # What an edge leads to is made beside it: a sign, an ending, a place that is missing.
+            edges += self._edges(number, step)
+            nodes += self.signs.values()
+            self.signs = {}
+        program = self.context.program
+        return Picture(program.name, tuple(notes_of(self.meaning, self.marks)), tuple(nodes), tuple(edges))
+
+    # -- what is asked of the whole program ------------------------------------------------------------------------
+
+    def _rules(self) -> tuple[dict[str, list[str]], dict[tuple[str, Any], list[str]]]:
+        """Return the guardrails that speak of a step, by its id, and those that ask for a step or a branch."""
+        guarded: dict[str, list[str]] = {}
+        required: dict[tuple[str, Any], list[str]] = {}
+        for rule, _ in self.meaning.rules:
+            selectors = protected(rule)[:1] if isinstance(rule, FollowedBy) else protected(rule)
+            hits = [hit for selector in selectors for hit in matches(selector, self.meaning)]
+            for hit in hits:
+                _note(guarded, hit.part.id, rule.name)
+            for guard in guards(rule.requires) if hits and isinstance(rule, Requires) else ():
+                for hit in matches(guard, self.meaning):
+                    branch = None
+                    if isinstance(guard, BranchSelector):
+                        assert isinstance(hit.part, ConditionStep)
+                        branch = branch_names(hit.part)[guard.branch]
+                    _note(required, (hit.part.id, branch), rule.name)
+            if hits and isinstance(rule, FollowedBy):
+                for hit in matches(rule.followed_by.then, self.meaning):
+                    _note(required, (hit.part.id, None), rule.name)
+        return guarded, required
+
+    def _badges(self) -> dict[str, tuple[Badge, ...]]:
+        """Return the badges of each step or sub-step, by its id: its numbers on the path, then codes, errors first."""
+        found: dict[str, list[Badge]] = {}
+        if self.marks.walk is not None:
+            for step, numbers in self.marks.walk.numbers.items():
+                more = " …" if len(numbers) > _NUMBERS else ""
+                found[step] = [Badge(", ".join(map(str, numbers[:_NUMBERS])) + more, "path")]
+        counts = Counter(
+            (one.step, one.severity.value, one.code) for one in self.marks.findings if one.step is not None
+        )
+        seen: Counter[str] = Counter()
+        for (step, severity, code), count in sorted(counts.items()):
+            seen[step] += 1
+            if seen[step] > _BADGES:
+                continue
+            text = f"{code} ×{count}" if count > 1 else code
+            if seen[step] == _BADGES and sum(one[0] == step for one in counts) > _BADGES:
+                text += " …"
+            found.setdefault(step, []).append(Badge(text, "error" if severity == "error" else "warning"))
+        return {step: tuple(badges) for step, badges in found.items()}
+
+    def _sources(self) -> tuple[dict[int, set[int]], dict[int, set[int]]]:
+        """Return the steps from which control comes to each step, by error routes and otherwise."""
+        errors: dict[int, set[int]] = {}
+        others: dict[int, set[int]] = {}
+        for number, ways in enumerate(self.flow.transitions):
+            for way in ways:
+                if way.to >= 0:
+                    (errors if way.kind in ("failed", "visits") else others).setdefault(way.to, set()).add(number)
+        return errors, others
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def _step(self, number: int, step: AnyStep) -> Node:
+        lines = (*self._entered(number), *self._error_lines(number))
+        return self._node(f"s{number}", step, lines, is_dead=self._is_dead(number))
+
+    def _node(self, name: str, step: BaseStep, more: Iterable[Line], *, is_dead: bool) -> Node:
+        spec = self.meaning.tool(step.tool) if isinstance(step, ToolCall) else None
+        is_declared = not isinstance(step, ToolCall) or step.tool in self.meaning.manifest
+        lines = (*lines_of(step, spec, is_declared=is_declared), *self._rule_lines(step), *more)
+        return Node(
+            name,
+            self._kind(step),
+            (*lines, Line("no run gets here", "faint")) if is_dead else lines,
+            self.badges.get(step.id, ()),
+            self._hint(step, lines),
+            is_dead,
+            self._is_walked(step),
+        )
+
+    def _kind(self, step: BaseStep) -> Kind:
+        if isinstance(step, LlmCall):
+            return "llm"
+        if isinstance(step, ToolCall):
+            return "write" if self.meaning.tool(step.tool).effect == "write" else "read"
+        if isinstance(step, ConditionStep):
+            return "condition"
+        if isinstance(step, SetStep):
+            return "set"
+        assert isinstance(step, EndStep)
+        return step.outcome
+
+    def _box(self, number: int, step: ParallelStep) -> Box:
+        is_dead = self._is_dead(number)
+        parts = tuple(
+            self._node(f"s{number}p{sub}", part, sub_step_lines(part), is_dead=is_dead)
+            for sub, part in enumerate(step.parallel_steps)
+        )
+        lines = (
+            *lines_of(step, None),
+            *self._rule_lines(step),
+            *self._entered(number),
+            *self._error_lines(number),
+            *([Line("no run gets here", "faint")] if is_dead else ()),
+        )
+        return Box(f"s{number}", lines, parts, self.badges.get(step.id, ()), is_dead, self._is_walked(step))
+
+    def _rule_lines(self, step: BaseStep) -> Iterator[Line]:
+        if names := self.guarded.get(step.id):
+            yield from _told("rules: " + ", ".join(names), "rule")
+        if names := self.required.get((step.id, None)):
+            yield from _told("required by: " + ", ".join(names), "rule")
+
+    def _entered(self, number: int) -> Iterator[Line]:
+        """Yield from how many steps control comes here where that is not drawn."""
+        if self._is_crowded(number) and number > 0:
+            yield Line(f"entered from {len(self.other_sources[number])} steps", "faint")
+        if self._is_crowded(number, is_error=True):
+            yield Line(f"on error from {len(self.error_sources[number])} steps", "error")
+
+    def _error_lines(self, number: int) -> Iterator[Line]:
+        """Yield the error routes of a step that are told and not drawn."""
+        for index, way in enumerate(self.flow.transitions[number]):
+            if self._is_told(number, index, way):
+                words = "on error" if way.kind == "failed" else "after the last visit"
+                yield from _told(f"{words} → {self.flow.steps[way.to].id}", "error")
+
+    def _hint(self, step: BaseStep, lines: Iterable[Line]) -> str:
+        """Return what the lines of a node cut, and what is found of it."""
+        told = [f"{one.code} {one.message}" for one in self.marks.findings if one.step == step.id]
+        is_cut = any(line.text.endswith("…") or line.tone == "faint" for line in lines)
+        text = "\n".join([*([whole_of(step)] if is_cut else []), *told]).strip()
+        return text if len(text) <= _HINT else f"{text[: _HINT - 1]}…"
+
+    def _is_dead(self, number: int) -> bool:
+        return not self.flow.reachable[number] or number in self.marks.dead_steps
+
+    def _is_walked(self, step: BaseStep) -> bool:
+        return self.marks.walk is not None and step.id in self.marks.walk.numbers
+
+    def _is_crowded(self, target: int, *, is_error: bool = False) -> bool:
+        if is_error:
+            return len(self.error_sources.get(target, ())) > MAX_ERROR_EDGES
+        return len(self.other_sources.get(target, ())) > MAX_EDGES
+
+    def _is_told(self, number: int, index: int, way: Transition) -> bool:
+        """Return whether an error route is a line of its node."""
+        if way.kind not in ("failed", "visits") or way.to < 0 or (number, index) in self.walked:
+            return False
+        return self._is_crowded(way.to, is_error=True)
+
+    # -- edges -----------------------------------------------------------------------------------------------------
+
+    def _edges(self, number: int, step: AnyStep) -> Iterator[Edge]:
+        start = f"s{number}join" if isinstance(step, ParallelStep) else f"s{number}"
+        ways = list(enumerate(self.flow.transitions[number]))
+        also = {way.kind: (number, index) in self.walked for index, way in ways if way.kind in ("fallback", "skipped")}
+        for index, way in ways:
+            is_walked = (number, index) in self.walked or (way.kind == "success" and any(also.values()))
+            is_dead = (number, index) in self.marks.dead_ways
+            if not self._is_drawn(number, index, way) or (way.kind == "uncovered" and is_dead):
+                continue
+            lines = tuple(self._label(way, step, also, is_dead=is_dead))
+            end = self._end(number, way, is_walked=is_walked)
+            yield Edge(start, end, _edge_kind(way), lines, is_dead or self._is_dead(number), is_walked)
+
+    def _is_drawn(self, number: int, index: int, way: Transition) -> bool:
+        if way.kind in ("end", "fallback", "skipped"):
+            return False  # an `end` step is its own picture; the others go the way of success and are told there
+        if not way.is_drawn and way.kind != "uncovered":
+            return (number, index) in self.walked
+        return not self._is_told(number, index, way)
+
+    def _end(self, number: int, way: Transition, *, is_walked: bool) -> str:
+        if way.to >= 0:
+            if is_walked or way.kind in ("failed", "visits") or self._is_near(number, way.to):
+                return self._into(way.to)
+            target = self.flow.steps[way.to]
+            lines = (Line("→ " + wrapped(target.id, most=2)[0], "name"),)
+            return self._sign(f"s{number}to{way.to}", "sign", lines, number)
+        name = f"s{number}{way.kind}{way.branch or ''}"
+        if way.to == MISSING:
+            missing: Any = self.flow.steps[number]
+            for part in way.field:
+                missing = missing[part] if isinstance(part, int) else getattr(missing, part)
+            return self._sign(name, "broken", _told(f"missing: {missing}", "text"), number)
+        assert way.to == END
+        assert way.ending is not None
+        if way.ending.reason == "declared":
+            kind: Kind = "success" if way.ending.status == "SUCCESS" else "failure"
+            return self._sign(name, kind, (Line(kind),), number)
+        words = {"uncovered": "no branch", "error": "the run fails", "visits": "the run stalls"}
+        return self._sign(name, "broken", (Line(words[way.ending.reason]),), number)
+
+    def _sign(self, name: str, kind: Kind, lines: Iterable[Line], number: int) -> str:
+        self.signs[name] = Node(name, kind, tuple(lines), is_dead=self._is_dead(number))
+        return name
+
+    def _is_near(self, number: int, target: int) -> bool:
+        """Return whether an edge is drawn to its target itself: to one with many edges only the nearest is."""
+        if not self._is_crowded(target):
+            return True
+        return number == min(self.other_sources[target], key=lambda source: (abs(source - target), source))
+
+    def _into(self, number: int) -> str:
+        return f"s{number}fork" if isinstance(self.flow.steps[number], ParallelStep) else f"s{number}"
+
+    def _label(self, way: Transition, step: AnyStep, also: Iterable[str], *, is_dead: bool) -> Iterator[Line]:
+        """Yield what is written along an edge."""
+        if way.kind == "failed":
+            yield Line("on error", "error")
+        elif way.kind == "visits":
+            yield Line(f"after {getattr(step, 'max_visits', None)} visits", "faint")
+        elif way.kind == "uncovered":
+            yield Line("otherwise", "error")
+        elif isinstance(step, ConditionStep):
+            if isinstance(way.branch, int):
+                case = (step.cases or ())[way.branch - 1]
+                yield from _told(case.name or f"case {way.branch}", "name")
+                yield from _told(case.when, "text")
+            else:
+                yield Line(str(way.branch), "name")
+            if names := self.required.get((step.id, way.branch)):
+                yield from _told("required by: " + ", ".join(names), "rule")
+        else:
+            words = {"skipped": "also when it fails", "fallback": "also after a time-out"}
+            yield from (Line(words[kind], "faint") for kind in sorted(also))
+        if is_dead:
+            yield Line("never taken", "faint")
+
+
+def _edge_kind(way: Transition) -> EdgeKind:
+    if way.kind in ("failed", "uncovered"):
+        return "error"
+    return "visits" if way.kind == "visits" else "branch" if way.kind == "branch" else "next"
+
+
+def _told(text: str, tone: Tone) -> tuple[Line, ...]:
+    return tuple(Line(line, tone) for line in wrapped(text))
+
+
+def _note(found: dict[Any, list[str]], key: Any, name: str) -> None:
+    names = found.setdefault(key, [])
+    if name not in names:
+        names.append(name)

@@ -1,0 +1,59 @@
+"""What stands beside a diagram: the guardrails, the findings, and what the path that is drawn shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from stepward.validator.diagram.picture import Note
+from stepward.validator.diagram.words import rule_words, wrapped
+from stepward.validator.report.text import counted
+from stepward.vm.language.guardrails import protected
+from stepward.vm.language.selectors import matches
+
+if TYPE_CHECKING:
+    from stepward.validator.diagram.marks import Marks
+    from stepward.vm.language.meaning import Meaning
+
+COLUMNS: Final = 96
+MAX_RULES: Final = 24
+MAX_FINDINGS: Final = 10
+
+
+def notes_of(meaning: Meaning, marks: Marks) -> Iterator[Note]:
+    """Yield the notes of a diagram."""
+    if rules := list(_rules(meaning)):
+        yield Note(("guardrails", *_at_most(rules, MAX_RULES, "guardrail")))
+    if marks.findings:
+        told = [
+            "\n".join(_entry(f"{one.severity} {one.code}" + (f" at {one.step}" if one.step else ""), one.message))
+            for one in sorted(marks.findings, key=lambda one: one.severity != "error")
+        ]
+        heading = counted(len(told), "finding")
+        yield Note((heading, *_at_most(told, MAX_FINDINGS, "finding")))
+    if marks.walk is not None:
+        yield Note(
+            ("numbered path", *(f"  {line}" for line in wrapped(marks.walk.title, COLUMNS - 6, by_clause=False)))
+        )
+
+
+def _rules(meaning: Meaning) -> Iterator[str]:
+    """Yield the guardrails of the program, and of the policies those that speak of a step of it."""
+    for rule, policy in meaning.rules:
+        if policy is None or any(matches(selector, meaning) for selector in protected(rule)):
+            name = rule.name if policy is None else f"{rule.name} (policy {policy.policy})"
+            yield "\n".join(_entry(name, rule_words(rule)))
+
+
+def _entry(name: str, words: str) -> Iterator[str]:
+    """Yield the lines of one entry: those after its first are indented."""
+    first, *rest = wrapped(f"{name}: {words}", COLUMNS - 6, most=4, by_clause=False)
+    yield f"  {first}"
+    yield from (f"      {line}" for line in rest)
+
+
+def _at_most(entries: list[str], most: int, word: str) -> Iterator[str]:
+    for entry in entries[:most]:
+        yield from entry.split("\n")
+    if len(entries) > most:
+        yield f"  … and {counted(len(entries) - most, word)} more"

@@ -1,0 +1,46 @@
+"""Pictures from DOT text: by a `dot` on the path, or by the one that is installed with Stepward."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path as FilePath
+from typing import Final
+
+from stepward.validator.gate.settings import AdvisedError
+
+TIME_LIMIT_SECONDS: Final = 120
+
+
+class DiagramError(AdvisedError):
+    """A diagram can't be drawn."""
+
+
+def render(source: str, format: str) -> bytes:
+    """Return the picture of DOT text, `svg` or `png`; raises DiagramError when nothing here can draw it."""
+    command = [_program(), f"-T{format}"]
+    try:
+        done = subprocess.run(
+            command, input=source.encode(), capture_output=True, timeout=TIME_LIMIT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        message = f"the diagram was not drawn within {TIME_LIMIT_SECONDS} seconds"
+        raise DiagramError(message, "write `-o diagram.dot`, and draw it with another layout") from None
+    if done.returncode != 0 or not done.stdout:
+        why = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise DiagramError(f"`{command[0]}` did not draw the diagram: {why[-1] if why else 'it says nothing'}", "")
+    return done.stdout
+
+
+def _program() -> str:
+    """Return what draws: `dot` on the path, else the one that is installed beside this interpreter."""
+    beside = [FilePath(sys.executable).parent, FilePath(sysconfig.get_path("scripts"))]
+    found = shutil.which("dot") or next(
+        (path for folder in beside if (path := shutil.which("graphviz-pure", path=str(folder)))), None
+    )
+    found = found or shutil.which("graphviz-pure")
+    if found is None:
+        raise DiagramError("there is no `dot` to draw with", "install Graphviz, or `pip install graphviz-pure`")
+    return found

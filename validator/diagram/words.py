@@ -1,0 +1,197 @@
+"""The words of a diagram: what is said of steps and guardrails, wrapped, and cut before it is a wall of text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from stepward.validator.diagram.picture import Line, Tone
+from stepward.validator.report.text import safe, width
+from stepward.vm.language.guardrails import (
+    AllOf,
+    AnyOf,
+    AnyRequirement,
+    AnyRule,
+    AtMostOnce,
+    FollowedBy,
+    Never,
+    Requires,
+)
+from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.steps import (
+    BaseStep,
+    Call,
+    ConditionStep,
+    EndStep,
+    Failing,
+    LlmCall,
+    ParallelStep,
+    SetStep,
+    ToolCall,
+)
+from stepward.vm.values import to_json
+
+COLUMNS: Final = 34
+"""Columns of a line in a node."""
+
+_SLACK: Final = 6
+
+LINES: Final = 6
+"""Lines that one text of a node may take; a longer one ends in an ellipsis."""
+
+ASSIGNMENTS: Final = 8
+"""Assignments of a `set` step that are shown."""
+
+_CLAUSE: Final = re.compile(r" (?=(?:and|or) )")
+
+
+# -- wrapping ----------------------------------------------------------------------------------------------------------
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    return len(text) if text.isascii() else sum(width(character, 0) for character in text)
+
+
+def wrapped(text: str, limit: int = COLUMNS, most: int = LINES, *, by_clause: bool = True) -> list[str]:
+    """Return the lines of a text, at most so many: what is left out is an ellipsis.
+
+    A line may go a little over the limit where that saves one; `by_clause` breaks before each `and` and `or`.
+    """
+    shown = safe(text[: limit * most * 2].replace("\n", " ")).strip()
+    clauses = _CLAUSE.split(shown) if by_clause and columns(shown) > limit + _SLACK else [shown]
+    lines = [line for clause in clauses for line in _folded(clause, limit)]
+    if len(lines) > most or len(text) > limit * most * 2:
+        lines = lines[:most]
+        lines[-1] = f"{_fitting(lines[-1], limit - 1)}…"
+    return lines or [""]
+
+
+def _folded(text: str, limit: int) -> list[str]:
+    """Return a text in lines: within the limit, or a little over it where that makes fewer."""
+    within, over = list(_filled(text, limit)), list(_filled(text, limit + _SLACK))
+    return over if len(over) < len(within) else within
+
+
+def _filled(text: str, limit: int) -> Iterator[str]:
+    """Yield a text in lines that fit; a word stays whole where it fits on a line."""
+    line = ""
+    for word in text.split():
+        if line and columns(line) + 1 + columns(word) <= limit:
+            line = f"{line} {word}"
+            continue
+        if line:
+            yield line
+        line = word
+        while columns(line) > limit + _SLACK:
+            head = _fitting(line, limit)
+            yield head
+            line = line[len(head) :]
+    if line:
+        yield line
+
+
+def _fitting(text: str, limit: int) -> str:
+    """Return the start of a text that fits."""
+    if columns(text) <= limit:
+        return text
+    taken = 0
+    for number, character in enumerate(text):
+        taken += width(character, 0)
+        if taken > limit:
+            return text[:number]
+    return text
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+def lines_of(step: BaseStep, spec: ToolSpec | None, *, is_declared: bool = True) -> Iterator[Line]:
+    """Yield what stands in a step's node: its id, then what it does; `spec` are the facts about its tool."""
+    yield from _lines(step.id, "name")
+    yield from _doing(step, spec, is_declared=is_declared)
+    if isinstance(step, Failing) and step.on_error == "retry":
+        yield Line(f"retried: {step.max_retries} attempts in all", "retry")
+    if (visits := getattr(step, "max_visits", None)) is not None:
+        yield Line(f"at most {visits} visits", "retry")
+
+
+def _doing(step: BaseStep, spec: ToolSpec | None, *, is_declared: bool) -> Iterator[Line]:
+    if isinstance(step, LlmCall):
+        yield from _lines(f"llm → ${step.output_key}" if step.output_key else "llm")
+        yield from _lines(" | ".join(step.allowed_outputs or ()))
+    elif isinstance(step, ToolCall):
+        assert spec is not None, "a tool has facts"
+        yield from _lines(f"{step.tool} → ${step.output_key}" if step.output_key else step.tool)
+        yield _effect(spec, is_declared=is_declared)
+    elif isinstance(step, ConditionStep):
+        yield from _lines(step.condition or "")
+    elif isinstance(step, SetStep):
+        for name, value in list(step.set.items())[:ASSIGNMENTS]:
+            yield from _lines(_assignment(name, value), most=2)
+        if len(step.set) > ASSIGNMENTS:
+            yield Line(f"… and {len(step.set) - ASSIGNMENTS} more", "faint")
+    elif isinstance(step, EndStep):
+        yield Line(f"end: {step.outcome}")
+    elif isinstance(step, ParallelStep):
+        yield Line("parallel")
+
+
+def _assignment(name: str, value: Any) -> str:
+    # A text is an expression, anything else stands for itself.
+    return f"{name} = {value if isinstance(value, str) else to_json(value)}"
+
+
+def sub_step_lines(part: Call) -> Iterator[Line]:
+    """Yield what a sub-step says where a step would have an edge."""
+    if part.on_error == "skip":
+        yield Line("goes on when it fails", "faint")
+    if part.on_timeout == "fallback":
+        yield Line("goes on after a time-out", "faint")
+
+
+def _effect(spec: ToolSpec, *, is_declared: bool) -> Line:
+    words = {"write": "WRITES", "read": "reads", "none": "no effect"}[spec.effect]
+    if not is_declared:
+        words += " (not declared)"
+    elif spec.effect == "write":
+        words += ", idempotent" if spec.idempotent else ", not idempotent"
+    return Line(words + (", suspends" if spec.suspends else ""), "write" if spec.effect == "write" else "text")
+
+
+def _lines(text: str, tone: Tone = "text", most: int = LINES) -> Iterator[Line]:
+    if text:
+        yield from (Line(line, tone) for line in wrapped(text, most=most))
+
+
+def whole_of(step: BaseStep) -> str:
+    """Return the text of a step that its node may have cut."""
+    if isinstance(step, ConditionStep):
+        return "\n".join([step.condition or "", *(case.when for case in step.cases or ())]).strip()
+    if isinstance(step, SetStep):
+        return "\n".join(_assignment(name, value) for name, value in step.set.items())
+    return " | ".join(step.allowed_outputs or ()) if isinstance(step, LlmCall) else ""
+
+
+# -- guardrails --------------------------------------------------------------------------------------------------------
+
+
+def rule_words(rule: AnyRule) -> str:
+    """Return what a guardrail demands, in words."""
+    if isinstance(rule, Requires):
+        return f"{rule.protects.text()} only after {_required(rule.requires)}"
+    if isinstance(rule, Never):
+        return f"never {rule.never.text()}" + (f" when {rule.when}" if rule.when else "")
+    if isinstance(rule, AtMostOnce):
+        return f"{rule.at_most_once.text()} at most once"
+    if isinstance(rule, FollowedBy):
+        return f"{rule.followed_by.first.text()} is followed by {rule.followed_by.then.text()}"
+    return f"not both {rule.exclusive[0].text()} and {rule.exclusive[1].text()}"
+
+
+def _required(requirement: AnyRequirement) -> str:
+    if isinstance(requirement, AllOf | AnyOf):
+        parts, word = (requirement.all_of, " and ") if isinstance(requirement, AllOf) else (requirement.any_of, " or ")
+        return "(" + word.join(map(_required, parts)) + ")"
+    return requirement.text()
