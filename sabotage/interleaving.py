@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.sabotage.points import Killed, Points
+from stepward.vm.errors import StepwardError
 
 if TYPE_CHECKING:
     from stepward.sabotage.stage import Stage
 
-MAX_TURNS: Final = 2_000
-"""Turns after which a case is given up: no example of ours needs as many."""
+MAX_TURNS: Final = 200
+"""Turns that are decided. After them the processes take turns, so that one that waits for another can't keep it up."""
 
-QUIET_ROUNDS: Final = 8
+QUIET_ROUNDS: Final = 6
 """Rounds of the event loop without news after which every process is taken to stand at a point."""
 
 Work = Callable[[Points], Coroutine[Any, Any, Any]]
@@ -46,32 +47,43 @@ class _Crossing(Points):
 
 
 async def interleave(stage: Stage, works: Mapping[str, Work]) -> dict[str, Any]:
-    """Run processes to their ends, by name, one step at a time; return what each returned, or the error it raised.
+    """Run processes to their ends, by name, one step at a time; return what each returned, or the refusal it raised.
 
-    The decision `turn n` names the process that moves; the first one moves on and on in the simplest case.
+    The decision `turn n` names the process that moves; the first one moves on and on in the simplest case. What is no
+    refusal of the machine's, a breach above all, is raised at once, and ends the other processes.
     """
     from hypothesis import strategies as st
 
     waiting: list[_Waiting] = []
-    tasks = {name: asyncio.ensure_future(work(_Crossing(name, waiting))) for name, work in works.items()}
+    crossings = {name: _Crossing(name, waiting) for name in works}
+    tasks = {name: asyncio.ensure_future(work(crossings[name])) for name, work in works.items()}
+    number = 0
     try:
-        for number in range(MAX_TURNS):
+        while stage.error is None:
             await _quiet(waiting, tasks.values())
+            _raise_breach(tasks.values())
             names = [name for name in works if any(one.process == name for one in waiting)]
             if not names:
-                break
-            name = names[0] if len(names) == 1 else stage.pick(f"turn {number}", st.sampled_from(names))
+                if all(task.done() for task in tasks.values()):
+                    break
+                continue
+            if len(names) == 1:
+                name = names[0]
+            elif number < MAX_TURNS:
+                name = stage.pick(f"turn {number}", st.sampled_from(names))
+            else:
+                name = names[number % len(names)]
+            number += 1
             here = next(one for one in waiting if one.process == name)
             waiting.remove(here)
             stage.tell(f"process {name}: {here.point}")
             here.turn.set_result(None)
-        return {name: await _ended(task) for name, task in tasks.items()}
+        return {name: _ended(task) for name, task in tasks.items() if task.done()}
     finally:
-        for task in tasks.values():
-            task.cancel()
+        await _end(crossings.values(), tasks.values())
 
 
-async def _quiet(waiting: list[_Waiting], tasks: Any) -> None:
+async def _quiet(waiting: list[_Waiting], tasks: Collection[asyncio.Future[Any]]) -> None:
     """Let the event loop go round until nothing new happens."""
     quiet = 0
     before = (-1, -1)
@@ -82,8 +94,26 @@ async def _quiet(waiting: list[_Waiting], tasks: Any) -> None:
         before = now
 
 
-async def _ended(task: asyncio.Future[Any]) -> Any:
-    try:
-        return await task
-    except (Exception, Killed) as error:
-        return error
+def _raise_breach(tasks: Collection[asyncio.Future[Any]]) -> None:
+    for task in tasks:
+        if task.done() and not isinstance(_ended_error(task), StepwardError | Killed | None):
+            task.result()
+
+
+def _ended_error(task: asyncio.Future[Any]) -> BaseException | None:
+    return None if task.cancelled() else task.exception()
+
+
+def _ended(task: asyncio.Future[Any]) -> Any:
+    """Return what a process returned, or the refusal that it raised."""
+    error = _ended_error(task)
+    return task.result() if error is None else error
+
+
+async def _end(crossings: Collection[_Crossing], tasks: Collection[asyncio.Future[Any]]) -> None:
+    """End the processes that are left: a dead one passes no point, not even to tidy up."""
+    for crossing in crossings:
+        crossing.is_dead = True
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

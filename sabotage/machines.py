@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepward.sabotage.points import Points
+from stepward.sabotage.through import ThroughStore
 from stepward.sabotage.world import ProcessModel, ProcessTools
-from stepward.vm.journal.store import Append, Entry, Head, Journal, Lease, Row, Vault
+from stepward.vm.journal.store import Append, Entry, Journal, Lease
 from stepward.vm.language.program import Program
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.plan import Plan
@@ -19,19 +20,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class WatchedStore:
+class WatchedStore(ThroughStore):
     """A store as a scene's machines see it: after every write the oracle looks at what the store has now."""
 
-    blocks = False
-
     def __init__(self, inner: Journal, scene: Scene) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.scene = scene
-
-    @property
-    def vault(self) -> Vault:
-        """Where the sensitive values are."""
-        return self.inner.vault
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
         """Make a run, and have the oracle look."""
@@ -47,39 +41,11 @@ class WatchedStore:
         self.scene.oracle.look(durable=append.durable)
 
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
-        """Lease a run."""
-        return self.inner.acquire(run, holder, now, ttl)
-
-    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
-        """Make a lease last longer."""
-        return self.inner.renew(lease, now, ttl)
-
-    def release(self, lease: Lease) -> None:
-        """Give a lease back."""
-        self.inner.release(lease)
-
-    def read(self, run: str, start: int = 0) -> list[Entry]:
-        """Return the entries of a run."""
-        return self.inner.read(run, start)
-
-    def head(self, run: str) -> Head | None:
-        """Return the end of a run's chain."""
-        return self.inner.head(run)
-
-    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
-        """Return the list of runs."""
-        return self.inner.rows(statuses)
-
-    def put_document(self, digest: str, text: bytes) -> None:
-        """Keep a document."""
-        self.inner.put_document(digest, text)
-
-    def document(self, digest: str) -> bytes | None:
-        """Return a document."""
-        return self.inner.document(digest)
-
-    def close(self) -> None:
-        """Do nothing: the stage closes its store."""
+        """Lease a run: what was written before is durable then, too."""
+        lease = self.inner.acquire(run, holder, now, ttl)
+        if lease is not None and run == self.scene.run:
+            self.scene.oracle.look(durable=True)
+        return lease
 
 
 class Machine(ExecutionVM):
@@ -89,7 +55,12 @@ class Machine(ExecutionVM):
     """
 
     def __init__(
-        self, scene: Scene, points: Points, store: Journal, around: Callable[[Tools], Tools] | None = None, **options: Any
+        self,
+        scene: Scene,
+        points: Points,
+        store: Journal,
+        around: Callable[[Tools], Tools] | None = None,
+        **options: Any,
     ) -> None:
         self.points = points
         world, stage = scene.world, scene.stage

@@ -97,6 +97,11 @@ class Oracle:
         """Take note of what is delivered to a step: should the store say that it was taken, it was this."""
         self._payloads[step, self.due(step)] = payload
 
+    def forget(self) -> None:
+        """Take note that a process is gone, and with it what it was answered and did not write."""
+        if not self.rests:
+            self._begin_again()
+
     def rest(self) -> None:
         """Stop reading the store: from here on it says what an attacker wants it to say."""
         self.rests = True
@@ -109,9 +114,7 @@ class Oracle:
             return
         store, run = self.scene.store.inner, self.scene.run
         head = store.head(run)
-        if head is None:
-            return
-        if head.seq + 1 < len(self.records):
+        if (-1 if head is None else head.seq) + 1 < len(self.records):
             self._begin_again()
         self._read()
         if durable:

@@ -5,14 +5,35 @@ from __future__ import annotations
 from typing import Final
 
 from stepward.sabotage.attack import Attack
-from stepward.sabotage.attacks import crashes, hashes, injection, interleavings, load, replays, times, transitions
+from stepward.sabotage.attacks import (
+    crashes,
+    disks,
+    entries,
+    files,
+    forgeries,
+    hashes,
+    injection,
+    interleavings,
+    load,
+    permissions,
+    replays,
+    secrecy,
+    times,
+    transitions,
+)
 
 ATTACKS: Final[tuple[type[Attack], ...]] = (
     *injection.ATTACKS,
+    *entries.ATTACKS,
+    *permissions.ATTACKS,
+    *secrecy.ATTACKS,
     *replays.ATTACKS,
     *hashes.ATTACKS,
+    *forgeries.ATTACKS,
+    *files.ATTACKS,
     *transitions.ATTACKS,
     *crashes.ATTACKS,
+    *disks.ATTACKS,
     *times.ATTACKS,
     *interleavings.ATTACKS,
     *load.ATTACKS,

@@ -35,7 +35,7 @@ class Scene:
     run that somebody knows and that this one follows, if it follows one.
     """
 
-    def __init__(  # noqa: PLR0913 - each is something that attacks want another of
+    def __init__(
         self, stage: Stage, run: str, name: str, *, faults: bool, store: Journal, target: Target, limits: Limits
     ) -> None:
         self.stage = stage
@@ -72,8 +72,10 @@ class Scene:
 
     def machine(self, points: Points | None = None, **options: Any) -> Machine:
         """Return a machine in a process of its own. `options` are those of `ExecutionVM` that are to be others."""
-        options = {"lease_seconds": LEASE_SECONDS, "limits": self.limits, **options}
-        return Machine(self, points or Points(), self.store, **options)
+        weakness = self.stage.weakness
+        store = self.store if weakness.store is None else weakness.store(self.store)
+        options = {"lease_seconds": LEASE_SECONDS, "limits": self.limits, **weakness.options, **options}
+        return Machine(self, points or Points(), store, **options)
 
     # -- playing -------------------------------------------------------------------------------------------------------
 
@@ -165,4 +167,4 @@ class Scene:
         """Return what a verification of the run finds: chain, head, signature, documents, values and meaning."""
         keys = [self.stage.key.public] if trusts_key else []
         store = self.store.inner
-        return verify(store, self.run, keys=keys, receipts=receipts, replay=replayer(store, self.run)).faults
+        return verify(store, self.run, keys=keys, receipts=receipts, replay=replayer(store, self.run, receipts)).faults

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from stepward.sabotage.attack import Attack, Stateful
 from stepward.sabotage.choices import Choices, Drawn, ScriptMisfit
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.stage import Stage, Weakness
+from stepward.sabotage.steady import steady
 from stepward.sabotage.target import Target
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite import SQLiteJournal
@@ -71,9 +72,10 @@ class Harvest(NamedTuple):
 class Theatre:
     """Makes stages: one event loop, and a store that is thrown away after some cases."""
 
-    def __init__(self, target: Target, attack: Attack) -> None:
+    def __init__(self, target: Target, attack: Attack, weakness: Weakness | None = None) -> None:
         self.target = target
         self.attack = attack
+        self._weakness = weakness
         self._stack = ExitStack()
         self._store: Journal | None = None
         self._cases = 0
@@ -84,7 +86,7 @@ class Theatre:
         self._cases += 1
         if self._store is None or self._cases % STORE_CASES == 0:
             self._store = self._new_store()
-        return Stage(self.target, choices, self._store, f"case-{self._cases}", self._runner)
+        return Stage(self.target, choices, self._store, f"case-{self._cases}", self._runner, self._weakness)
 
     def _new_store(self) -> Journal:
         self._stack.close()
@@ -102,9 +104,9 @@ class Theatre:
 
 
 @contextmanager
-def theatre(target: Target, attack: Attack) -> Iterator[Theatre]:
+def theatre(target: Target, attack: Attack, weakness: Weakness | None = None) -> Iterator[Theatre]:
     """Return what makes stages, for as long as it is needed."""
-    made = Theatre(target, attack)
+    made = Theatre(target, attack, weakness)
     try:
         yield made
     finally:
@@ -152,10 +154,13 @@ class _Tally:
             self.found = what
 
 
-def harvest(target: Target, attack: Attack, shard: Shard, database: Any = None) -> Harvest:
+def harvest(
+    target: Target, attack: Attack, shard: Shard, database: Any = None, weakness: Weakness | None = None
+) -> Harvest:
     """Play the cases of a shard, and return what came of them.
 
-    `database` is a Hypothesis database of cases that breached before; they are tried first.
+    `database` is a Hypothesis database of cases that breached before; they are tried first. `weakness` is what the
+    machines lack, for a self-test.
     """
     from hypothesis import HealthCheck, Phase, settings
 
@@ -173,7 +178,7 @@ def harvest(target: Target, attack: Attack, shard: Shard, database: Any = None) 
     tally = _Tally()
     began = time.process_time()
     search = _search_moves if isinstance(attack, Stateful) else _search
-    with theatre(target, attack) as stages:
+    with theatre(target, attack, weakness) as stages, steady():
         try:
             search(attack, stages, shard.own_seed, how, tally)
         except Breach:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from stepward.sabotage.choices import Choices
 from stepward.sabotage.invariants import Breach, Invariant
@@ -23,19 +24,35 @@ KEY_SEED = bytes(range(32))
 """The seed of the key with which the machines under attack sign. It signs nothing else."""
 
 
+class Weakness(NamedTuple):
+    """What machines are given in place of what they should have: a store around theirs, and other options."""
+
+    store: Callable[[Journal], Journal] | None = None
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
 class Stage:
     """Where one case is played.
 
     `store` is where its runs are kept; `prefix` makes their ids new in it. `events` counts what reached the machine or
     its store; `story` tells what happened, for the person who reads a breach; `error` is what went wrong in the world,
-    on its way past the machine.
+    on its way past the machine. `weakness` is what its machines lack, in a self-test.
     """
 
-    def __init__(self, target: Target, choices: Choices, store: Journal, prefix: str, runner: asyncio.Runner) -> None:
+    def __init__(
+        self,
+        target: Target,
+        choices: Choices,
+        store: Journal,
+        prefix: str,
+        runner: asyncio.Runner,
+        weakness: Weakness | None = None,
+    ) -> None:
         self.target = target
         self.choices = choices
         self.store = store
         self.key = SigningKey.from_seed(KEY_SEED)
+        self.weakness = weakness or Weakness()
         self.events = 0
         self.story: list[str] = []
         self.error: Exception | None = None

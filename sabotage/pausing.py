@@ -1,0 +1,99 @@
+"""A process that stands still at one point, while others go on, and then goes on as if no time had passed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from stepward.sabotage.points import Killed, Points
+from stepward.vm.errors import StepwardError
+
+if TYPE_CHECKING:
+    from stepward.sabotage.stage import Stage
+
+Work = Callable[[Points], Coroutine[Any, Any, Any]]
+"""What a process does, given the points that its machine is to pass."""
+
+
+class _Stop(Points):
+    """Points of which one holds the process, and with it all that goes on in it side by side."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+        self.here = asyncio.Event()
+        self.way = asyncio.Event()
+
+    async def pass_by(self, name: str) -> None:
+        """Wait where the process stands still; raises Killed once it is dead."""
+        if len(self.passed) == self.number:
+            self.here.set()
+        self.passed.append(name)
+        if self.here.is_set():
+            try:
+                await self.way.wait()
+            except asyncio.CancelledError:
+                self.end()
+                raise
+        if self.is_dead:
+            raise Killed(name)
+
+    def end(self) -> None:
+        """Have everything that stands here die, also what only wants to tidy up."""
+        self.is_dead = True
+        self.way.set()
+
+
+class Paused:
+    """A process that was started, and stands still at the point of a number, counted from 0, if it has come to it.
+
+    It dies at the end of its `with` block, if it has not gone on. `point` is where it stands, None when it has ended before; `result` is what it returned, or the error of the machine
+    that it raised, once it has ended.
+    """
+
+    def __init__(self, stage: Stage, number: int, work: Work) -> None:
+        self.point: str | None = None
+        self.result: Any = None
+        self._stage = stage
+        self._stop = _Stop(number)
+        self._number = number
+        self._work = work
+        self._task: asyncio.Future[Any] | None = None
+        stage.do(self._begin())
+
+    async def _begin(self) -> None:
+        self._task = asyncio.ensure_future(self._work(self._stop))
+        here = asyncio.ensure_future(self._stop.here.wait())
+        await asyncio.wait({self._task, here}, return_when=asyncio.FIRST_COMPLETED)
+        here.cancel()
+        if self._stop.here.is_set():
+            self.point = self._stop.passed[self._number]
+            self._stage.tell(f"the process stands still {self.point}")
+        else:
+            await self._end()
+
+    def go_on(self) -> Any:
+        """Let the process go on to its end, and return its result."""
+        if self.point is not None:
+            self._stage.tell("the process goes on")
+            self._stop.way.set()
+            self._stage.do(self._end())
+        return self.result
+
+    def __enter__(self) -> Paused:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._task is not None, "a process has begun before it ends"
+        if not self._task.done():
+            self._stop.end()
+            self._stage.do(asyncio.wait({self._task}))
+            self._task.exception()
+
+    async def _end(self) -> None:
+        assert self._task is not None, "a process has begun before it ends"
+        try:
+            self.result = await self._task
+        except (StepwardError, Killed) as error:
+            self.result = error

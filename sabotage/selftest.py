@@ -1,0 +1,68 @@
+"""The alarm is tried: a few machines that each lack a defence are attacked, and every one has to be breached.
+
+They are made of what anybody can hand to a machine, a store, a policy, a key, and of no switch in it. The tests have a
+machine for every defence; these few are for the log of a release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from stepward.sabotage.registry import ATTACK_BY_NAME
+from stepward.sabotage.shard import Shard, harvest
+from stepward.sabotage.stage import Weakness
+from stepward.sabotage.target import Target
+from stepward.sabotage.weak_stores import HastyStore
+from stepward.vm.language.program import Program
+
+CASES: Final = 50
+SEED: Final = 1
+
+
+class Silenced(NamedTuple):
+    """A defence that a machine lacks by a `weakness`, and the attack that has to find that on a program."""
+
+    defence: str
+    attack: str
+    program: Mapping[str, Any]
+    weakness: Weakness
+
+
+class Alarm(NamedTuple):
+    """Whether the attack found a machine without a defence, and what it found."""
+
+    defence: str
+    attack: str
+    went_off: bool
+    what: str
+
+
+_PAYS: Final = {
+    "name": "pays",
+    "inputs": {"amount": {"type": "integer", "minimum": 1}, "card": {"type": "string", "sensitive": True}},
+    "tools": {
+        "ask": {"effect": "none", "args": {}, "suspends": True},
+        "pay": {"effect": "write", "idempotent": False, "args": {"amount": {"type": "integer"}}},
+        "book": {"effect": "write", "idempotent": True, "args": {"amount": {"type": "integer"}}},
+    },
+    "steps": [
+        {"id": "pay", "type": "tool", "tool": "pay", "args": {"amount": "$amount"}},
+        {"id": "book", "type": "tool", "tool": "book", "args": {"amount": "$amount"}},
+    ],
+}
+
+SILENCED: Final = (Silenced("the intent is durable before the effect", "killed-anywhere", _PAYS, Weakness(HastyStore)),)
+
+
+def alarms() -> tuple[Alarm, ...]:
+    """Attack every weak machine, and say which alarms went off."""
+    return tuple(_tried(silenced) for silenced in SILENCED)
+
+
+def _tried(silenced: Silenced) -> Alarm:
+    attack = ATTACK_BY_NAME[silenced.attack]()
+    target = Target(Program.from_dict(dict(silenced.program)))
+    shard = Shard(silenced.attack, 0, max(1, CASES // attack.weight), SEED)
+    found = harvest(target, attack, shard, weakness=silenced.weakness).found
+    return Alarm(silenced.defence, silenced.attack, found is not None, "" if found is None else found.what)

@@ -1,0 +1,64 @@
+"""A store around another one that changes nothing: what is to behave differently overrides a method of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stepward.vm.journal.store import Append, Entry, Head, Journal, Lease, Row, Vault
+
+
+class ThroughStore:
+    """Passes every call on to `inner`."""
+
+    blocks = False
+
+    def __init__(self, inner: Journal) -> None:
+        self.inner = inner
+
+    @property
+    def vault(self) -> Vault:
+        """Where the sensitive values are."""
+        return self.inner.vault
+
+    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
+        """Make a run."""
+        return self.inner.create(append, program, holder, ttl)
+
+    def append(self, append: Append, fence: int | None) -> None:
+        """Add entries."""
+        self.inner.append(append, fence)
+
+    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
+        """Lease a run."""
+        return self.inner.acquire(run, holder, now, ttl)
+
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
+        """Make a lease last longer."""
+        return self.inner.renew(lease, now, ttl)
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+        self.inner.release(lease)
+
+    def read(self, run: str, start: int = 0) -> list[Entry]:
+        """Return the entries of a run."""
+        return self.inner.read(run, start)
+
+    def head(self, run: str) -> Head | None:
+        """Return the end of a run's chain."""
+        return self.inner.head(run)
+
+    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
+        """Return the list of runs."""
+        return self.inner.rows(statuses)
+
+    def put_document(self, digest: str, text: bytes) -> None:
+        """Keep a document."""
+        self.inner.put_document(digest, text)
+
+    def document(self, digest: str) -> bytes | None:
+        """Return a document."""
+        return self.inner.document(digest)
+
+    def close(self) -> None:
+        """Do nothing: whoever made the inner store closes it."""

@@ -1,0 +1,50 @@
+"""Targets that attacks make of the one they are given: the same program with something of it changed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from stepward.sabotage.target import Target
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+
+
+def variant(target: Target, key: str, change: Callable[[dict[str, Any]], None]) -> Target:
+    """Return the target whose program `change` makes of the program's data; `key` says which of all variants it is."""
+
+    def make() -> Target:
+        data = copy.deepcopy(target.program.to_dict())
+        change(data)
+        return Target(Program.from_dict(data), unbound(target), target.routes)
+
+    return target.once(("variant", key), make)
+
+
+def under(target: Target, key: str, policy: dict[str, Any]) -> Target:
+    """Return the target under one policy more."""
+
+    def make() -> Target:
+        program = Program.from_dict(target.program.to_dict())
+        return Target(program, (*unbound(target), Policy.from_dict(policy)), target.routes)
+
+    return target.once(("under", key), make)
+
+
+def unbound(target: Target) -> tuple[Policy, ...]:
+    """Return the policies of a target without what they say of paths: a variant has none."""
+    return tuple(policy.model_copy(update={"applies_to": None}) for policy in target.policies)
+
+
+def calls_in(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the llm and tool steps and sub-steps in the data of a program."""
+    for step in data["steps"]:
+        if step["type"] in ("llm", "tool"):
+            yield step
+        yield from step.get("parallel_steps", ())
+
+
+def call_in(data: dict[str, Any], step: str) -> dict[str, Any]:
+    """Return one of them."""
+    return next(call for call in calls_in(data) if call["id"] == step)

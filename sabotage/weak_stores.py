@@ -1,0 +1,50 @@
+"""Stores that do not keep what a store promises: what the self-test hands to a machine in place of a sound one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stepward.sabotage.machines import kind_of
+from stepward.sabotage.through import ThroughStore
+from stepward.vm.journal.store import Append, Journal, Vault
+
+
+class HastyStore(ThroughStore):
+    """Says that an intent is on the disk, and writes it with what comes next."""
+
+    def __init__(self, inner: Journal) -> None:
+        super().__init__(inner)
+        self._held: Append | None = None
+
+    def append(self, append: Append, fence: int | None) -> None:
+        """Add entries, those of the last call too if they were held back."""
+        held, self._held = self._held, None
+        if held is not None:
+            append = append._replace(expected=held.expected, entries=[*held.entries, *append.entries])
+        if kind_of(append.entries[-1]) == "intent":
+            self._held = append
+        else:
+            self.inner.append(append, fence)
+
+
+class KeepingStore(ThroughStore):
+    """Says that values are erased, and keeps them."""
+
+    @property
+    def vault(self) -> Vault:
+        """Where the sensitive values are, and stay."""
+        return _KeepingVault(self.inner.vault)
+
+
+class _KeepingVault:
+    def __init__(self, inner: Vault) -> None:
+        self._inner = inner
+
+    def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
+        self._inner.put(run, secrets)
+
+    def get(self, run: str) -> dict[str, bytes]:
+        return self._inner.get(run)
+
+    def erase(self, run: str) -> int:
+        return len(self._inner.get(run))

@@ -1,0 +1,210 @@
+"""The campaign itself: it repeats from its seed, hangs on nobody's number, counts what it did, and reports it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canaries_injection import CLOSED, takes_any_reply
+from stepward.sabotage.attack import Family, Stateful
+from stepward.sabotage.campaign import Matrix, Orders, attack_program
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.registry import ATTACK_BY_NAME, ATTACKS
+from stepward.sabotage.script import Script, ScriptRefused
+from stepward.sabotage.selftest import alarms
+from stepward.sabotage.target import Route, Target
+from stepward.sabotage.threats import page
+from stepward.validator import ProgramValidator
+from stepward.vm import Policy, Program
+
+ROOT = Path(__file__).parents[1]
+GOOD = ROOT / "specs/programs/good"
+REFUND = GOOD / "customer_refund.yaml"
+
+
+def counts(matrix: Matrix) -> dict[str, Any]:
+    """What a matrix says but for seconds."""
+    return {row.attack.name: (dict(row.outcomes), row.events, row.breach, row.misses) for row in matrix.rows}
+
+
+# -- the registry ------------------------------------------------------------------------------------------------------
+
+
+def test_there_are_thirty_attacks_and_no_two_do_the_same() -> None:
+    assert len(ATTACKS) >= 30
+    assert len(ATTACK_BY_NAME) == len(ATTACKS)
+    same = Counter((attack.surface, attack.action, attack.invariant) for attack in ATTACKS)
+    assert [what for what, count in same.items() if count > 1] == []
+
+
+def test_every_family_has_attacks() -> None:
+    assert {attack.family for attack in ATTACKS} == set(Family)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_an_attack_says_what_it_is(attack: Any) -> None:
+    assert attack.__doc__ and attack.__doc__.strip().endswith(".")
+    for text in (attack.surface, attack.action, attack.defence, attack.enumerates):
+        assert not text.endswith(".") and "\n" not in text
+    assert attack.severity in ("critical", "high", "medium")
+    assert isinstance(attack.invariant, Invariant)
+    assert attack.weight >= 1
+
+
+def test_every_invariant_is_aimed_at() -> None:
+    assert {attack.invariant for attack in ATTACKS} == set(Invariant)
+
+
+def test_the_threat_model_is_fresh() -> None:
+    assert (ROOT / "specs/threat-model.md").read_text() == page(), "`make docs` writes it"
+
+
+# -- seeds and shards --------------------------------------------------------------------------------------------------
+
+FEW = ("reply-outside-the-set", "killed-anywhere", "actors-in-any-order")
+
+
+@pytest.mark.slow
+def test_a_seed_repeats_a_campaign_whatever_the_number_of_workers() -> None:
+    program = Program.load(REFUND)
+    one, same = (attack_program(program, orders=Orders(seed=3, examples=60, attacks=FEW)) for _ in range(2))
+    two = attack_program(program, orders=Orders(seed=3, examples=60, attacks=FEW, workers=2))
+    other = attack_program(program, orders=Orders(seed=4, examples=60, attacks=FEW))
+    assert counts(one) == counts(same) == counts(two)
+    assert counts(one) != counts(other)
+
+
+def test_what_is_found_first_does_not_hang_on_who_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    takes_any_reply(monkeypatch)
+    orders = Orders(examples=150, attacks=("reply-outside-the-set",))
+    matrix = attack_program(Program.from_dict(dict(CLOSED)), orders=orders)
+    assert matrix.rows[0].outcomes[Outcome.BREACHED] == 3, "each of three shards breaches"
+    assert len(matrix.breaches) == 1
+
+
+def test_a_campaign_stops_when_its_time_is_over() -> None:
+    matrix = attack_program(Program.load(REFUND), orders=Orders(examples=500, attacks=FEW[:1], seconds=0.01))
+    assert matrix.left > 0
+    assert 0 < matrix.rows[0].cases < 500
+
+
+def test_families_and_attacks_are_chosen() -> None:
+    crash = Orders(families=(Family.CRASH,)).chosen()
+    assert crash and {attack.family for attack in crash} == {Family.CRASH}
+    assert [attack.name for attack in Orders(attacks=FEW[:1]).chosen()] == [FEW[0]]
+
+
+# -- reaching what an attack is named after ----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_every_attack_reaches_its_place_in_some_good_program() -> None:
+    policies = [Policy.load(file) for file in sorted((ROOT / "specs/policies").glob("*.yaml"))]
+    reached: set[str] = set()
+    for name in ("customer_refund", "database_migration", "nightly_report", "release_notes", "customer_onboarding"):
+        left = tuple(attack.name for attack in ATTACKS if attack.name not in reached)
+        program = Program.load(GOOD / f"{name}.yaml")
+        matrix = attack_program(program, policies, Orders(examples=20, attacks=left))
+        assert matrix.ok, matrix.breaches[0].what
+        reached |= {row.attack.name for row in matrix.rows if row.outcome is not Outcome.NOT_APPLICABLE and row.events}
+    assert reached == set(ATTACK_BY_NAME)
+
+
+def test_routes_lead_to_effects_that_chance_does_not_find() -> None:
+    steps: list[dict[str, Any]] = [
+        {"id": "gate", "type": "condition", "condition": "$code == 7351", "then": "pay", "otherwise": "stop"},
+        {"id": "pay", "type": "tool", "tool": "pay", "is_terminal": True},
+        {"id": "stop", "type": "end"},
+    ]
+    tools = {"pay": {"effect": "write", "idempotent": False, "args": {}}}
+    program = Program.from_dict({"name": "lock", "inputs": {"code": {"type": "integer"}}, "tools": tools, "steps": steps})
+    from stepward.validator.routes import routes
+
+    found = routes(program)
+    assert [dict(route.inputs) for route in found] == [{"code": 7351}]
+    target = Target(program, (), found)
+    assert target.routes[0].answer("pay", 1, 1) is None
+
+
+def test_a_route_is_what_a_witness_says() -> None:
+    entry = {"step": "a", "visit": 1, "does": "returns", "value": 1}
+    later = {"step": "a", "visit": 1, "attempt": 2, "does": "fails"}
+    route = Route.of({"x": 1}, [entry, later])
+    assert route.answer("a", 1, 1) == entry
+    assert route.answer("a", 1, 2) == later
+    assert route.answer("a", 2, 1) is None
+    assert Route.of(route.inputs, route.script) == route
+
+
+# -- scripts -----------------------------------------------------------------------------------------------------------
+
+
+def breach(monkeypatch: pytest.MonkeyPatch) -> Script:
+    with monkeypatch.context() as patch:
+        takes_any_reply(patch)
+        orders = Orders(attacks=("reply-outside-the-set",))
+        return attack_program(Program.from_dict(dict(CLOSED)), orders=orders).breaches[0]
+
+
+def test_a_script_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = breach(monkeypatch)
+    file = tmp_path / "breach.json"
+    file.write_text(script.to_json())
+    again = Script.load(file)
+    assert again.to_json() == script.to_json()
+    assert again.replay()[0] is Outcome.BLOCKED, "the machine as it is holds"
+    takes_any_reply(monkeypatch)
+    outcome, found, story = again.replay()
+    assert outcome is Outcome.BREACHED
+    assert isinstance(found, Breach) and found.what == script.what
+    assert story == script.story
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: [], "no attack script"),
+        (lambda data: data | {"version": 2}, "another version"),
+        (lambda data: data | {"choices": []}, "`choices` of the attack script"),
+        (lambda data: data | {"more": 1}, "no attack script"),
+    ],
+)
+def test_what_is_no_script_is_refused(
+    change: Any, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "breach.json"
+    file.write_text(json.dumps(change(json.loads(breach(monkeypatch).to_json()))))
+    with pytest.raises(ScriptRefused, match=words):
+        Script.load(file)
+
+
+# -- the whole ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_validator_attacks_what_it_validates() -> None:
+    matrix = ProgramValidator(Program.load(REFUND)).sabotage(Orders(examples=10, attacks=FEW[:1]))
+    assert matrix.ok
+    assert matrix.rows[0].outcome is Outcome.BLOCKED
+    assert matrix.events > 10
+
+
+def test_every_alarm_of_the_self_test_goes_off() -> None:
+    found = alarms()
+    assert len(found) >= 4
+    assert all(alarm.went_off for alarm in found), [alarm.defence for alarm in found if not alarm.went_off]
+
+
+def test_a_silent_alarm_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stepward.sabotage import selftest
+    from stepward.sabotage.stage import Weakness
+
+    monkeypatch.setattr(selftest, "SILENCED", (selftest.SILENCED[0]._replace(weakness=Weakness()),))
+    assert [alarm.went_off for alarm in alarms()] == [False]
+
+
+def test_stateful_attacks_are_told_from_others() -> None:
+    assert [attack.name for attack in ATTACKS if issubclass(attack, Stateful)] == ["actors-in-any-order"]

@@ -1,0 +1,257 @@
+"""`stepward sabotage`: attacks on the machine that runs a program, and their replay."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from stepward.validator.cli.machine import print_json, uses_color
+from stepward.validator.gate.settings import AdvisedError
+
+if TYPE_CHECKING:
+    from stepward.sabotage.campaign import Matrix, Orders, Progress
+    from stepward.sabotage.script import Script
+    from stepward.vm.language.policy import Policy
+    from stepward.vm.language.program import Program
+
+FILE: Final = click.Path(path_type=Path)
+FORMATS: Final = ("text", "json", "junit")
+BREACHED: Final = 1
+SEEDS: Final = 2**32
+
+
+class _Names(click.ParamType[tuple[str, ...]]):
+    """Names with commas between them."""
+
+    name = "names"
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def known(self) -> tuple[str, ...]:
+        from stepward.sabotage.attack import Family
+        from stepward.sabotage.registry import ATTACK_BY_NAME
+
+        return tuple(str(family) for family in Family) if self.what == "family" else tuple(ATTACK_BY_NAME)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        from difflib import get_close_matches
+
+        names = tuple(name.strip().lower() for name in str(value).split(",") if name.strip())
+        known = self.known()
+        for name in names:
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                mean = f"; did you mean `{near[0]}`?" if near else ""
+                self.fail(f"there is no {self.what} `{name}`{mean} There are: {', '.join(known)}", param, ctx)
+        return names
+
+
+@click.command()
+@click.argument("file", type=FILE, required=False)
+@click.option("--program", "name", metavar="NAME", help="Which program, when the file holds several.")
+@click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable).")
+@click.option("--examples", type=click.IntRange(1), help="Cases of each attack.  [default: 100]")
+@click.option("--time", "seconds", type=click.FloatRange(0, min_open=True), help="Begin nothing after so many seconds.")
+@click.option("--families", type=_Names("family"), metavar="NAMES", help="Only these families, with commas between.")
+@click.option("--attacks", type=_Names("attack"), metavar="NAMES", help="Only these attacks, with commas between.")
+@click.option("--seed", type=click.IntRange(0), help="Repeat the campaign that told this seed, exactly.")
+@click.option("--workers", type=click.IntRange(1), default=1, help="Processes to attack with.  [default: 1]")
+@click.option("--save", type=FILE, metavar="DIR", help="Where breaches go.  [default: stepward-breaches]")
+@click.option("--output-format", type=click.Choice(FORMATS), default="text", help="How to tell it.")
+@click.option("--output-file", type=FILE, metavar="FILE", help="Write the report there.")
+@click.option("--replay", type=FILE, metavar="FILE", help="Play a saved breach again, and nothing else.")
+@click.option("--self-test", is_flag=True, help="Attack machines that lack a defence: the alarm has to go off.")
+@click.option("--config", type=FILE, metavar="FILE", help="Use this configuration.")
+@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+def sabotage(file: Path | None, **options: Any) -> None:
+    """Attack the machine that runs the program in FILE, on its real store.
+
+    Each attack is played in many cases, found by Hypothesis and judged by an oracle that shares nothing with the
+    machine. A breach is shrunk and saved. Exits with 0 when nothing broke, 1 when something did.
+    """
+    if options["replay"] is not None:
+        sys.exit(_replay(options["replay"], options))
+    if options["self_test"]:
+        sys.exit(_self_test(options))
+    if file is None:
+        raise click.UsageError("Missing argument 'FILE': name a program, or --replay, or --self-test.")
+    program, policies = _loaded(file, options)
+    sys.exit(_attack(program, policies, options))
+
+
+# -- a campaign --------------------------------------------------------------------------------------------------------
+
+
+def _loaded(file: Path, options: dict[str, Any]) -> tuple[Program, list[Policy]]:
+    """Return the program and the policies that the gate would hold it against."""
+    from stepward.validator.cli.loading import load_program
+    from stepward.validator.gate.checking import Run
+    from stepward.validator.gate.settings import Configurations, Overrides
+    from stepward.vm.errors import DocumentError
+
+    if options["config"] and options["isolated"]:
+        raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
+    overrides = Overrides(policies=options["policies"])
+    gate = Run(Configurations(overrides, config=options["config"], is_isolated=options["isolated"]))
+    try:
+        program = load_program(file, options["name"])
+        return program, list(gate.check_program(program))
+    except DocumentError as error:
+        for problem in error.problems:
+            click.echo(f"error: `{error.name}`: {problem.message}", err=True)
+        raise AdvisedError(f"`{file}` can't be attacked", f"`stepward check {file}` says what to mend") from None
+
+
+def _orders(options: dict[str, Any]) -> Orders:
+    import secrets
+
+    from stepward.sabotage.attack import Family
+    from stepward.sabotage.campaign import DEFAULT_EXAMPLES, Orders
+
+    seed = options["seed"]
+    return Orders(
+        seed=secrets.randbelow(SEEDS) if seed is None else seed,
+        examples=options["examples"] or DEFAULT_EXAMPLES,
+        seconds=options["seconds"],
+        families=tuple(Family(name) for name in options["families"] or ()),
+        attacks=options["attacks"] or (),
+        workers=options["workers"],
+        # What broke before is tried first, unless somebody wants a campaign just as it was.
+        database=None if seed is not None else ".stepward_cache/sabotage",
+    )
+
+
+def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -> int:
+    from stepward.validator.validator import ProgramValidator
+    from stepward.vm.errors import ProgramError
+
+    orders = _orders(options)
+    try:
+        with _progress() as progress:
+            matrix = ProgramValidator(program, policies).sabotage(orders, progress=progress)
+    except ProgramError as error:
+        help = "`stepward check` says what to mend"
+        raise AdvisedError(f"no machine can run `{program.name}`: {error.problems[0].message}", help) from None
+    saved = _save(matrix, options["save"])
+    _tell(matrix, saved, options)
+    return 0 if matrix.ok else BREACHED
+
+
+@contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """Give what is told of each shard: a bar on standard error where that is a terminal, else nothing."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("the gate looks for ways to each effect", total=None)
+        yield lambda shard, done, total: bar.update(task, description=shard.attack, completed=done, total=total)
+
+
+def _save(matrix: Matrix, folder: Path | None) -> dict[str, str]:
+    """Write the script of each breach, and return the files by attack."""
+    import re
+
+    from stepward.validator.gate.paths import why_not
+
+    folder = folder or Path("stepward-breaches")
+    saved: dict[str, str] = {}
+    try:
+        for script in matrix.breaches:
+            folder.mkdir(parents=True, exist_ok=True)
+            name = re.sub(r"[^A-Za-z0-9_]+", "_", matrix.program)[:60]
+            file = folder / f"{name}-{script.attack}.json"
+            file.write_text(script.to_json(), encoding="utf-8")
+            saved[script.attack] = str(file)
+    except OSError as error:
+        raise AdvisedError(f"`{folder}` can't be written to: {why_not(error)}", "name another with `--save`") from None
+    return saved
+
+
+def _tell(matrix: Matrix, saved: dict[str, str], options: dict[str, Any]) -> None:
+    from stepward.validator.report.matrix import to_data, to_junit, to_text
+
+    chosen, file = options["output_format"], options["output_file"]
+    if chosen == "json":
+        text = json.dumps(to_data(matrix, saved), indent=2, ensure_ascii=False) + "\n"
+    elif chosen == "junit":
+        text = to_junit(matrix)
+    else:
+        text = to_text(matrix, saved, color=uses_color() and file is None)
+    _print(text, file)
+
+
+def _print(text: str, file: Path | None) -> None:
+    if file is None:
+        click.echo(text, nl=False, color=uses_color())
+        return
+    from stepward.validator.gate.paths import why_not
+
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise AdvisedError(f"`{file}` can't be written: {why_not(error)}", "correct `--output-file`") from None
+
+
+# -- a breach, again ---------------------------------------------------------------------------------------------------
+
+
+def _replay(file: Path, options: dict[str, Any]) -> int:
+    from stepward.sabotage.choices import ScriptMisfit
+    from stepward.validator.report.text import safe
+    from stepward.vm.errors import DocumentError
+
+    script = _script(file)
+    try:
+        outcome, breach, story = script.replay()
+    except (ScriptMisfit, DocumentError) as error:
+        help = "it was saved by another version, or edited: run the campaign again"
+        raise AdvisedError(f"`{file}` can't be played: {error}", help) from None
+    if options["output_format"] == "json":
+        what = None if breach is None else {"invariant": breach.invariant.key, "what": breach.what}
+        print_json({"version": 1, "attack": script.attack, "outcome": outcome, "breach": what, "story": list(story)})
+    else:
+        lines = [f"{number}. {line}" for number, line in enumerate(story, start=1)]
+        verdict = f"{outcome}: {breach.what}" if breach is not None else f"{outcome}: the breach does not show any more"
+        click.echo("".join(f"{safe(line)}\n" for line in [f"{script.attack}:", *lines, verdict]), nl=False)
+    return BREACHED if breach is not None else 0
+
+
+def _script(file: Path) -> Script:
+    from stepward.sabotage.script import Script, ScriptRefused
+    from stepward.validator.gate.paths import why_not
+
+    try:
+        return Script.load(file)
+    except OSError as error:
+        raise AdvisedError(f"`{file}` can't be read: {why_not(error)}", "correct the path") from None
+    except ScriptRefused as error:
+        raise AdvisedError(str(error), "a campaign saves one for each breach, in the folder of `--save`") from None
+
+
+def _self_test(options: dict[str, Any]) -> int:
+    from stepward.sabotage.selftest import alarms
+    from stepward.validator.report.table import Column, render
+
+    found = alarms()
+    survived = [alarm for alarm in found if not alarm.went_off]
+    if options["output_format"] == "json":
+        print_json({"version": 1, "alarms": [alarm._asdict() for alarm in found], "survived": len(survived)})
+    else:
+        columns = [Column(name) for name in ("machine without", "attack", "alarm", "what it found")]
+        rows = [
+            [alarm.defence, alarm.attack, "went off" if alarm.went_off else "SILENT", alarm.what] for alarm in found
+        ]
+        click.echo(render(columns, rows, color=uses_color()), nl=False, color=uses_color())
+        click.echo("every alarm went off" if not survived else f"{len(survived)} of {len(found)} alarms are silent")
+    return BREACHED if survived else 0
