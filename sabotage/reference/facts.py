@@ -58,6 +58,8 @@ def tool(name: str, program: Program, policies: Sequence[Policy]) -> Tool:
         said.append(program.tools[name])
     known = [policy.tools[name] for policy in policies if policy.tools is not None and name in policy.tools]
     facts = [*said, *known]
+    if not facts:
+        return WORST
     # A program's manifest says all of it, by silence the worst; a policy beside it only what it writes out.
     effects = [one.effect for one in facts if one in said or "effect" in one.model_fields_set]
     idempotent = [one.idempotent for one in facts if one in said or "idempotent" in one.model_fields_set]

@@ -1,21 +1,21 @@
 """Types at the boundary: what inputs and outputs have to be, as declared, and inferred from uses where nothing is.
 
-"The program" 4 is "Types, Inference" on the page: each row of its table is one function here.
+It follows the table of "Types, Inference" row by row: each use of a name says what kinds its places may hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from stepward.sabotage.reference.facts import (
     Tool,
     all_parts,
     expressions_of,
     has_output,
-    holder,
     undeclared_inputs,
 )
+from stepward.sabotage.reference.places import ALL, ITEMS, Place, Places, Shape
 from stepward.sabotage.reference.plain import kind
 from stepward.sabotage.reference.types import hidden_ways
 from stepward.vm.expressions import syntax
@@ -24,27 +24,6 @@ from stepward.vm.expressions.parser import parse
 if TYPE_CHECKING:
     from stepward.vm import Program
     from stepward.vm.language.types import TypeSpec
-
-ITEMS: Final = "[]"
-ALL: Final = frozenset({"boolean", "number", "string", "array", "object"})
-
-
-class Place(NamedTuple):
-    """A place that holds values: an input, an output or an assignment, and the fields (or items) below it."""
-
-    source: tuple[str, ...]
-    way: tuple[str, ...] = ()
-
-    def below(self, *names: str) -> Place:
-        """Return the place below."""
-        return Place(self.source, (*self.way, *names))
-
-
-class Shape(NamedTuple):
-    """What is known of an expression before it runs: the kinds of its declared parts, and its undeclared places."""
-
-    kinds: frozenset[str] = frozenset()
-    places: tuple[Place, ...] = ()
 
 
 class Types:
@@ -87,18 +66,13 @@ def _declared_output(part: Any, tools: Callable[[str], Tool]) -> TypeSpec | None
     return part.returns if part.returns is not None else TypeSpec(type=("string",))
 
 
-class _Uses:
+class _Uses(Places):
     """All uses of all names: places that hold values of one type share a `group`, each group has its kinds."""
 
     def __init__(
         self, program: Program, written: dict[tuple[str, ...], TypeSpec | None], parts: dict[str, Any]
     ) -> None:
-        self._program = program
-        self._written = written
-        self._parts = parts
-        self._sets = {
-            (step.id, name): value for step in program.steps if step.type == "set" for name, value in step.set.items()
-        }
+        super().__init__(program, written, parts)
         self._group: dict[Place, Place] = {}
         self._kinds: dict[Place, frozenset[str]] = {}
         self._nullable: set[Place] = set()
@@ -113,83 +87,6 @@ class _Uses:
         self._assignments()
         for compared in later:  # an array on the left has to be known by then
             self._contains(compared)
-
-    # -- places --------------------------------------------------------------------------------------------------------
-
-    def _places(self, names: tuple[str, ...], seen: frozenset[tuple[str, ...]] = frozenset()) -> list[Place]:
-        """Return the places that a reference may read; a variable that is set to a reference is what that names."""
-        where, fields = holder(names, self._program)
-        if where[1:] == ("error",):
-            return [Place(("error", where[0]))]
-        if where[1:] == ("output",):
-            return [self._inside(Place(("output", where[0]), fields))] if where[0] in self._parts else []
-        found = [Place(("input", where[0]), fields)] if ("input", where[0]) in self._written else []
-        for part in self._parts.values():
-            if part.output_key == where[0]:
-                found.append(self._inside(Place(("output", part.id), fields)))
-        for step, name in self._sets:
-            if name == where[0] and ("set", step, name) not in seen:
-                found += self._assigned(step, name, fields, seen | {("set", step, name)})
-        return found
-
-    def _assigned(self, step: str, name: str, fields: tuple[str, ...], seen: frozenset[tuple[str, ...]]) -> list[Place]:
-        value = self._sets[step, name]
-        tree = parse(value) if isinstance(value, str) else None
-        if isinstance(tree, syntax.Reference):
-            return self._places((*tree.names, *fields), seen)
-        return [Place(("set", step, name), fields)]
-
-    def _inside(self, place: Place) -> Place:
-        """A field of a parallel step's output is the output of that sub-step ("Parallel" 3)."""
-        part = self._parts[place.source[1]]
-        if part.type == "parallel" and place.way and place.way[0] in self._parts:
-            return Place(("output", place.way[0]), place.way[1:])
-        return place
-
-    def _spec(self, place: Place) -> TypeSpec | None:
-        """Return what is written of a place."""
-        spec = self._written.get(place.source)
-        for name in place.way:
-            if spec is None:
-                return None
-            others = None if isinstance(spec.additional_properties, bool) else spec.additional_properties
-            spec = spec.items if name == ITEMS else (spec.properties or {}).get(name, others)
-        return spec
-
-    def _is_declared(self, place: Place) -> bool:
-        """A type without `type` and `enum` is not declared ("Types, Choices")."""
-        spec = self._spec(place)
-        return place.source[0] == "error" or (spec is not None and (spec.type is not None or spec.enum is not None))
-
-    def _shape(self, tree: syntax.Expression) -> Shape:
-        match tree:
-            case syntax.Reference(names=names):
-                return self._shape_of(self._places(names))
-            case syntax.Constant(value=value):
-                return Shape(frozenset({kind(value)}))
-            case syntax.Arithmetic() | syntax.Minus() | syntax.Length():
-                return Shape(frozenset({"number"}))
-        return Shape(frozenset({"boolean"}))
-
-    def _shape_of(self, places: Iterable[Place]) -> Shape:
-        kinds: frozenset[str] = frozenset()
-        open_places = []
-        for place in places:
-            if not self._is_declared(place):
-                open_places.append(place)
-            elif place.source[0] == "error":
-                kinds |= {"string"}
-            else:
-                kinds |= _kinds_of(self._spec(place))
-        return Shape(kinds, tuple(open_places))
-
-    def _items(self, tree: syntax.Expression) -> Shape:
-        """Return the shape of the items of an array."""
-        if isinstance(tree, syntax.Constant) and isinstance(tree.value, tuple):
-            return Shape(frozenset(kind(item) for item in tree.value))
-        if isinstance(tree, syntax.Reference):
-            return self._shape_of(place.below(ITEMS) for place in self._places(tree.names))
-        return Shape()
 
     # -- uses ----------------------------------------------------------------------------------------------------------
 
@@ -252,8 +149,7 @@ class _Uses:
         for (step, name), value in self._sets.items():
             tree = parse(value) if isinstance(value, str) else None
             shape = Shape(frozenset({kind(value)})) if tree is None else self._shape(tree)
-            if not isinstance(tree, syntax.Reference):
-                self._alike(Shape(places=(Place(("set", step, name)),)), shape)
+            self._alike(Shape(places=(Place(("set", step, name)),)), shape)
 
     def _note_read(self, places: list[Place], *, is_read: bool) -> None:
         """A field makes its owner an object; it is required where it is read, optional where `defined` asks for it."""
@@ -309,7 +205,9 @@ class _Uses:
         if is_open and group in self._kinds and self._kinds[group] != ALL:
             nulls = {"null"} if group in self._nullable else set()
             changes["type"] = tuple(sorted({*self._kinds[group], *nulls}))
-        inner = sorted(set(self._directly_below(place)))
+        inner = [
+            name for name in sorted(set(self._directly_below(place))) if not self._is_impossible(place.below(name))
+        ]
         fields = {name: self.enforced(place.below(name)) for name in inner if name != ITEMS}
         known = {name: spec for name, spec in fields.items() if spec is not None}
         if known:
@@ -329,10 +227,3 @@ class _Uses:
         for other in self._read | self._asked_for:
             if other.source == place.source and len(other.way) > depth and other.way[:depth] == place.way:
                 yield other.way[depth]
-
-
-def _kinds_of(spec: TypeSpec | None) -> frozenset[str]:
-    """An integer is a number here; an `enum` without `type` counts for every kind ("Types, Choices")."""
-    if spec is None or spec.type is None:
-        return ALL
-    return frozenset("number" if word == "integer" else word for word in spec.type)

@@ -12,6 +12,7 @@ from stepward.vm.expressions.parser import parse
 if TYPE_CHECKING:
     from stepward.vm import Policy, Program
 
+# What a checker can say of each form: a `requires` can be bypassed, and stale.
 _FORMS = {
     "requires": ("SW401", "SW402"),
     "never": ("SW403",),
@@ -167,17 +168,9 @@ def rules_of(
     for policy in policies:
         for rule in policy.guardrails:
             kept = Kept(rule, program, tools)
-            if not _is_waived(policy, rule.name, _codes(kept), waived):
+            if not _is_waived(policy, rule.name, _FORMS[kept.form], waived):
                 rules.append(kept)
     return rules
-
-
-def _codes(kept: Kept) -> tuple[str, ...]:
-    """Return the codes of what a checker could say of a rule: only a branch that is to be fresh can be stale."""
-    is_stale = kept.form != "requires" or (
-        kept.rule.fresh and any(hasattr(guard, "branch") for guard in kept._guards())
-    )
-    return _FORMS[kept.form] if is_stale else ("SW401",)
 
 
 def _is_waived(policy: Policy, name: str, codes: Sequence[str], waived: Collection[str]) -> bool:

@@ -48,14 +48,13 @@ class Waves(Run):
     def _settle_calls(self, step: Any) -> Pause:
         """Make attempts until every call has ended. One that waits or is in doubt lets the others finish first."""
         while True:
-            for call in self._ready():
-                why = self._prepared(call)
-                if why:
-                    self._begin(step)
-                    call.fails(why)
-            wave = self._ready()
-            if self.program.max_tokens is not None and step.type == "parallel":
-                wave = wave[: step.max_concurrency]  # where tokens are counted ("Parallel, Choices")
+            wave = self._next_wave(step)
+            unfit = [(call, why) for call in wave if (why := self._prepared(call))]
+            for call, why in unfit:
+                self._begin(step)
+                call.fails(why)
+            if unfit:
+                continue
             if wave:
                 yield from self._wave(step, wave)
                 continue
@@ -66,8 +65,11 @@ class Waves(Run):
             self.status = "IN_DOUBT" if "doubt" in held else "SUSPENDED"
             yield
 
-    def _ready(self) -> list[Call]:
-        return [call for call in self._calls if call.phase == "ready"]
+    def _next_wave(self, step: Any) -> list[Call]:
+        """Where tokens are counted, a wave has no more sub-steps than `max_concurrency` ("Parallel, Choices")."""
+        ready = [call for call in self._calls if call.phase == "ready"]
+        is_bounded = self.program.max_tokens is not None and step.type == "parallel"
+        return ready[: step.max_concurrency] if is_bounded else ready
 
     def _prepared(self, call: Call) -> str:
         """Compute what a call is given; return why it can't start, if so: it fails without retries ("Failure" 6)."""

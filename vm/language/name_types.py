@@ -314,7 +314,7 @@ class Typing:
             below = self._effective((source, (*way, name)))
             if name == ITEMS:
                 update["items"] = below or spec.items
-            elif below is not None and spec is not _NEVER:
+            elif below is not None and below is not _NEVER and spec is not _NEVER:
                 properties[name] = below
         fields = [name for name in inner if name != ITEMS]
         if fields and self.spec(location) is None:

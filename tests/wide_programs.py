@@ -1,0 +1,353 @@
+"""Random programs and policies of every feature of the language, for the machine and the reference to part over.
+
+Most expressions are well-typed, some are not, and nobody checks the programs: what fails in a run is part of the test.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+NUMBER: Final = {"type": "number"}
+STRING: Final = {"type": "string"}
+TOOLS: Final[dict[str, dict[str, Any]]] = {
+    "get": {"effect": "read"},
+    "fetch": {
+        "effect": "read",
+        "idempotent": True,
+        "args": {"n": NUMBER},
+        "returns": {
+            "type": "object",
+            "properties": {"total": NUMBER, "note": STRING, "tags": {"type": "array", "items": STRING}},
+            "required": ["total"],
+        },
+    },
+    "pay": {
+        "effect": "write",
+        "args": {"amount": {"type": "number", "maximum": 50}, "to": {"type": "string", "default": "me"}},
+        "returns": {"type": "number", "minimum": 0},
+    },
+    "mail": {"effect": "write", "idempotent": True, "returns": {"type": ["string", "null"]}},
+    "sign": {"effect": "none", "suspends": True, "returns": {"type": ["boolean", "null"]}},
+    "push": {"effect": "write", "suspends": True},
+    "post": {"effect": "write", "idempotent": True, "suspends": True, "returns": {"enum": [1, "a", None]}},
+    "open": {
+        "effect": "read",
+        "returns": {
+            "type": "object",
+            "properties": {"pin": {"type": "string", "sensitive": True}, "size": {"type": "integer"}},
+            "required": ["pin"],
+            "additionalProperties": False,
+        },
+    },
+}
+INPUTS: Final[dict[str, dict[str, Any]]] = {
+    "x": NUMBER,
+    "s": {"type": "string", "maxLength": 12, "default": "ok"},
+    "o": {"type": "object", "properties": {"a": NUMBER}, "additionalProperties": STRING},
+    "l": {"type": "array", "items": NUMBER},
+    "u": {},
+    "h": {"type": "string", "sensitive": True},
+    "q": {"type": ["integer", "null"], "default": None},
+    "f": {"type": "boolean"},
+}
+OK: Final = "'ok'"
+OKS: Final = "['ok']"
+VARIABLES: Final = ("v", "w", "z")
+
+
+def wide_program(seed: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the program of a seed, and the policies that it runs under."""
+    return _Maker(Random(seed)).program()
+
+
+class _Maker:
+    def __init__(self, chance: Random) -> None:
+        self.chance = chance
+        self.ids = [f"s{number}" for number in range(chance.randint(2, 8))]
+        self.has_inputs = chance.random() < 0.9
+        self.inputs = {name: spec for name, spec in INPUTS.items() if chance.random() < 0.5}
+        self.subs = {name: [f"{name}_{number}" for number in range(chance.randint(1, 4))] for name in self.ids}
+
+    def odds(self, share: float) -> bool:
+        return self.chance.random() < share
+
+    def pick(self, *choices: Any) -> Any:
+        return self.chance.choice(choices)
+
+    # -- texts ---------------------------------------------------------------------------------------------------------
+
+    def reference(self) -> str:
+        step = self.chance.choice(self.ids)
+        sub = self.chance.choice(self.subs[step])
+        outputs = [
+            f"${step}.output",
+            f"${step}.output.total",
+            f"${step}.error",
+            f"${sub}.output",
+            f"${step}.output.{sub}",
+        ]
+        names = [*(f"${name}" for name in (*self.inputs, *VARIABLES, *VARIABLES)), "$o.a", "$o.b", "$v.total", *outputs]
+        return str(self.chance.choice(names))
+
+    def number(self, depth: int = 0) -> str:
+        simple = [
+            "1",
+            "0.5",
+            "$x",
+            "$o.a",
+            "$v",
+            "2e3",
+            "$q",
+            "len($s)",
+            "len($l)",
+            "$w",
+            f"${self.ids[0]}.output.total",
+        ]
+        if depth > 1 or self.odds(0.6):
+            return str(self.chance.choice(simple))
+        left, right = self.number(depth + 1), self.number(depth + 1)
+        return self.pick(f"{left} + {right}", f"{left} - {right} * 3", f"-({left})", f"({left} + {right}) * {right}")
+
+    def condition(self, depth: int = 0) -> str:
+        if depth < 2 and self.odds(0.35):
+            left, right = self.condition(depth + 1), self.condition(depth + 1)
+            return self.pick(f"{left} and {right}", f"{left} or {right}", f"not ({left})", f"defined($v) and {left}")
+        text, reference = self.pick("$s", "$w", "'ok'", "$h"), self.reference()
+        return self.pick(
+            f"{self.number()} {self.pick('<', '<=', '>', '>=', '==', '!=')} {self.number()}",
+            f"{text} {self.pick('contains', 'starts_with', 'ends_with', '==')} '{self.pick('o', 'ok', 'k', '')}'",
+            f"defined({reference})",
+            f"not defined({reference})",
+            f"{reference} {self.pick('==', '!=')} {self.pick('null', '1', OK, 'true')}",
+            f"{self.pick('$x', '$s', '$v')} {self.pick('in', 'not in')} {self.pick('[1, 2]', '$l', OKS)}",
+            f"$l contains {self.number(2)}",
+            self.pick("$f", "true", "false", "1 == 1", "$v", "$w"),
+        )
+
+    def template(self) -> Any:
+        first, second = self.reference(), self.reference()
+        return self.pick(
+            first, f"is {first} and {second} $$x $5", "plain", [first, 1], {"k": second, "m": [None, "$$"]}
+        )
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def failing(self, *, top: bool) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        how = self.pick("fail", "skip", "retry", "retry", "route", "route")
+        if how in ("skip", "retry"):
+            fields["on_error"] = how
+        if how != "skip" and top and self.odds(0.5):
+            fields["error_step"] = self.chance.choice(self.ids)
+        if self.odds(0.4):
+            fields["max_retries"] = self.chance.randint(1, 4)
+        if self.odds(0.5):
+            fields["output_key"] = self.chance.choice(VARIABLES)
+        return fields
+
+    def call(self, name: str, *, top: bool) -> dict[str, Any]:
+        step = {"id": name, **self.failing(top=top)}
+        if self.odds(0.35):
+            step["timeout_seconds"] = 2
+        if self.odds(0.3):
+            step |= {
+                "type": "llm",
+                "prompt": self.pick("say", "say $s", "$v", f"say {self.reference()} to {self.reference()}"),
+            }
+            if self.odds(0.2):
+                step["system"] = self.pick("be $s", "be kind", "$x")
+            shape = self.pick(
+                {}, {"allowed_outputs": ["yes", "no"]}, {"returns": NUMBER}, {"returns": TOOLS["fetch"]["returns"]}
+            )
+            step |= shape
+            fallback = (
+                "yes" if not shape or "allowed_outputs" in shape else 7 if shape["returns"] is NUMBER else {"total": 1}
+            )
+        else:
+            tool = self.chance.choice([*TOOLS, "pay", "mail", "mail"])
+            step |= {"type": "tool", "tool": tool}
+            fallback = {"fetch": {"total": 2}, "sign": None, "open": {"pin": "p"}, "mail": "m", "post": "a"}.get(
+                tool, 7
+            )
+            args = {"n": self.pick("$x", 1, "$v", "$w")} if tool == "fetch" else {}
+            if tool == "pay":
+                args = {"amount": self.pick("$x", 5, 50.5, "$v", "$o.a")} | (
+                    {"to": self.template()} if self.odds(0.3) else {}
+                )
+            elif tool not in ("fetch",) and self.odds(0.4):
+                args = {"y": self.template(), "z": self.template()}
+            if args or self.odds(0.1):
+                step["args"] = args
+        if "timeout_seconds" in step and self.odds(0.5) and fallback is not None:
+            step |= {"on_timeout": "fallback", "fallback": fallback}
+        return step
+
+    def step(self, name: str) -> dict[str, Any]:
+        kind = self.pick(
+            "call", "call", "call", "call", "condition", "condition", "set", "set", "parallel", "parallel", "end"
+        )
+        if kind == "end":
+            return {"id": name, "type": "end", "outcome": self.pick("success", "failure"), "output": self.template()}
+        if kind == "condition":
+            step = self.branching(name)
+        elif kind == "set":
+            value = self.pick(
+                self.number(), self.condition(), self.reference(), "'ok'", 3, [1, 2], {"total": 1.5}, None
+            )
+            step = {"id": name, "type": "set", "set": {self.chance.choice(VARIABLES): value}}
+            if self.odds(0.3):
+                step["set"][self.chance.choice(VARIABLES)] = self.reference()
+        elif kind == "parallel":
+            parts = [self.call(sub, top=False) for sub in self.subs[name]]
+            step = {"id": name, "type": "parallel", "parallel_steps": parts, **self.failing(top=True)}
+            if self.odds(0.4):
+                step["max_concurrency"] = self.chance.randint(1, 2)
+        else:
+            step = self.call(name, top=True)
+        if kind != "condition":
+            route = self.pick("fall", "fall", "next", "next", "terminal")
+            if route == "next":
+                step["next_step"] = self.chance.choice(self.ids)
+            elif route == "terminal":
+                step |= {"is_terminal": True, "outcome": self.pick("success", "failure")}
+        if self.odds(0.35):
+            step["max_visits"] = self.chance.randint(1, 3)
+        return step
+
+    def branching(self, name: str) -> dict[str, Any]:
+        step: dict[str, Any] = {"id": name, "type": "condition"}
+        if self.odds(0.6):
+            step["condition"] = self.condition()
+            step["then"] = self.chance.choice(self.ids)
+        else:
+            step["cases"] = [
+                {"when": self.condition(), "then": self.chance.choice(self.ids), "name": f"c{number}"}
+                for number in range(self.chance.randint(1, 3))
+            ]
+        if self.odds(0.8):
+            step["otherwise"] = self.chance.choice(self.ids)
+        return step
+
+    # -- rules ---------------------------------------------------------------------------------------------------------
+
+    def selector(self) -> dict[str, Any]:
+        name = self.chance.choice(self.ids)
+        return self.pick(
+            {"tool": self.chance.choice(list(TOOLS))},
+            {"step": name},
+            {"step": self.chance.choice(self.subs[name])},
+            {"effect": "write"},
+        )
+
+    def guard(self, steps: list[dict[str, Any]]) -> dict[str, Any]:
+        conditions = [step for step in steps if step["type"] == "condition"]
+        if conditions and self.odds(0.7):
+            step = self.chance.choice(conditions)
+            return {
+                "step": step["id"],
+                "branch": self.pick(*([1, "c0", "c1", 2] if "cases" in step else ["then"]), "otherwise"),
+            }
+        return self.pick({"step": self.chance.choice(self.ids)}, {"tool": self.chance.choice(list(TOOLS))})
+
+    def requirement(self, steps: list[dict[str, Any]], depth: int = 0) -> dict[str, Any]:
+        if depth > 1 or self.odds(0.6):
+            return self.guard(steps)
+        return {self.pick("all_of", "any_of"): [self.requirement(steps, depth + 1) for _ in range(2)]}
+
+    def rule(self, name: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
+        rule: dict[str, Any] = {"name": name}
+        kind = self.pick("requires", "requires", "at_most_once", "followed_by", "followed_by", "exclusive", "never")
+        if kind == "requires":
+            rule |= {"protects": self.selector(), "requires": self.requirement(steps), "fresh": self.odds(0.8)}
+        elif kind == "at_most_once":
+            rule["at_most_once"] = self.selector()
+        elif kind == "followed_by":
+            rule["followed_by"] = {"first": self.selector(), "then": self.selector()}
+            if self.odds(0.6):
+                rule["ends"] = self.pick("any", "success")
+        elif kind == "exclusive":
+            rule["exclusive"] = [self.selector(), self.selector()]
+        else:
+            rule |= {
+                "never": self.selector(),
+                "when": self.pick("$args.amount > 10", "$v == 1", "defined($v)", "$x > 50", "$args.to == 'me'"),
+            }
+        return rule
+
+    def trap(self, steps: list[dict[str, Any]]) -> dict[str, Any]:
+        """Begin with what chance seldom builds: what a branch read is assigned before the step that it guards."""
+        first, gate, edit, last = self.ids[:4]
+        steps[:4] = [
+            {"id": first, "type": "set", "set": {"v": 1}, "next_step": gate},
+            {"id": gate, "type": "condition", "condition": self.pick("$v == 1", "defined($v)"), "then": edit},
+            self.pick(
+                {"id": edit, "type": "set", "set": {self.pick("v", "w"): 1}},
+                {"id": edit, "type": "tool", "tool": "get", "output_key": self.pick("v", "w"), "on_error": "skip"},
+            )
+            | {"next_step": last},
+            {"id": last, "type": "tool", "tool": self.pick("get", "push")},
+        ]
+        return {"name": "r0", "protects": {"step": last}, "requires": {"step": gate, "branch": "then"}}
+
+    def policies(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for name in ("p1", "p2"):
+            if self.odds(0.75):
+                continue
+            policy: dict[str, Any] = {"policy": name}
+            if self.odds(0.6):
+                tools: list[Any] = [tool for tool in TOOLS if self.odds(0.7)]
+                policy["allow"] = [
+                    {"tool": tool, "when": self.pick("$args.amount < 20", "not defined($args.y)", "$x > 1")}
+                    if self.odds(0.2)
+                    else tool
+                    for tool in tools
+                ]
+            if self.odds(0.5):
+                policy["guardrails"] = [self.rule("kept", steps)]
+            if self.odds(0.4):
+                facts = {"effect": self.pick("read", "write"), "idempotent": self.odds(0.5)}
+                policy["tools"] = {
+                    self.chance.choice(list(TOOLS)): {key: facts[key] for key in facts if self.odds(0.7)}
+                }
+            if self.odds(0.3):
+                rule = self.pick("kept", "allow", "SW401", "SW403", "SW404", "SW406")
+                policy["waivers"] = [{"program": "wide", "rule": rule, "reason": "r", "expiry": "2099-01-01"}]
+            if self.odds(0.2):
+                policy["applies_to"] = [self.pick("wide", "w*", "other")]
+            found.append(policy)
+        return found
+
+    def program(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        steps = [self.step(name) for name in self.ids]
+        rules = [self.rule(f"r{number}", steps) for number in range(self.chance.randint(1, 2))]
+        if len(steps) > 4 and self.odds(0.1):
+            rules[0] = self.trap(steps)
+        elif self.odds(0.5):
+            rules = []
+        _settle_arms(steps)
+        data: dict[str, Any] = {"name": "wide", "steps": steps}
+        if self.has_inputs:
+            data["inputs"] = self.inputs
+        if self.odds(0.9):
+            data["tools"] = TOOLS
+        if rules:
+            data["guardrails"] = rules
+        data["max_steps"] = self.pick(5, 12, 30, 40, 40)
+        if self.odds(0.2):
+            data["max_stalled_steps"] = self.chance.randint(1, 6)
+        if self.odds(0.3):
+            data["max_tokens"] = self.chance.randint(1, 15)
+        return data, self.policies(steps)
+
+
+def _settle_arms(steps: list[dict[str, Any]]) -> None:
+    """Say of every step that could be an ambiguous arm where it goes: to the next one, or nowhere."""
+    named = {step.get(field) for step in steps for field in ("then", "otherwise", "error_step")}
+    named |= {case["then"] for step in steps for case in step.get("cases", ())}
+    for number, step in enumerate(steps):
+        if step["type"] in ("condition", "end") or "next_step" in step or step.get("is_terminal"):
+            continue
+        if step["id"] in named:
+            step.update({"next_step": steps[number + 1]["id"]} if number + 1 < len(steps) else {"is_terminal": True})
