@@ -49,7 +49,12 @@ demo: .venv/installed
 	echo; echo "== its journal, verified"; \
 	$(BIN)/stepward verify "$$folder/runs.db" --key "$$folder/key.pub"
 	@echo
-	@echo "the gate let the good programs through and stopped the bad one; the machine ran one. next:"
+	@echo "== the machine of the refund program, attacked"
+	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	$(BIN)/stepward sabotage $(PROGRAMS)/good/customer_refund.yaml --policy specs/policies/payments.yaml \
+		--seed 1 --examples 4 --time 15 --save "$$folder"
+	@echo
+	@echo "the gate let the good programs through and stopped the bad one; the machine ran one, and held. next:"
 	@echo "  $(BIN)/stepward explain SW401"
 	@echo "  $(BIN)/stepward graph specs/programs/good/customer_refund.yaml -o refund.svg"
 	@echo "  $(BIN)/stepward check path/to/your/programs"
@@ -71,17 +76,19 @@ format: .venv/installed-test
 
 docs: .venv/installed
 	$(BIN)/python -m stepward.validator.rules.pages > specs/rules.md
+	$(BIN)/python -m stepward.sabotage.threats > specs/threat-model.md
 	$(BIN)/stepward schema program > specs/program.schema.json
 	$(BIN)/stepward schema policy > specs/policy.schema.json
 
 fixtures: .venv/installed-test
-	STEPWARD_WRITE_FIXTURES=1 $(BIN)/python -m pytest -q tests/test_fixtures.py
+	STEPWARD_WRITE_FIXTURES=1 $(BIN)/python -m pytest -q tests/test_fixtures.py tests/test_diagram_golden.py
 
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,machine-peers]'
 	$(BIN)/python benchmarks/check.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/machine.py
+	$(BIN)/python benchmarks/sabotage.py
 
 clean:
 	rm -rf .venv .typing build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -197,8 +197,9 @@ def _search(attack: Attack, stages: Theatre, own_seed: int, how: settings, tally
     from hypothesis import given, seed
     from hypothesis import strategies as st
 
-    @seed(own_seed)
+    # In this order: a seed takes the database away, settings bring it back.
     @how
+    @seed(own_seed)
     @given(st.data())
     def cases(data: Any) -> None:
         stage = stages.stage(Drawn(data))

@@ -47,9 +47,10 @@ def test_every_family_has_attacks() -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_an_attack_says_what_it_is(attack: Any) -> None:
-    assert attack.__doc__ and attack.__doc__.strip().endswith(".")
+    assert (attack.__doc__ or "").strip().endswith(".")
     for text in (attack.surface, attack.action, attack.defence, attack.enumerates):
-        assert not text.endswith(".") and "\n" not in text
+        assert not text.endswith(".")
+        assert "\n" not in text
     assert attack.severity in ("critical", "high", "medium")
     assert isinstance(attack.invariant, Invariant)
     assert attack.weight >= 1
@@ -71,9 +72,9 @@ FEW = ("reply-outside-the-set", "killed-anywhere", "actors-in-any-order")
 @pytest.mark.slow
 def test_a_seed_repeats_a_campaign_whatever_the_number_of_workers() -> None:
     program = Program.load(REFUND)
-    one, same = (attack_program(program, orders=Orders(seed=3, examples=60, attacks=FEW)) for _ in range(2))
-    two = attack_program(program, orders=Orders(seed=3, examples=60, attacks=FEW, workers=2))
-    other = attack_program(program, orders=Orders(seed=4, examples=60, attacks=FEW))
+    one, same = (attack_program(program, orders=Orders(seed=3, examples=60, attacks=FEW[:2])) for _ in range(2))
+    two = attack_program(program, orders=Orders(seed=3, examples=60, attacks=FEW[:2], workers=2))
+    other = attack_program(program, orders=Orders(seed=4, examples=60, attacks=FEW[:2]))
     assert counts(one) == counts(same) == counts(two)
     assert counts(one) != counts(other)
 
@@ -94,7 +95,7 @@ def test_a_campaign_stops_when_its_time_is_over() -> None:
 
 def test_families_and_attacks_are_chosen() -> None:
     crash = Orders(families=(Family.CRASH,)).chosen()
-    assert crash and {attack.family for attack in crash} == {Family.CRASH}
+    assert {attack.family for attack in crash} == {Family.CRASH}
     assert [attack.name for attack in Orders(attacks=FEW[:1]).chosen()] == [FEW[0]]
 
 
@@ -121,7 +122,9 @@ def test_routes_lead_to_effects_that_chance_does_not_find() -> None:
         {"id": "stop", "type": "end"},
     ]
     tools = {"pay": {"effect": "write", "idempotent": False, "args": {}}}
-    program = Program.from_dict({"name": "lock", "inputs": {"code": {"type": "integer"}}, "tools": tools, "steps": steps})
+    program = Program.from_dict(
+        {"name": "lock", "inputs": {"code": {"type": "integer"}}, "tools": tools, "steps": steps}
+    )
     from stepward.validator.routes import routes
 
     found = routes(program)
@@ -160,7 +163,8 @@ def test_a_script_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, tmp
     takes_any_reply(monkeypatch)
     outcome, found, story = again.replay()
     assert outcome is Outcome.BREACHED
-    assert isinstance(found, Breach) and found.what == script.what
+    assert isinstance(found, Breach)
+    assert found.what == script.what
     assert story == script.story
 
 
@@ -173,9 +177,7 @@ def test_a_script_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, tmp
         (lambda data: data | {"more": 1}, "no attack script"),
     ],
 )
-def test_what_is_no_script_is_refused(
-    change: Any, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_is_no_script_is_refused(change: Any, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "breach.json"
     file.write_text(json.dumps(change(json.loads(breach(monkeypatch).to_json()))))
     with pytest.raises(ScriptRefused, match=words):

@@ -1,0 +1,125 @@
+"""A million adversarial events over the good programs: `python benchmarks/sabotage.py`.
+
+An event is something that reached the machine or its store: a record, a call of a tool or model, a delivery, a change
+by an attacker. The campaign goes round the programs until there are enough; the last column of its first table shows
+whether memory stays flat. Ends with an error when anything was breached, or an attack had too few events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from check import table
+
+from stepward.sabotage.campaign import Matrix, Orders
+from stepward.sabotage.invariants import Outcome
+from stepward.sabotage.registry import ATTACKS
+from stepward.validator import ProgramValidator
+from stepward.vm import Policy, Program
+
+ROOT: Final = Path(__file__).parents[1]
+EVENTS: Final = 1_000_000
+EXAMPLES: Final = 100
+LEAST: Final = 1_000
+"""Events that each attack has at least, unless it enumerates."""
+
+CHAOS: Final = 6_600
+"""Events a second that the chaos mode of llm-nano-vm reports of itself, as its users quote it; it is not run here."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Attack until there are enough events, and print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=EVENTS, help="how many events there are to be")
+    parser.add_argument("--examples", type=int, default=EXAMPLES, help="cases of each attack and program in a round")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes to attack with")
+    options = parser.parse_args(arguments)
+    cores = os.cpu_count()
+    print(f"Python {platform.python_version()}, {platform.machine()}, {cores} cores; {options.workers} workers")
+    matrices = campaign(options.events, options.examples, options.workers)
+    by_program(matrices)
+    by_attack(matrices)
+    total = sum(matrix.events for matrix, _ in matrices)
+    seconds = sum(matrix.seconds for matrix, _ in matrices)
+    breaches = sum(len(matrix.breaches) for matrix, _ in matrices)
+    rate = total / seconds
+    print(f"\n{total:,} events in {seconds:,.0f} s: {rate:,.0f} a second, {rate / CHAOS:.2f} of {CHAOS:,}")
+    print(f"{breaches} breaches")
+    assert not breaches, "a breach"
+    assert total >= options.events, "too few events"
+
+
+def campaign(events: int, examples: int, workers: int) -> list[tuple[Matrix, float]]:
+    """Return the matrix of each program and round, with the memory of this process and its workers after it, in MB."""
+    policies = [Policy.load(file) for file in sorted((ROOT / "specs/policies").glob("*.yaml"))]
+    files = sorted(file for file in (ROOT / "specs/programs/good").iterdir() if file.suffix in (".yaml", ".json"))
+    found: list[tuple[Matrix, float]] = []
+    seed = 0
+    while sum(matrix.events for matrix, _ in found) < events:
+        for file in files:
+            orders = Orders(seed=seed, examples=examples, workers=workers)
+            began = time.monotonic()
+            matrix = ProgramValidator(Program.load(file), policies).sabotage(orders)
+            found.append((matrix, peak_megabytes()))
+            took = time.monotonic() - began
+            print(f"seed {seed} {matrix.program}: {matrix.events:,} events in {took:.0f} s", flush=True)
+            for script in matrix.breaches:
+                print(f"  BREACH {script.attack}: {script.what}")
+        seed += 1
+    return found
+
+
+def peak_megabytes() -> float:
+    """Return the largest memory that this process or one of its workers has had so far."""
+    import resource
+
+    scale = 1024 if platform.system() == "Linux" else 1024 * 1024
+    own, others = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return max(own, others) / scale
+
+
+def by_program(matrices: list[tuple[Matrix, float]]) -> None:
+    """Print what each program came to, and how memory went."""
+    rows = [
+        [
+            matrix.program,
+            str(matrix.seed),
+            f"{matrix.events:,}",
+            f"{matrix.events / matrix.seconds:,.0f}",
+            f"{peak:.0f}",
+        ]
+        for matrix, peak in matrices
+    ]
+    print()
+    table("programs", ["program", "seed", "events", "events/s", "peak MB so far"], rows)
+
+
+def by_attack(matrices: list[tuple[Matrix, float]]) -> None:
+    """Print what each attack came to; raises AssertionError for one that hardly attacked."""
+    events: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
+    outcomes: dict[str, Counter[str]] = {attack.name: Counter() for attack in ATTACKS}
+    for matrix, _ in matrices:
+        for row in matrix.rows:
+            events[row.attack.name] += row.events
+            seconds[row.attack.name] += row.seconds
+            outcomes[row.attack.name].update(row.outcomes)
+    rows = []
+    for attack in ATTACKS:
+        counts = [f"{outcomes[attack.name][outcome]:,}" for outcome in Outcome]
+        rows.append([attack.name, *counts, f"{events[attack.name]:,}", f"{seconds[attack.name]:.0f}"])
+    print()
+    table("attacks", ["attack", *(str(outcome).replace("_", " ") for outcome in Outcome), "events", "CPU s"], rows)
+    few = [attack.name for attack in ATTACKS if events[attack.name] < LEAST and not attack.enumerates]
+    assert not few, f"fewer than {LEAST} events: {', '.join(few)}"
+
+
+if __name__ == "__main__":
+    main()
