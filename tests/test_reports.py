@@ -276,6 +276,7 @@ def test_the_json_report_has_every_field_of_version_1() -> None:
             {"message": "here", "file": "flows/p.yaml", "line": 1, "column": 2, "end_line": 3, "end_column": 4}
         ],
         "evidence": {"layer": "graph", "path": [{"step": "a", "how": "starts"}], "reason": "why"},
+        "fix": None,
     }
     assert [second[key] for key in ("line", "column", "end_line", "end_column", "step", "evidence")] == [None] * 6
     assert data["properties"] == [

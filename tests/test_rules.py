@@ -11,7 +11,7 @@ import pytest
 from stepward.validator import ProgramValidator, Report, Severity, Verdict, assert_valid
 from stepward.validator.analysis import guardrails
 from stepward.validator.analysis.components import loops_among
-from stepward.validator.analysis.product import Exploration
+from stepward.validator.analysis.product import Exploration, explore
 from stepward.vm import Policy, PolicyError, Program, ProgramError
 
 TOOLS = {
@@ -275,12 +275,15 @@ def test_products_in_a_loop_are_given_up_and_not_waited_for() -> None:
     assert "multiplied by one another" in found.evidence.reason
 
 
+def cut_short(*asked: Any) -> Exploration:
+    return explore(*asked, limit=0)
+
+
 def test_a_search_that_was_cut_short_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = {"name": "r", "protects": {"step": "b"}, "requires": {"step": "a"}}
     steps = [look("a"), look("b")]
     assert codes(check(steps, guardrails=[rule])) == []
-    cut = Exploration({}, 4_000_001, is_complete=False)
-    monkeypatch.setattr(guardrails, "explore_counted", lambda *_: cut)
+    monkeypatch.setattr(guardrails, "explore_counted", cut_short)
     report = check(steps, guardrails=[rule])
     assert codes(report) == ["SW408"]
     assert [one.verdict for one in report.properties if one.rule == "r"] == [Verdict.UNKNOWN]
@@ -292,6 +295,6 @@ def test_bounds_prove_what_the_engine_leaves_open(
 ) -> None:
     rule = {"name": "r", "at_most_once": {"tool": "pay"}}
     steps = [{"id": f"pay_{number}", "type": "tool", "tool": "pay"} for number in range(calls)]
-    monkeypatch.setattr(guardrails, "explore_counted", lambda *_: Exploration({}, 4_000_001, is_complete=False))
+    monkeypatch.setattr(guardrails, "explore_counted", cut_short)
     (found,) = [one for one in check(steps, guardrails=[rule]).properties if one.rule == "r"]
     assert found.verdict is expected

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from stepward.vm.reading.document import Document
-from stepward.vm.reading.source import Place, Span
+from stepward.vm.reading.source import Mend, Place, Span
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
@@ -90,11 +90,29 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """One change of a text: what stands at `span` becomes `text`; an empty span is where `text` comes in."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A safe way to take a finding away: what it does, and the edits of its file, in the order of the text."""
+
+    title: str
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is wrong with a program.
 
     `span` is None for a program that was built in code: `place` then says where. `policy` names the policy that the
-    finding comes from; such a finding can't be suppressed, deselected or put on a baseline.
+    finding comes from; such a finding can't be suppressed, deselected or put on a baseline. `path_spans` says where the
+    steps of the evidence's path stand, one after the other. `mend` says what takes
+    it away, where that is safe; `fix` says it as edits of the text, where that was asked for.
     """
 
     code: str
@@ -109,6 +127,9 @@ class Finding:
     policy: str | None = None
     file: str = ""
     span: Span | None = None
+    path_spans: tuple[Span | None, ...] = ()
+    mend: Mend | None = field(default=None, compare=False)
+    fix: Fix | None = field(default=None, compare=False)
 
     def fingerprint(self) -> tuple[str, str, str, str]:
         """Return what the finding is about, whatever line it stands on: file, code, step, message."""
@@ -182,14 +203,15 @@ class Report:
 def located(findings: list[Finding], document: Document | None, file: str) -> tuple[Finding, ...]:
     """Return the findings with their file and spans, sorted and each once; every document is searched once."""
     places: dict[int, tuple[Document, list[Place]]] = {}
+    steps = _step_places(document) if any(map(_path, findings)) else {}
     for finding in findings:
-        for place, home in _places(finding, document):
+        for place, home in _places(finding, document, steps):
             if home is not None:
                 places.setdefault(id(home), (home, []))[1].append(place)
     spans = {key: home.locate(wanted) for key, (home, wanted) in places.items()}
 
-    def span(place: Place, home: Document | None) -> Span | None:
-        return spans[id(home)][place] if home is not None else None
+    def span(place: Place | None, home: Document | None) -> Span | None:
+        return spans[id(home)][place] if home is not None and place is not None else None
 
     result = [
         replace(
@@ -199,12 +221,33 @@ def located(findings: list[Finding], document: Document | None, file: str) -> tu
             related=tuple(
                 replace(label, span=span(label.place, label.document or document)) for label in finding.related
             ),
+            path_spans=tuple(span(steps.get(move.step), document) for move in _path(finding)),
         )
         for finding in findings
     ]
     return tuple(sorted(dict.fromkeys(result), key=Finding.sort_key))
 
 
-def _places(finding: Finding, document: Document | None) -> list[tuple[Place, Document | None]]:
+def _path(finding: Finding) -> tuple[Move, ...]:
+    return finding.evidence.path if finding.evidence is not None else ()
+
+
+def _step_places(document: Document | None) -> dict[str, Place]:
+    """Return where the id of each step and sub-step of a program stands."""
+    if document is None or not isinstance(document.data, dict):
+        return {}
+    places: dict[str, Place] = {}
+    for number, step in enumerate(document.data["steps"]):
+        own = Place(("steps", number))
+        places.setdefault(step["id"], own.child("id"))
+        for part, sub_step in enumerate(step.get("parallel_steps") or ()):
+            places.setdefault(sub_step["id"], own.child("parallel_steps", part, "id"))
+    return places
+
+
+def _places(
+    finding: Finding, document: Document | None, steps: Mapping[str, Place]
+) -> list[tuple[Place, Document | None]]:
     own = [] if finding.span else [(finding.place, document)]
-    return [*own, *((label.place, label.document or document) for label in finding.related)]
+    way = [(steps[move.step], document) for move in _path(finding) if move.step in steps]
+    return [*own, *way, *((label.place, label.document or document) for label in finding.related)]

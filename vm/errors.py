@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepward.vm.reading.source import Place, Span
+from stepward.vm.reading.source import Mend, Place, Span
 
 
 class StepwardError(Exception):
@@ -16,7 +16,7 @@ class Problem:
     """One thing that is wrong with a document, said in the words a finding will use.
 
     `code` is a finding code (`SW002`); `place` is where in the document, `span` where in the text when the reader
-    knew it at once; `step` is the id of the step concerned, if any.
+    knew it at once; `step` is the id of the step concerned, if any; `mend` takes the problem away, where that is safe.
     """
 
     code: str
@@ -26,6 +26,7 @@ class Problem:
     span: Span | None = None
     step: str | None = None
     related: tuple[tuple[Place, str], ...] = ()
+    mend: Mend | None = None
 
 
 class DocumentError(StepwardError):

@@ -15,21 +15,33 @@ if TYPE_CHECKING:
     from stepward.validator.gate.checking import RunResult
     from stepward.validator.gate.settings import Configurations
 
-FOUND, NOTHING_TO_CHECK = 1, 3
+FOUND, UNUSABLE, NOTHING_TO_CHECK = 1, 2, 3
 
 FILE = click.Path(path_type=Path)
-FORMATS = ("full", "concise", "json")
+OUTPUTS = ("json", "sarif", "gitlab", "junit")
+"""The formats that can be written to a file of their own, beside the report."""
+
+FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
+
+WITH_FIXES = ("json", "sarif")
+"""The formats that say how a finding would be fixed."""
 
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True, help="How to tell it.")
 @click.option("--output-file", type=FILE, metavar="FILE", help="Where to write it, in place of standard output.")
+@click.option("--json-output", type=FILE, metavar="FILE", help="Write JSON there, beside the report.")
+@click.option("--sarif-output", type=FILE, metavar="FILE", help="Write SARIF 2.1.0 there, beside the report.")
+@click.option("--gitlab-output", type=FILE, metavar="FILE", help="Write GitLab code quality there, beside the report.")
+@click.option("--junit-output", type=FILE, metavar="FILE", help="Write JUnit's XML there, beside the report.")
 @click.option("--select", multiple=True, metavar="CODES", help="Report these codes only: `SW401,SW5` (repeatable).")
 @click.option("--ignore", multiple=True, metavar="CODES", help="Leave these codes out (repeatable).")
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable).")
 @click.option("--fail-on", type=click.Choice(["error", "warning"]), help="What shuts the gate.  [default: error]")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
+@click.option("--fix", is_flag=True, help="Mend in the files what can be mended safely, then tell what is left.")
+@click.option("--diff", is_flag=True, help="Show what `--fix` would change, in place of the report; 1 when it would.")
 @click.option("--baseline", type=FILE, metavar="FILE", help="Hide the findings that this file lists.")
 @click.option("--write-baseline", type=FILE, metavar="FILE", help="List the findings of this run in a file.")
 @click.option("--witnesses", type=FILE, metavar="DIR", help="Write a file for `stepward replay` for each violation.")
@@ -47,6 +59,8 @@ def check(**options: Any) -> None:
     configuration can't be used, 3 when there is nothing to check.
     """
     _refuse_contradictions(options)
+    from dataclasses import replace
+
     from stepward.validator.gate.checking import policy_result
     from stepward.vm.errors import PolicyError
 
@@ -56,11 +70,14 @@ def check(**options: Any) -> None:
 
         certificates_folder(options["certificates"])
     try:
+        if options["fix"] or options["diff"]:
+            _mend(options, configurations)
         result = _run(options, configurations)
     except PolicyError as error:
-        _tell(policy_result(error), options)
+        _tell(replace(policy_result(error), status=UNUSABLE), options)
         click.echo("error: a policy can't be used, so nothing was checked", err=True)
-        sys.exit(2)
+        sys.exit(UNUSABLE)
+    result = replace(result, status=_status(result, options))
     _tell(result, options)
     if options["witnesses"] is not None:
         from stepward.validator.cli.witnesses import write_witnesses
@@ -71,16 +88,46 @@ def check(**options: Any) -> None:
     for entry in result.stale:
         words = f"{entry['count']} × {entry['code']} in `{entry['file']}`: {entry['message']}"
         click.echo(f"warning: `{entry['baseline']}` lists what is no longer there: {words}", err=True)
-    sys.exit(_status(result, options))
+    if result.status == NOTHING_TO_CHECK:
+        _tell_nothing(options)
+    sys.exit(result.status)
 
 
 def _refuse_contradictions(options: dict[str, Any]) -> None:
     if options["config"] and options["isolated"]:
         raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
-    if options["statistics"] and options["output_format"] == "json":
+    if options["statistics"] and options["output_format"] not in ("full", "concise"):
         raise click.UsageError("--statistics is text; the JSON has its numbers under `summary`")
+    files = [path for name in ("output_file", *(f"{one}_output" for one in OUTPUTS)) if (path := options[name])]
+    if len({os.path.abspath(path) for path in files}) < len(files):
+        raise click.UsageError("two reports can't be written to one file: give each a name of its own")
+    if options["fix"] and options["diff"]:
+        raise click.UsageError("--fix changes the files, --diff leaves them as they are: give one of the two")
+    others = (
+        "output_file",
+        "statistics",
+        "witnesses",
+        "certificates",
+        "write_baseline",
+        *(f"{one}_output" for one in OUTPUTS),
+    )
+    if options["diff"] and any(options[name] for name in others):
+        raise click.UsageError("--diff prints a diff in place of the report, and writes nothing else")
+    if (options["fix"] or options["diff"]) and "-" in options["paths"]:
+        raise click.UsageError("--fix and --diff are for files; standard input is none")
     if options["stdin_filename"] and "-" not in options["paths"]:
         raise click.UsageError("--stdin-filename needs `-` among the paths")
+
+
+def _mend(options: dict[str, Any], configurations: Configurations) -> None:
+    """Mend the files, or show how and exit."""
+    from stepward.validator.cli.fix import fix, show_diff
+
+    result = _run({**options, "write_baseline": None, "certificates": None}, configurations)
+    if options["fix"]:
+        fix(result, configurations)
+    elif result.programs or result.findings:
+        sys.exit(show_diff(result, configurations))
 
 
 def _configurations(options: dict[str, Any]) -> Configurations:
@@ -115,7 +162,8 @@ def _run(options: dict[str, Any], configurations: Configurations) -> RunResult:
     run = Run(
         configurations,
         skip_non_programs=options["skip_non_programs"],
-        with_bounds=options["statistics"] or options["output_format"] == "json",
+        with_bounds=options["statistics"] or options["output_format"] == "json" or options["json_output"] is not None,
+        with_fixes=_needs_fixes(options),
         certify=options["certificates"] is not None,
         on_file=progress.listener,
     )
@@ -133,6 +181,11 @@ def _run(options: dict[str, Any], configurations: Configurations) -> RunResult:
         return run.result(options["write_baseline"])
     finally:
         progress.clear()
+
+
+def _needs_fixes(options: dict[str, Any]) -> bool:
+    wanted = options["output_format"] in WITH_FIXES or any(options[f"{name}_output"] for name in WITH_FIXES)
+    return wanted or options["fix"] or options["diff"]
 
 
 class _Progress:
@@ -169,23 +222,31 @@ def _tell(result: RunResult, options: dict[str, Any]) -> None:
         text = render(result, options["output_format"], color=color)
     if options["output_file"] is None:
         click.echo(text, nl=False, color=color)
-        return
+    else:
+        _write(options["output_file"], text, "--output-file")
+    for name in OUTPUTS:
+        if options[f"{name}_output"] is not None:
+            _write(options[f"{name}_output"], render(result, name), f"--{name}-output")
+
+
+def _write(path: Path, text: str, option: str) -> None:
     try:
-        options["output_file"].write_text(text, encoding="utf-8", errors="backslashreplace")
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         from stepward.validator.gate.paths import why_not
         from stepward.validator.gate.settings import ConfigurationError
 
-        message = f"`{options['output_file']}` can't be written: {why_not(error)}"
-        raise ConfigurationError(message, "correct the path of `--output-file`") from None
+        message = f"`{path}` can't be written: {why_not(error)}"
+        raise ConfigurationError(message, f"correct the path of `{option}`") from None
 
 
 def _status(result: RunResult, options: dict[str, Any]) -> int:
     if not result.programs and not result.findings:
-        if options["skip_non_programs"]:
-            return 0
-        where = ", ".join(options["paths"]) or "the current folder"
-        click.echo(f"error: nothing to check: there is no program in {where}", err=True)
-        click.echo("  = help: a program is a mapping with a list of `steps`; see `stepward check --help`", err=True)
-        return NOTHING_TO_CHECK
+        return 0 if options["skip_non_programs"] else NOTHING_TO_CHECK
     return FOUND if result.is_failed and not options["exit_zero"] else 0
+
+
+def _tell_nothing(options: dict[str, Any]) -> None:
+    where = ", ".join(options["paths"]) or "the current folder"
+    click.echo(f"error: nothing to check: there is no program in {where}", err=True)
+    click.echo("  = help: a program is a mapping with a list of `steps`; see `stepward check --help`", err=True)

@@ -34,9 +34,11 @@ class Comment:
 
 @dataclass
 class Silenced:
-    """What became of the findings of a file: those that are left, and the complaints about comments."""
+    """What became of the findings of a file: those that are left, those that are not, each with the reason that its
+    comment gives, and the complaints about comments."""
 
     kept: list[Finding] = field(default_factory=list)
+    silenced: list[tuple[Finding, str]] = field(default_factory=list)
     complaints: list[Finding] = field(default_factory=list)
 
 
@@ -130,16 +132,20 @@ def silence(
     by_line: dict[tuple[int, str], list[Finding]] = {}
     for finding in all_findings:
         by_line.setdefault(_key(finding), []).append(finding)
-    silenced: set[tuple[int, str]] = set()
+    reasons: dict[tuple[int, str], str] = {}
     for comment in comments:
         for code, span in _usable(comment, file, result.complaints):
             here = by_line.get((comment.target, code), [])
             if here and not all(map(is_fixed, here)):
-                silenced.add((comment.target, code))
+                reasons.setdefault((comment.target, code), comment.reason)
                 continue
             message, help = _why_idle(code, here)
             result.complaints.append(complaint(message, help, file, span))
-    result.kept = [finding for finding in all_findings if _key(finding) not in silenced or is_fixed(finding)]
+    for finding in all_findings:
+        if _key(finding) in reasons and not is_fixed(finding):
+            result.silenced.append((finding, reasons[_key(finding)]))
+        else:
+            result.kept.append(finding)
     return result
 
 

@@ -12,6 +12,10 @@ FORMATS: Final[dict[str, str]] = {
     "full": "stepward.validator.report.full",
     "concise": "stepward.validator.report.concise",
     "json": "stepward.validator.report.json_report",
+    "sarif": "stepward.validator.report.sarif",
+    "github": "stepward.validator.report.github",
+    "gitlab": "stepward.validator.report.gitlab",
+    "junit": "stepward.validator.report.junit",
 }
 """The formats that a user can ask for, and the module that writes each."""
 

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.validator.findings import Finding, Property, Severity, Verdict
-from stepward.validator.report.text import file_of
+from stepward.validator.findings import Finding, Fix, Property, Severity, Verdict
+from stepward.validator.report.text import file_of, json_text
 from stepward.vm.reading.source import Span
-from stepward.vm.values import exact, to_json
+from stepward.vm.values import exact
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 
+_SPAN: Final = ("line", "column", "end_line", "end_column")
+
 
 def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color
     """Return the run as JSON text."""
-    data = {
-        "version": VERSION,
-        "findings": [_finding(finding) for finding in result.findings],
-        "properties": [_property(entry) for entry in result.properties],
-        "bounds": [_bounds(entry) for entry in result.bounds],
-        "summary": _summary(result),
-    }
-    text = to_json(data, indent=2)
-    # Half a surrogate pair has no UTF-8; JSON has an escape for it.
-    return text.encode("utf-8", "backslashreplace").decode() + "\n"
+    return json_text(
+        {
+            "version": VERSION,
+            "findings": [_finding(finding) for finding in result.findings],
+            "properties": [_property(entry) for entry in result.properties],
+            "bounds": [_bounds(entry) for entry in result.bounds],
+            "summary": _summary(result),
+        }
+    )
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -45,12 +46,17 @@ def _finding(finding: Finding) -> dict[str, Any]:
             {"message": label.text, **_where(file_of(label, finding), label.span)} for label in finding.related
         ],
         "evidence": finding.evidence.to_data() if finding.evidence else None,
+        "fix": _fix(finding.fix) if finding.fix else None,
     }
 
 
+def _fix(fix: Fix) -> dict[str, Any]:
+    edits = [{**dict(zip(_SPAN, edit.span, strict=True)), "text": edit.text} for edit in fix.edits]
+    return {"title": fix.title, "edits": edits}
+
+
 def _where(file: str, span: Span | None) -> dict[str, Any]:
-    names = ("line", "column", "end_line", "end_column")
-    return {"file": file, **(dict(zip(names, span, strict=True)) if span else dict.fromkeys(names))}
+    return {"file": file, **(dict(zip(_SPAN, span, strict=True)) if span else dict.fromkeys(_SPAN))}
 
 
 def _property(entry: Property) -> dict[str, Any]:

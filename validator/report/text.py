@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.gate.paths import absolute, shown_name
 from stepward.vm.reading.source import Place, Span
+from stepward.vm.values import to_json
 
 if TYPE_CHECKING:
     from stepward.validator.gate.checking import RunResult
@@ -50,6 +51,18 @@ def position(place: Place, span: Span | None) -> str:
 def file_of(label: Label, finding: Finding) -> str:
     """Return the name of the file that a label of a finding points into."""
     return finding.file if label.document is None else shown_name(absolute(label.document.name))
+
+
+def advice(finding: Finding) -> list[str]:
+    """Return the lines that say what to do about a finding, for formats that have no place of their own for them."""
+    lines = [f"help: {finding.help}"] if finding.help else []
+    return [*lines, f"policy: {finding.policy}"] if finding.policy else lines
+
+
+def json_text(data: Any) -> str:
+    """Return plain data as JSON text, a file in itself."""
+    # Half a surrogate pair has no UTF-8; JSON has an escape for it.
+    return to_json(data, indent=2).encode("utf-8", "backslashreplace").decode() + "\n"
 
 
 def counted(count: int, word: str) -> str:

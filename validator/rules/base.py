@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from stepward.validator.findings import Evidence, Finding, Label, Severity
-from stepward.vm.reading.source import Place
+from stepward.vm.reading.source import Mend, Place
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.context import Context
@@ -38,6 +38,7 @@ class Rule(ABC):
         related: Iterable[Label] = (),
         evidence: Evidence | None = None,
         policy: str | None = None,
+        mend: Mend | None = None,
     ) -> Finding:
         """Return a finding of this rule."""
         return Finding(
@@ -51,6 +52,7 @@ class Rule(ABC):
             related=tuple(related),
             evidence=evidence,
             policy=policy,
+            mend=mend,
         )
 
     @classmethod

@@ -16,7 +16,7 @@ from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.guardrails import Never
 from stepward.vm.language.steps import ConditionStep
-from stepward.vm.reading.source import Place
+from stepward.vm.reading.source import Mend, Path, Place
 
 if TYPE_CHECKING:
     from stepward.validator.engine.verdicts import Judged
@@ -65,12 +65,23 @@ class ConditionSyntax(Rule):
             if error is not None:
                 help = error.help if clause.is_condition else _text_help(error)
                 place = Place(clause.path, within=(error.start, error.end))
-                yield self.finding(error.message, help, place, step=context.program.steps[clause.step].id)
+                step = context.program.steps[clause.step].id
+                mend = _mend(error, clause.path) if help == error.help else None
+                yield self.finding(error.message, help, place, step=step, mend=mend)
         for number, rule in enumerate(context.program.guardrails):
             error = _syntax_error(rule.when) if isinstance(rule, Never) and rule.when is not None else None
             if error is not None:
                 place = Place(("guardrails", number, "when"), within=(error.start, error.end))
-                yield self.finding(error.message, error.help, place)
+                yield self.finding(error.message, error.help, place, mend=_mend(error, place.path))
+
+
+def _mend(error: ExpressionError, path: Path) -> Mend | None:
+    """Return what makes an expression say the same in words of the language, if that is sure."""
+    from stepward.vm.expressions.hints import equivalent
+
+    rewrite = equivalent(error.text) if error.rewrite else None
+    # The space around it belongs to the layout of the document.
+    return Mend(Place(path), error.text.replace(error.text.strip(), rewrite)) if rewrite else None
 
 
 def _syntax_error(text: str) -> ExpressionError | None:

@@ -8,10 +8,10 @@ from stepward.validator.analysis.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
 from stepward.vm.language.flow import DECLARED_FAILURE, MISSING
-from stepward.vm.language.loading import near_words
+from stepward.vm.language.loading import near_words, only_near
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ConditionStep, ErrorRouted, LlmCall, ParallelStep
-from stepward.vm.reading.source import Place
+from stepward.vm.reading.source import Mend, Place
 
 
 class MissingTarget(Rule):
@@ -65,7 +65,10 @@ class MissingTarget(Rule):
                 if target in sub_steps:
                     help = f"it is a sub-step; control can't enter `{sub_steps[target]}` in the middle"
                 place = Place(("steps", number, *field))
-                yield self.finding(f"`{field[-1]}` names `{target}`, which is no step", help, place, step=step.id)
+                message = f"`{field[-1]}` names `{target}`, which is no step"
+                near = None if target in sub_steps else only_near(target, context.flow.position)
+                mend = Mend(place, near) if near else None
+                yield self.finding(message, help, place, step=step.id, mend=mend)
 
 
 def _value(step: object, field: tuple[str | int, ...]) -> str:
@@ -305,7 +308,8 @@ class AmbiguousArm(Rule):
             if number:
                 help += f"; or give `{steps[number - 1].id}` a `next_step` past it"
             related = [Label(place, "it is named here") for place in _namings(context, step.id)]
-            yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related)
+            place, mend = Place(("steps", number, "id")), Mend(Place(("steps", number)), following, "next_step")
+            yield self.finding(message, help, place, step=step.id, related=related, mend=mend)
 
 
 def _namings(context: Context, target: str) -> list[Place]:

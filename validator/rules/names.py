@@ -8,9 +8,9 @@ from stepward.validator.analysis.assignment import Reading
 from stepward.validator.analysis.context import Context
 from stepward.validator.findings import Evidence, Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import Rule
-from stepward.vm.expressions.syntax import Defined, walk
-from stepward.vm.language.loading import MAX_CANDIDATES, near_words
-from stepward.vm.reading.source import Place
+from stepward.vm.expressions.syntax import Defined, Reference, walk
+from stepward.vm.language.loading import MAX_CANDIDATES, near_words, only_near
+from stepward.vm.reading.source import Mend, Place
 
 SEARCHED_STEPS = 200_000
 """Steps that the searches for paths of SW202 may visit in one program; findings beyond that have none."""
@@ -54,12 +54,19 @@ class UndefinedVariable(Rule):
             if reading.meant is None:
                 message = f"nothing ever defines `{reading.reference.text()}`"
                 help = self._help(context, reading.reference.names)
-                yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)
+                step, mend = (
+                    context.program.steps[reading.step].id,
+                    self._mend(context, reading.reference, reading.place),
+                )
+                yield self.finding(message, help, reading.place, step=step, mend=mend)
             elif reading.meant.fields and context.meaning.typing.view(reading.meant).never:
                 message = f"`{reading.reference.text()}` never exists: its type has no such field"
                 known = context.known_fields(reading.meant)
-                help = near_words(reading.reference.names[-1], known) or "read a field that the type declares"
-                yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)
+                *owner, last = reading.reference.names
+                help = near_words(last, known) or "read a field that the type declares"
+                step, near = context.program.steps[reading.step].id, only_near(last, known)
+                mend = _reading((*owner, near), reading.place) if near else None
+                yield self.finding(message, help, reading.place, step=step, mend=mend)
         yield from self._asked(context)
 
     def _asked(self, context: Context) -> Iterator[Finding]:
@@ -70,7 +77,19 @@ class UndefinedVariable(Rule):
                     place = Place(clause.path, within=(reference.start, reference.end))
                     message = f"nothing ever defines `{reference.text()}`"
                     help = self._help(context, reference.names)
-                    yield self.finding(message, help, place, step=context.program.steps[clause.step].id)
+                    step, mend = context.program.steps[clause.step].id, self._mend(context, reference, place)
+                    yield self.finding(message, help, place, step=step, mend=mend)
+
+    def _mend(self, context: Context, reference: Reference, place: Place) -> Mend | None:
+        """Return what makes the reference one to the only thing that it can mean."""
+        first, *rest = reference.names
+        known = context.meaning.names
+        if first in known.outputs:
+            return _reading((first, "output", *rest), place)
+        if first in context.flow.position or len(known.variables) + len(known.outputs) > MAX_CANDIDATES:
+            return None
+        near = only_near(first, known.outputs if rest[:1] in (["output"], ["error"]) else known.known())
+        return _reading((near, *rest), place) if near else None
 
     def _help(self, context: Context, names: tuple[str, ...]) -> str:
         known = context.meaning.names
@@ -86,6 +105,10 @@ class UndefinedVariable(Rule):
             return "declare it under `inputs`, or assign it with `output_key` or `set`"
         near = near_words(names[0], known.known()).replace("`", "`$", 1)
         return near or "declare it under `inputs`, or assign it with `output_key` or `set`"
+
+
+def _reading(names: tuple[str, ...], place: Place) -> Mend:
+    return Mend(place, "$" + ".".join(names))
 
 
 class MaybeUndefined(Rule):

@@ -10,13 +10,13 @@ from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import embedded, fill, parts
-from stepward.vm.language.loading import near_words
+from stepward.vm.language.loading import near_words, only_near
 from stepward.vm.language.meaning import CallSite
 from stepward.vm.language.name_types import static_kinds
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.language.typecheck import WORDS
 from stepward.vm.language.types import TypeSpec, refusal, same, unlimited
-from stepward.vm.reading.source import Place
+from stepward.vm.reading.source import Mend, Place
 
 
 def declare_tools(context: Context) -> str:
@@ -66,7 +66,9 @@ class UndeclaredTool(Rule):
             if isinstance(site.call, ToolCall) and site.call.tool not in tools:
                 help = near_words(site.call.tool, tools) or "declare it under `tools`"
                 message = f"the tool `{site.call.tool}` is not declared"
-                yield self.finding(message, help, Place((*site.path, "tool")), step=site.call.id)
+                place, near = Place((*site.path, "tool")), only_near(site.call.tool, tools)
+                mend = Mend(place, near) if near else None
+                yield self.finding(message, help, place, step=site.call.id, mend=mend)
 
 
 class ToolArguments(Rule):
@@ -126,14 +128,18 @@ class ToolArguments(Rule):
                 message = f"the argument `{name}` of `{call.tool}` is missing"
                 help = help.rstrip("?") + (f" to `{name}`" if help.startswith("rename") else "")
                 place = Place((*site.path, "args"), key=True) if call.args else Place((*site.path, "tool"))
-                yield self.finding(message, help, place, step=call.id, related=related)
+                only = only_near(name, near)
+                mend = Mend(Place((*site.path, "args", only), key=True), name) if only else None
+                yield self.finding(message, help, place, step=call.id, related=related, mend=mend)
         for name, value in call.args.items():
             if name not in declared:
                 place, related = Place((*site.path, "args", name), key=True), self._declaration(context, call.tool)
                 missing = [known for known in declared if known not in call.args]
                 help = near_words(name, missing) or f"remove it; the tool takes {_listed(declared)}"
                 message = f"`{call.tool}` has no argument `{name}`"
-                yield self.finding(message, help, place, step=call.id, related=related)
+                only = only_near(name, missing)
+                mend = Mend(place, only) if only else None
+                yield self.finding(message, help, place, step=call.id, related=related, mend=mend)
             else:
                 why = _mismatch(context, name, value, declared[name])
                 if why is not None:

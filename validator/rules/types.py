@@ -13,7 +13,7 @@ from stepward.vm.language.name_types import Use
 from stepward.vm.language.steps import Call, LlmCall, SetStep, ToolCall
 from stepward.vm.language.typecheck import WORDS
 from stepward.vm.language.types import TypeSpec, refusal
-from stepward.vm.reading.source import Path, Place
+from stepward.vm.reading.source import Mend, Path, Place
 
 
 class TypeMismatch(Rule):
@@ -219,4 +219,6 @@ def expression_findings(rule: Rule, context: Context) -> Iterator[Finding]:
     for clause, problem in context.type_problems:
         if problem.code == rule.code:
             place = Place(clause.path, within=(problem.start, problem.end))
-            yield rule.finding(problem.message, problem.help, place, step=context.program.steps[clause.step].id)
+            mend = Mend(Place(clause.path), problem.rewrite) if problem.rewrite else None
+            step = context.program.steps[clause.step].id
+            yield rule.finding(problem.message, problem.help, place, step=step, mend=mend)

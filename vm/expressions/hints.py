@@ -101,6 +101,20 @@ def _reason(text: str, error: ExpressionError) -> str:
     return ""
 
 
+def equivalent(text: str) -> str | None:
+    """Return `rewritten(text)` when it surely says the same, else None.
+
+    It may not where a method is left out (`.lower()`), and where a bare word is taken for a text or a variable.
+    """
+    for match in _PIECE.finditer(text):
+        piece = match.group()
+        if match.lastgroup == "method" and piece.strip(".( \t") in _DROPPED_METHODS:
+            return None
+        if match.lastgroup == "word" and (piece == "undefined" or piece not in KEYWORDS | _WORDS.keys() | {"is"}):
+            return None
+    return rewritten(text)
+
+
 def rewritten(text: str) -> str | None:
     """Return `text` in the language's own words when that parses, else None."""
     if len(text) > MAX_REWRITTEN:

@@ -14,7 +14,7 @@ from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, BaseStep, Case
 from stepward.vm.language.types import TypeSpec, same
 from stepward.vm.reading.limits import MAX_DEPTH, MAX_STEPS, MAX_VALUES
-from stepward.vm.reading.source import Path, Place
+from stepward.vm.reading.source import Mend, Path, Place
 
 if TYPE_CHECKING:
     from stepward.vm.language.program import Program
@@ -214,16 +214,27 @@ def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
         return Problem("SW002", f"{field} is missing in {owner}", _missing_help(path), Place(path[:-1]), step=step)
     if kind == "extra_forbidden":
         message, help = _unknown_field(path, model, data)
-        return Problem("SW002", message, help, Place(path, key=True), step=step)
+        place = Place(path, key=True)
+        near = _misspelt_field(path, model, data)
+        return Problem("SW002", message, help, place, step=step, mend=Mend(place, near) if near else None)
     if kind.startswith("union_tag"):
         message, help = _untagged(path, data)
-        return Problem("SW002", message, help, Place(path), step=step)
+        near = _misspelt_type(path, data)
+        mend = Mend(Place((*path, "type")), near) if near else None
+        return Problem("SW002", message, help, Place(path), step=step, mend=mend)
     if kind in ("value_refused", "number_refused"):
         reason = context["reason"]
         code = "SW004" if "deeper" in reason or "digits" in reason else "SW002"
         return Problem(code, f"{field}: {reason}", "write a value that JSON has", Place(path), step=step)
     message, help = _wrong_value(kind, context, field, complaint)
-    return Problem("SW002", message, help, Place(path), step=step)
+    is_near = kind == "literal_error" and isinstance(complaint["input"], str)
+    near = only_near(complaint["input"], _expected(context)) if is_near else None
+    return Problem("SW002", message, help, Place(path), step=step, mend=Mend(Place(path), near) if near else None)
+
+
+def _expected(context: dict[str, Any]) -> list[str]:
+    """Return the values that pydantic says a field can have."""
+    return [part.strip("'") for part in context["expected"].replace(" or ", ", ").split(", ")]
 
 
 def _data_path(location: tuple[str | int, ...]) -> Path:
@@ -313,6 +324,24 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
     )
 
 
+def _misspelt_field(path: Path, model: type[BaseModel], data: Any) -> str | None:
+    """Return the one field that an unknown one is meant to be, if there is one and it is not given already."""
+    owner = _model_at(path[:-1], model, data)
+    if owner is None or str(path[-1]) in _ELSEWHERE:
+        return None
+    near = only_near(str(path[-1]), _field_names(owner))
+    return None if near in (_at(data, path[:-1]) or {}) else near
+
+
+def _misspelt_type(path: Path, data: Any) -> str | None:
+    """Return the one type of a step that an unknown one is meant to be, if there is one."""
+    owner = _at(data, path)
+    given = owner.get("type") if isinstance(owner, dict) and path[0] == "steps" else None
+    if not isinstance(given, str) or given in STEP_MODELS:
+        return None
+    return only_near(given, SUB_STEP_MODELS if len(path) == 4 else STEP_MODELS)
+
+
 def _field_names(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
@@ -386,7 +415,7 @@ def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any)
             help = f'put it in quotes: `"{str(given).lower()}"`'
         return f"{field} must be {wanted}, not {_shape(given)}", help
     if kind == "literal_error":
-        expected = [part.strip("'") for part in context["expected"].replace(" or ", ", ").split(", ")]
+        expected = _expected(context)
         near = get_close_matches(str(given), expected, n=1)
         help = f"did you mean `{near[0]}`?" if near else f"use {_listed(expected, 'or')}"
         return f"{field} can't be `{given}`", help
@@ -423,12 +452,26 @@ def _shape(value: Any) -> str:
     return "a list" if isinstance(value, list | tuple) else f"the number {value}"
 
 
+_MISSPELT: Final = 0.8
+"""How alike two names are, as difflib measures it, of which one is taken for a slip in the other: `aprove` (0.92) is
+`approve`, `retire_old` (0.67) is not `keep_old`."""
+
 MAX_CANDIDATES: Final = 400
 """Names among which a near one is looked for: the search compares each, and a program may have a finding for each."""
 
 
 def _words(name: str) -> list[str]:
     return sorted(name.replace("-", "_").lower().split("_"))
+
+
+def only_near(name: str, candidates: Collection[str]) -> str | None:
+    """Return the candidate that a name is surely a misspelling of: so near that no other word is meant, and alone."""
+    if len(candidates) > MAX_CANDIDATES:
+        return None
+    known = sorted(candidates)
+    near = [one for one in known if one != name and _words(one) == _words(name)]
+    near = near or get_close_matches(name, known, n=2, cutoff=_MISSPELT)
+    return near[0] if len(near) == 1 else None
 
 
 def near_words(name: str, candidates: Collection[str]) -> str:

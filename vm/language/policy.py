@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
 from typing import Annotated, Any, ClassVar
@@ -80,13 +80,27 @@ class Policy(Node):
         """Return the policy in a YAML or JSON file; raises PolicyError for what is none, OSError for no file."""
         from stepward.vm.reading.files import read_file
 
+        return cls._alone(str(path), lambda: read_file(path))
+
+    @classmethod
+    def from_bytes(cls, content: bytes, name: str) -> Policy:
+        """Return the policy that the content of a file describes; raises PolicyError for what is none.
+
+        `name` is that of the file: it says which format it is in, and messages speak of it.
+        """
+        from stepward.vm.reading.files import decode, read_text
+
+        return cls._alone(name, lambda: read_text(name, decode(content, name), is_json=name.endswith(".json")))
+
+    @classmethod
+    def _alone(cls, name: str, read: Callable[[], list[Document]]) -> Policy:
         try:
-            documents = read_file(path)
+            documents = read()
         except ProgramError as error:
             raise PolicyError(error.name, error.problems) from None
         if len(documents) != 1:
             problem = Problem("SW001", f"a policy file holds one policy, not {len(documents)}", "split the file")
-            raise PolicyError(str(path), (problem,))
+            raise PolicyError(name, (problem,))
         return cls._build(documents[0].data, documents[0])
 
     @classmethod

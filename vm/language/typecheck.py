@@ -42,13 +42,17 @@ _NOTHING_KNOWN: Final = Facts()
 
 
 class TypeProblem(NamedTuple):
-    """Something wrong in an expression: the finding's code, what to say, and where in the text."""
+    """Something wrong in an expression: the finding's code, what to say, and where in the text.
+
+    `rewrite`, where not empty, is the whole expression, safely mended.
+    """
 
     code: str
     message: str
     help: str
     start: int
     end: int
+    rewrite: str = ""
 
 
 class _Operand(NamedTuple):
@@ -118,7 +122,7 @@ class _Checker:
             whole = rewritten(self.text)
             write = whole if whole is not None and whole != self.text else tree.value
             message = f"`{self.shown(tree)}` in quotes is text, not the reference"
-            self.problems.append(TypeProblem("SW204", message, f"write `{write}`", tree.start, tree.end))
+            self.problems.append(TypeProblem("SW204", message, f"write `{write}`", tree.start, tree.end, whole or ""))
             return _Operand(ANY, is_known=False)
         return _Operand(kind_of(tree.value), (tree.value,))
 
@@ -271,7 +275,21 @@ class _Checker:
             ]
             help = f"did you mean `'{near[0]}'`?" if near else f"it can be {_values(enum)}"
             message = f"`{domain.text()}` is never {_value(value)}"
-            self.report("SW205", message, help, side)
+            rewrite = self.respelt(side, value, texts) if isinstance(value, str) else ""
+            self.problems.append(TypeProblem("SW205", message, help, side.start, side.end, rewrite))
+
+    def respelt(self, side: Constant, value: str, texts: list[str]) -> str:
+        """Return the whole expression with the right spelling of a text in a constant, or nothing if none is sure."""
+        from stepward.vm.language.loading import only_near
+
+        same_letters = [text for text in texts if text.casefold() == value.casefold()]
+        near = same_letters[0] if len(same_letters) == 1 else only_near(value, texts)
+        shown = self.shown(side)
+        quoted = [mark + value + mark for mark in "'\"" if shown.count(mark + value + mark) == 1]
+        if near is None or len(quoted) != 1 or any(sign in near for sign in "'\"\\"):
+            return ""
+        mark = quoted[0][0]
+        return self.with_replaced(side, shown.replace(quoted[0], mark + near + mark))
 
     def membership(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         whose = f"`{tree.operator}`"

@@ -39,6 +39,17 @@ class Place(NamedTuple):
         return Place(self.path + parts)
 
 
+class Mend(NamedTuple):
+    """A change of a document that is safe to make: `text` in place of the value, the key or the stretch at `place`.
+
+    With `field`, the mapping at `place` gets that field instead, with `text` as its value.
+    """
+
+    place: Place
+    text: str
+    field: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class LineIndex:
     """Turns offsets into a text into lines and columns."""

@@ -1,0 +1,148 @@
+"""`--fix` and `--diff`: edits are made and checked again; an edit that does not take its finding away is not kept."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Final
+
+from stepward.validator.findings import Edit, Finding
+from stepward.validator.gate.mending import apply_edits
+from stepward.validator.gate.paths import absolute, why_not
+
+if TYPE_CHECKING:
+    from stepward.validator.gate.checking import RunResult
+
+MAX_ROUNDS: Final = 50
+"""Times that a file is edited and checked again: a fix may bring another to light, and edits that touch take turns."""
+
+_MARK: Final = b"\xef\xbb\xbf"
+
+Check = Callable[[str, str], Sequence[Finding]]
+"""Returns the findings, with their fixes, of a file (by its name in reports) if its text were another."""
+
+
+@dataclass(frozen=True)
+class FixedFile:
+    """A file as it was read, as it would be, and how many findings that takes away."""
+
+    file: str
+    before: str
+    after: str
+    count: int
+
+
+def fixed_files(result: RunResult, check: Check) -> list[FixedFile]:
+    """Return the files of a run that change when all fixes are made; nothing is written.
+
+    Only what the run reports is fixed: what is silenced, hidden or deselected stays as it is.
+    """
+    fixed = []
+    for file in sorted({finding.file for finding in result.findings if finding.fix is not None}):
+        findings = [finding for finding in result.findings if finding.file == file]
+        before = result.sources[file]
+        after, count = _fixed(file, before, findings, check)
+        if count:
+            fixed.append(FixedFile(file, before, after, count))
+    return fixed
+
+
+def _fixed(file: str, text: str, findings: Sequence[Finding], check: Check) -> tuple[str, int]:
+    """Return the text with all fixes made that hold, and how many they are."""
+    count = 0
+    refused: set[tuple[str, ...]] = set()
+    for _ in range(MAX_ROUNDS):
+        chosen = list(_compatible(finding for finding in findings if finding.fingerprint() not in refused))
+        if not chosen:
+            break
+        edits = {edit for finding in chosen if finding.fix for edit in finding.fix.edits}
+        edited = apply_edits(text, list(edits))
+        again = check(file, edited)
+        failed = _failed(chosen, findings, again)
+        if failed:
+            refused.update(finding.fingerprint() for finding in failed)
+            continue
+        text, findings, count = edited, again, count + len(chosen)
+    return text, count
+
+
+def _compatible(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield those findings whose fixes can be made together: their edits are the same, or do not even touch."""
+    made: set[Edit] = set()
+    for finding in findings:
+        if finding.fix is None:
+            continue
+        edits = set(finding.fix.edits)
+        if edits <= made or not any(_touch(one, other) for one in edits for other in made):
+            made |= edits
+            yield finding
+
+
+def _touch(one: Edit, other: Edit) -> bool:
+    return one.span[:2] <= other.span[2:] and other.span[:2] <= one.span[2:]
+
+
+def _failed(chosen: Sequence[Finding], before: Sequence[Finding], after: Sequence[Finding]) -> list[Finding]:
+    """Return those of the findings that are still there, or all when the text can't be read any more."""
+    if any(finding.code == "SW001" for finding in after):
+        return list(chosen)
+    was, is_now = (Counter(finding.fingerprint() for finding in findings) for findings in (before, after))
+    return [finding for finding in chosen if is_now[finding.fingerprint()] >= was[finding.fingerprint()]]
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def write_fixed(fixed: FixedFile) -> str | None:
+    """Put the fixed text in place of the file's own, in one step; return why not, where that can't be done.
+
+    A byte order mark, line ends, permissions and links stay. A file that is no longer what was checked is left alone.
+    """
+    path = FilePath(os.path.realpath(absolute(fixed.file)))
+    try:
+        content = path.read_bytes()
+        if content.removeprefix(_MARK) != fixed.before.encode():
+            return "it has changed meanwhile"
+        if not os.access(path, os.W_OK):
+            return "permission denied"
+        _replace(path, content[: len(content) - len(content.removeprefix(_MARK))] + fixed.after.encode())
+    except OSError as error:
+        return why_not(error)
+    return None
+
+
+def _replace(path: FilePath, content: bytes) -> None:
+    status = path.stat()
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(handle, "wb") as file:
+            file.write(content)
+            os.chmod(name, status.st_mode & 0o7777)
+            with suppress(OSError):  # only root can give a file to somebody else
+                os.chown(name, status.st_uid, status.st_gid)
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def unified_diff(fixed: FixedFile) -> str:
+    """Return the change of a file as a unified diff, which `git apply` and `patch -p1` take."""
+    from difflib import unified_diff as diff
+
+    name = fixed.file.lstrip("/")
+    before, after = (text.split("\n") for text in (fixed.before, fixed.after))
+    lines = []
+    for line in diff(_ended(before), _ended(after), f"a/{name}", f"b/{name}"):
+        lines.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
+    return "".join(lines)
+
+
+def _ended(lines: list[str]) -> list[str]:
+    return [*(f"{line}\n" for line in lines[:-1]), *([lines[-1]] if lines[-1] else [])]

@@ -1,0 +1,51 @@
+"""Annotations of GitHub: a workflow command for each finding, which GitHub shows at its line of a pull request.
+
+GitHub shows at most ten errors and ten warnings of a step of a workflow, so what shuts the gate comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from stepward.validator.findings import Finding
+from stepward.validator.report.text import advice, safe, summary
+
+if TYPE_CHECKING:
+    from stepward.validator.gate.checking import RunResult
+
+
+def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - the runner that reads it wants no color
+    """Return a command for each finding, and the summary."""
+    findings = sorted(result.findings, key=lambda finding: finding not in result.failing)
+    return "".join(f"{line}\n" for line in [*map(_command, findings), summary(result)])
+
+
+def _command(finding: Finding) -> str:
+    properties = ",".join(f"{name}={_property(value)}" for name, value in _properties(finding))
+    text = "\n".join([finding.message, *advice(finding)])
+    return f"::{finding.severity} {properties}::{_data(text)}"
+
+
+def _properties(finding: Finding) -> Iterator[tuple[str, str]]:
+    yield "file", finding.file
+    if finding.span is not None:
+        line, column, end_line, end_column = finding.span
+        yield "line", str(line)
+        yield "endLine", str(end_line)
+        # GitHub refuses columns of a stretch over several lines.
+        if line == end_line:
+            yield "col", str(column)
+            yield "endColumn", str(end_column)
+    yield "title", f"{finding.code} {finding.name}"
+
+
+def _data(text: str) -> str:
+    """Escape what the runner would read as the end of the command, and what can't be printed."""
+    for sign, code in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
+        text = text.replace(sign, code)
+    return safe(text)
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,33 @@
+"""The report of GitLab's code quality: a JSON array with an object for each finding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.validator.findings import Finding, Severity
+from stepward.validator.report.fingerprints import fingerprints
+from stepward.validator.report.text import advice, json_text
+
+if TYPE_CHECKING:
+    from stepward.validator.gate.checking import RunResult
+
+_SEVERITIES: Final = {Severity.ERROR: "major", Severity.WARNING: "minor"}
+"""What GitLab calls them; its `critical` and `blocker` are left to tools that know which program matters most."""
+
+
+def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color
+    """Return the findings as JSON text."""
+    marks = fingerprints(result.findings)
+    issues = [_issue(finding, mark) for finding, mark in zip(result.findings, marks, strict=True)]
+    return json_text(issues)
+
+
+def _issue(finding: Finding, mark: str) -> dict[str, Any]:
+    lines = {"begin": finding.span.line, "end": finding.span.end_line} if finding.span else {"begin": 1}
+    return {
+        "description": "; ".join([finding.message, *advice(finding)]),
+        "check_name": f"{finding.code} {finding.name}",
+        "fingerprint": mark,
+        "severity": _SEVERITIES[finding.severity],
+        "location": {"path": finding.file, "lines": lines},
+    }

@@ -1,0 +1,78 @@
+"""JUnit's XML: a suite for each file, in which findings are the tests that fail and proofs those that pass.
+
+There is no standard; what is written here is what the readers have in common.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from stepward.validator.findings import Finding, Property, Verdict
+from stepward.validator.report.text import advice, position, safe
+
+if TYPE_CHECKING:
+    from stepward.validator.gate.checking import RunResult
+
+
+def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color
+    """Return the run as XML text."""
+    root = Element("testsuites", name="stepward")
+    for file in sorted({*result.files, *(finding.file for finding in result.findings)}):
+        _add_suite(root, file, result)
+    _count(root)
+    indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
+
+
+def _add_suite(root: Element, file: str, result: RunResult) -> None:
+    suite = SubElement(root, "testsuite", name=_text(file))
+    findings = [finding for finding in result.findings if finding.file == file]
+    for finding in findings:
+        _add_finding(suite, finding, fails=finding in result.failing)
+    for entry in result.properties:
+        if entry.file == file and entry.verdict is Verdict.PROVED:
+            _add_case(suite, _proof(entry))
+    if not findings:
+        _add_case(suite, "no findings")
+    _count(suite)
+
+
+def _proof(entry: Property) -> str:
+    owner = f" of policy `{entry.policy}`" if entry.policy else ""
+    return f"{entry.name} `{entry.rule}`{owner} is proved"
+
+
+def _add_finding(suite: Element, finding: Finding, *, fails: bool) -> None:
+    where = f" at step {finding.step}" if finding.step else ""
+    case = _add_case(suite, f"{finding.code} {finding.name}{where}")
+    if finding.span:
+        case.set("file", _text(finding.file))
+        case.set("line", str(finding.span.line))
+    text = _text(finding.message, *advice(finding), finding.file + position(finding.place, finding.span))
+    if fails:
+        failure = SubElement(case, "failure", type=finding.code, message=_text(finding.message))
+        failure.text = text
+    else:
+        # What does not shut the gate must not fail the pipeline either.
+        SubElement(case, "system-out").text = f"{finding.severity}: {text}"
+
+
+def _text(*lines: str) -> str:
+    """Return lines as one text without the characters that XML has no way to write."""
+    return "\n".join(safe(line).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}) for line in lines)
+
+
+def _add_case(suite: Element, name: str) -> Element:
+    """Add a test; of two with one name some readers keep the last, so each has its own."""
+    name = _text(name)
+    same = sum(1 for case in suite if case.get("name", "").partition(" (")[0] == name)
+    name += f" ({same + 1})" * bool(same)
+    return SubElement(suite, "testcase", name=name, classname=suite.get("name", ""))
+
+
+def _count(holder: Element) -> None:
+    """Say how many tests are in an element, and how many of them fail."""
+    holder.set("tests", str(sum(1 for _ in holder.iter("testcase"))))
+    holder.set("failures", str(sum(1 for _ in holder.iter("failure"))))
+    holder.set("errors", "0")
