@@ -76,7 +76,11 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
 
 def structural(program: Program) -> list[Finding]:
     """Return what the rules of shape, control flow and budget find: those that look at no data, as SW103 does."""
-    context = Context(program, (), date.today())
+    return structural_findings(Context(program, (), date.today()))
+
+
+def structural_findings(context: Context) -> list[Finding]:
+    """Return the same of a context, which may be asked for more afterwards."""
     rules = [rule for rule in RULES if rule.code.startswith(STRUCTURAL) and rule.code != "SW103"]
     return [finding for rule in rules for finding in rule().check(context)]
 

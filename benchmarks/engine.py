@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from statistics import median
 
-from check import structural, table
+from check import structural, structural_findings, table
 from clock import multiple, spread, take_turns
 from hard import HARD, Hard, cases
 
@@ -59,14 +59,17 @@ def correlated(rounds: int) -> None:
 
 
 def _structural(text: str) -> Callable[[], object]:
-    return lambda: structural(Program.from_json(text))
+    def work() -> None:
+        assert structural(Program.from_json(text)) == []
+
+    return work
 
 
 def _with_guardrail(text: str) -> Callable[[], object]:
     def work() -> None:
         program = Program.from_json(text)
-        structural(program)
         context = Context(program, (), date.today())
+        assert structural_findings(context) == []
         assert context.outcomes == (), "it is proved"
 
     return work

@@ -89,7 +89,8 @@ class Assignment:
         """Every reference that a step reads, in the order of the list."""
         found: list[Reading] = []
         for number, fields in enumerate(self.flow.fields):
-            self._add_readings(found, number, fields)
+            if fields["type"] != "tool" or fields["args"]:  # the others read nothing
+                self._add_readings(found, number, fields)
         return tuple(found)
 
     def readings_at(self, number: int) -> tuple[Reading, ...]:
@@ -277,6 +278,15 @@ class Assignment:
                 for end in range(1, len(name)):
                     given |= bits.get(name[:end], 0)
         return given, ~gone
+
+    def assigners(self, name: Names) -> list[int]:
+        """Return the steps that assign a variable, an output or an error, when they succeed or when they don't."""
+        if len(name) == 1:
+            return [source.step for source in self.names.variables.get(name[0], ()) if source.step is not None]
+        owners = [number for number, fields in enumerate(self.flow.fields) if fields["id"] == name[0]]
+        return owners + [
+            number for number, step in self.context.parallels if any(part.id == name[0] for part in step.parallel_steps)
+        ]
 
     def effect(self, number: int, way: Transition) -> Effect:
         """Return what one way out of a step defines and undefines."""

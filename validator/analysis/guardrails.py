@@ -7,7 +7,7 @@ over what is certainly possible, which refutes. What lies between is for conditi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -42,13 +42,14 @@ from stepward.vm.language.guardrails import (
     protected,
 )
 from stepward.vm.language.policy import Policy
-from stepward.vm.language.selectors import Hit, by_step, matches
+from stepward.vm.language.selectors import Hit, by_step
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
     from stepward.validator.engine.building import Question, Test
     from stepward.validator.engine.grounds import Ground
+    from stepward.validator.engine.reach import Answer
     from stepward.validator.engine.witness import Claim
 
 TOO_MANY = "program and rule have too many states together"
@@ -142,14 +143,14 @@ class _Judge:
         if isinstance(rule, Never):
             return NeverMonitor(context, self._hits(rule.never))
         if isinstance(rule, AtMostOnce):
-            return AtMostOnceMonitor(context, by_step(matches(rule.at_most_once, context.meaning)))
+            return AtMostOnceMonitor(context, by_step(context.hits(rule.at_most_once)))
         if isinstance(rule, Exclusive):
             return ExclusiveMonitor(context, *(self._hits(side) for side in rule.exclusive))
-        first = matches(rule.followed_by.first, context.meaning)
+        first = context.hits(rule.followed_by.first)
         return FollowedByMonitor(context, rule, first, self._hits(rule.followed_by.then), certain=certain)
 
     def _hits(self, selector: AnySelector) -> list[Hit]:
-        return matches(selector, self.context.meaning)
+        return self.context.hits(selector)
 
     # -- verdicts ------------------------------------------------------------------------------------------------
 
@@ -157,33 +158,36 @@ class _Judge:
         """Whether the program can start what the rule protects, forbids or counts; a policy's rule need not."""
         selectors = protected(rule)
         needed = selectors if isinstance(rule, Exclusive) else selectors[:1]
-        return all(
-            any(self.flow.reachable[hit.step] for hit in matches(selector, self.context.meaning)) for selector in needed
-        )
+        return all(any(self.flow.reachable[hit.step] for hit in self.context.hits(selector)) for selector in needed)
 
     def _decide(
         self, monitor: Monitor, rule: AnyRule, origin: Origin, strict: Monitor | None = None
     ) -> tuple[Verdict, Evidence, list[Outcome]]:
         """Search with a monitor over all that is possible, then, with the strict one, over what is certain.
 
-        What lies between the two is for the engine.
+        What lies between the two is for the engine, which goes on with the first of these searches.
         """
-        possible = explore_counted(self.flow, monitor, self.context.ways.is_possible)
+        possible = explore_counted(self.flow, monitor, self.context.ways.possible)
         if not possible.bad and possible.is_complete:
             return Verdict.PROVED, self._cut(monitor, possible), []
-        certain = explore_counted(self.flow, strict or monitor, self.context.ways.is_certain)
+        certain = explore_counted(self.flow, strict or monitor, self.context.ways.certain)
         sure = {key: bad for key, bad in certain.bad.items() if self.context.ways.is_real(bad)}
         left = sorted(
             (step, kind) for kind, step in possible.bad if not any((one, step) in sure for one in (kind, _WORST))
         )
-        proof = Evidence(LAYER)
+        proof, question = Evidence(LAYER), self._question(monitor, possible)
+        answers: dict[tuple[int, str], Answer] = {}
         if left and possible.is_complete:
-            whole = self.context.engine.ask(self._question(monitor, left), self._claims(rule, origin))
+            kinds, steps = frozenset(kind for _, kind in left), frozenset(step for step, _ in left)
+            asked = replace(question, kinds=kinds, steps=steps)
+            whole = self.context.engine.ask(asked, self._claims(rule, origin))
             if whole.verdict is Verdict.PROVED:
                 left, proof = [], whole.evidence
+            elif len(left) == 1:
+                answers[left[0]] = whole
         outcomes: list[Outcome] = []
         for step in sorted({step for _, step in possible.bad} or {0}):
-            found = self._at(step, [kind for one, kind in left if one == step], monitor, rule, origin)
+            found = self._at(step, [kind for one, kind in left if one == step], question, rule, origin, answers)
             known = min((bad for (_, one), bad in sure.items() if one == step), key=lambda bad: bad.kind, default=None)
             if isinstance(found, Outcome) and (found.code != "SW408" or known is None):
                 outcomes.append(found)
@@ -222,11 +226,11 @@ class _Judge:
 
     # -- the engine ------------------------------------------------------------------------------------------------
 
-    def _question(self, monitor: Monitor, places: list[tuple[int, str]], tests: Tests = ((),)) -> Question:
+    @staticmethod
+    def _question(monitor: Monitor, found: Exploration | None = None, tests: Tests = ((),)) -> Question:
         from stepward.validator.engine.building import Question
 
-        kinds, steps = frozenset(kind for _, kind in places), frozenset(step for step, _ in places)
-        return Question(monitor, kinds, steps, tests)
+        return Question(monitor, tests=tests, explored=found)
 
     def _claims(self, rule: AnyRule, origin: Origin) -> Callable[[str, int], Claim]:
         from stepward.validator.engine.witness import Claim
@@ -240,12 +244,22 @@ class _Judge:
         return claim
 
     def _at(
-        self, step: int, kinds: list[str], monitor: Monitor, rule: AnyRule, origin: Origin, tests: Tests = ((),)
+        self,
+        step: int,
+        kinds: list[str],
+        question: Question,
+        rule: AnyRule,
+        origin: Origin,
+        answers: Mapping[tuple[int, str], Answer],
     ) -> Outcome | Evidence | None:
-        """Return what the engine says of a rule at one step: the worst that it finds, or its last proof."""
+        """Return what the engine says of a rule at one step: the worst that it finds, or its last proof.
+
+        `answers` are those that are there already.
+        """
         proof: Evidence | None = None
         for kind in kinds:
-            answer = self.context.engine.ask(self._question(monitor, [(step, kind)], tests), self._claims(rule, origin))
+            asked = replace(question, kinds=frozenset({kind}), steps=frozenset({step}))
+            answer = answers.get((step, kind)) or self.context.engine.ask(asked, self._claims(rule, origin))
             if answer.verdict is Verdict.VIOLATED:
                 return self._said(rule, origin, answer.kind, step, answer.evidence)
             if answer.verdict is Verdict.UNKNOWN:
@@ -263,7 +277,7 @@ class _Judge:
             return ()
         from stepward.validator.engine.grounds import explored
 
-        found = found or explore_counted(self.flow, monitor, self.context.ways.is_possible)
+        found = found or explore_counted(self.flow, monitor, self.context.ways.possible)
         return (explored(self.flow, monitor, found),)
 
     def _never_when(self, rule: Never, when: str, origin: Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
@@ -292,7 +306,7 @@ class _Judge:
             return Verdict.PROVED, proof, []
         if value is True:
             return self._decide(monitor, rule, origin)
-        possible = explore_counted(self.flow, monitor, self.context.ways.is_possible)
+        possible = explore_counted(self.flow, monitor, self.context.ways.possible)
         if not possible.bad:
             return Verdict.PROVED, self._cut(monitor, possible), []
         broken = {outcome.step: outcome for outcome in self._unreadable_when(rule, tree, origin)}
@@ -316,7 +330,8 @@ class _Judge:
             tests: Tests = (((Decision((at_start(tree, hit.part, self.context.meaning),)), bad),),)
         except Inexpressible:
             tests = ((),)
-        return self._at(hit.step, ["forbidden"], NeverMonitor(self.context, [hit]), rule, origin, tests)
+        question = self._question(NeverMonitor(self.context, [hit]), tests=tests)
+        return self._at(hit.step, ["forbidden"], question, rule, origin, {})
 
     def _unreadable_when(self, rule: Never, tree: Expression, origin: Origin) -> list[Outcome]:
         """Return where P certainly starts while `when` reads something undefined: the language calls that broken."""
@@ -327,7 +342,7 @@ class _Judge:
                 continue
             root = names[: len(names) - len(meant.fields)]
             monitor = UndefinedMonitor(self.context, root, [hit.step for hit in self._hits(rule.never)])
-            for bad in explore_counted(self.flow, monitor, self.context.ways.is_certain).bad.values():
+            for bad in explore_counted(self.flow, monitor, self.context.ways.certain).bad.values():
                 if bad.step not in found and self.context.ways.is_real(bad):
                     step = self.flow.steps[bad.step].id
                     name = "$" + ".".join(root)
@@ -348,7 +363,7 @@ class _Judge:
 
     def _lacking(self, tree: Expression, selector: AnySelector) -> str | None:
         """Return a reference of a `when` that the program can't have, or None."""
-        parts = [hit.part for hit in matches(selector, self.context.meaning)]
+        parts = [hit.part for hit in self.context.hits(selector)]
         arguments = {name for part in parts if isinstance(part, ToolCall) for name in self._arguments(part)}
         for node in walk(tree):
             if isinstance(node, Reference):
@@ -404,7 +419,7 @@ class _Judge:
     def _place(self, rule: AnyRule, number: int) -> Place:
         """Return the id of the step, or of the sub-step that the rule speaks of."""
         for selector in protected(rule):
-            for hit in matches(selector, self.context.meaning):
+            for hit in self.context.hits(selector):
                 if hit.step == number and hit.sub is not None:
                     return Place(("steps", number, "parallel_steps", hit.sub, "id"))
         return Place(("steps", number, "id"))
@@ -451,5 +466,5 @@ def _step_selector(step: str) -> AnySelector:
 
 def certain(context: Context, monitor: Monitor) -> list[Bad]:
     """Return what a monitor meets on paths that some run certainly follows, whatever came before."""
-    found = explore_counted(context.flow, monitor, context.ways.is_certain)
+    found = explore_counted(context.flow, monitor, context.ways.certain)
     return [bad for bad in found.bad.values() if context.ways.is_real(bad)]

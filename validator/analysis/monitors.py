@@ -7,7 +7,7 @@ its condition reads is assigned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from stepward.vm.language.guardrails import (
     FollowedBy,
     guards,
 )
-from stepward.vm.language.selectors import Hit, branch_names, by_step, matches
+from stepward.vm.language.selectors import Hit, branch_names, by_step
 from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, ParallelStep, ToolCall
 
 NEVER, STALE, FRESH = 0, 1, 2
@@ -83,6 +83,7 @@ class _Watcher:
     """What all monitors start with: a run may start, and end, in peace."""
 
     asks_ends = False
+    watched: Collection[int] | None = None
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -121,9 +122,10 @@ class RequiresMonitor(_Watcher):
         self.requirement = requirement
         self.guards = tuple(dict.fromkeys(guards(requirement)))
         self.position = {guard: number for number, guard in enumerate(self.guards)}
-        self.hits = [by_step(as_it_ends(matches(guard, context.meaning), context)) for guard in self.guards]
+        self.hits = [by_step(as_it_ends(context.hits(guard), context)) for guard in self.guards]
         self.reads = [self._reads(guard) if fresh else frozenset() for guard in self.guards]
-        self._concerned: dict[int, bool] = {}
+        assigners = {step for reads in self.reads for name in reads for step in context.assignment.assigners(name)}
+        self.watched: Collection[int] = assigners.union(self.protected, *self.hits)
 
     def _reads(self, guard: AnyGuard) -> frozenset[tuple[str, ...]]:
         """Return the names whose assignment makes a guard stale: those that its condition reads in any case."""
@@ -132,15 +134,6 @@ class RequiresMonitor(_Watcher):
         number = self.context.flow.position[guard.step]
         trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
         return frozenset(read_roots(trees, self.context.assignment))
-
-    def _is_concerned(self, step: int) -> bool:
-        """Whether leaving a step changes anything: most steps of a large program are no guard, and assign nothing."""
-        known = self._concerned.get(step)
-        if known is None:
-            assigned = assigned_names(self.context.program.steps[step])
-            known = any(step in hits for hits in self.hits) or any(reads & assigned for reads in self.reads)
-            self._concerned[step] = known
-        return known
 
     def start(self) -> State:
         return (NEVER,) * len(self.guards)
@@ -165,7 +158,7 @@ class RequiresMonitor(_Watcher):
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
         assert isinstance(state, tuple)
-        if not self._is_concerned(step):
+        if step not in self.watched:
             return (state,)
         left = _Left(step, way, fates, assigned_names(self.context.program.steps[step]))
         choices = [self._after(guard, number, state[number], left) for number, guard in enumerate(self.guards)]
@@ -189,7 +182,7 @@ class NeverMonitor(_Watcher):
 
     def __init__(self, context: Context, forbidden: Iterable[Hit]) -> None:
         super().__init__(context)
-        self.forbidden = by_step(forbidden)
+        self.watched = self.forbidden = by_step(forbidden)
 
     def enter(self, step: int, state: State) -> str | None:  # noqa: ARG002
         return "forbidden" if step in self.forbidden else None
@@ -204,6 +197,7 @@ class ArrivalMonitor(_Watcher):
     def __init__(self, context: Context, step: int) -> None:
         super().__init__(context)
         self.step = step
+        self.watched = (step,)
 
     def enter(self, step: int, state: State) -> str | None:  # noqa: ARG002
         return "arrives" if step == self.step else None
@@ -214,7 +208,7 @@ class AtMostOnceMonitor(_Watcher):
 
     def __init__(self, context: Context, hits: Mapping[int, list[Hit]]) -> None:
         super().__init__(context)
-        self.hits = hits
+        self.watched = self.hits = hits
 
     def enter(self, step: int, state: State) -> str | None:
         hits = self.hits.get(step)
@@ -252,6 +246,7 @@ class ExclusiveMonitor(_Watcher):
     def __init__(self, context: Context, first: Iterable[Hit], second: Iterable[Hit]) -> None:
         super().__init__(context)
         self.sides = (by_step(first), by_step(second))
+        self.watched = self.sides[0].keys() | self.sides[1].keys()
 
     def enter(self, step: int, state: State) -> str | None:
         assert isinstance(state, int)
@@ -291,6 +286,7 @@ class FollowedByMonitor(_Watcher):
         self.then = by_step(then)
         both = {(hit.step, hit.sub) for hits in self.then.values() for hit in hits}
         self.first = by_step(as_it_ends((hit for hit in first if (hit.step, hit.sub) not in both), context))
+        self.watched = None if self.ends == "any" else self.first.keys() | self.then.keys()
 
     def enter(self, step: int, state: State) -> str | None:
         if self.ends != "any" or state == 0:

@@ -11,13 +11,12 @@ of the program: it takes both branches of a condition. So
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final, Literal, Protocol
 
 from stepward.validator.findings import Move
 from stepward.vm.language.flow import END, Flow, Transition
-from stepward.vm.language.steps import EndStep
 
 State = Hashable
 
@@ -35,11 +34,19 @@ USED_UP: Final = "has used up its visits"
 MAX_PAIRS: Final = 4_000_000
 """Pairs of step and monitor state that one search may visit."""
 
+MAX_COUNTED_PAIRS: Final = 20_000
+"""Pairs that a search with visits counted may visit before it goes on without counting."""
+
 
 class Monitor(Protocol):
     """Watches a run, and remembers just what its property needs. `asks_ends` says whether `end` can be bad at all."""
 
     asks_ends: bool
+
+    @property
+    def watched(self) -> Collection[int] | None:
+        """The steps that can be bad to enter, or change the state when they are left; None when any step can."""
+        ...
 
     def start(self) -> State:
         """Return the state before the run."""
@@ -62,35 +69,181 @@ class Monitor(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+class Passable(Protocol):
+    """A choice of the ways out of steps."""
+
+    @property
+    def following(self) -> Sequence[Sequence[int]]:
+        """The steps that may follow each step by the ways of the choice."""
+        ...
+
+    def passes(self, step: int, way: Transition) -> bool:
+        """Return whether a way out of a step is chosen."""
+        ...
+
+
 class Bad:
     """A violation that a search met: its kind, the step at which it stands, and the path there."""
 
-    kind: str
-    step: int
-    path: tuple[Move, ...]
-    length: int
+    def __init__(self, kind: str, step: int, found: Exploration, number: int, last: Transition | None) -> None:
+        self.kind = kind
+        self.step = step
+        self._found = found
+        self._end = number, last
+
+    @cached_property
+    def path(self) -> tuple[Move, ...]:
+        """The moves from the entry to the violation: made when they are asked for, since most are not."""
+        return tuple(self._found.moves(*self._end))[::-1]
 
 
-@dataclass(frozen=True, slots=True)
 class Exploration:
-    """What a search found: the first bad pair of each kind and step, and the pairs that it visited.
+    """The pairs of step and monitor state that a search reached, by number in the order of their discovery.
 
-    `is_complete` is false when the search gave up at MAX_PAIRS; `is_counted` says that visits are counted in them.
+    `steps` and `states` are the two halves of the pairs, `out` the pairs that each leads to. `marks` are what is bad:
+    the number of a pair, the kind of the violation, and the way by which the run ends, None where entering is bad.
+    `is_complete` is false when the search gave up at its limit; `is_counted` says that visits are counted in the pairs.
     """
 
-    bad: dict[tuple[str, int], Bad]
-    visited: list[tuple[int, State]]
-    is_complete: bool
-    is_counted: bool = False
+    def __init__(self, flow: Flow, monitor: Monitor, passable: Passable) -> None:
+        self.flow = flow
+        self.monitor = monitor
+        self.passable = passable
+        self.is_counted = isinstance(monitor, _Counting)
+        self.is_complete = False
+        self.steps: list[int] = []
+        self.states: list[State] = []
+        self.out: list[list[int]] = []
+        self.marks: list[tuple[int, str, Transition | None]] = []
+        self._numbers: dict[State, dict[int, int]] = {}
 
     @property
     def pairs(self) -> int:
         """How many pairs were visited."""
-        return len(self.visited)
+        return len(self.steps)
 
+    @cached_property
+    def visited(self) -> list[tuple[int, State]]:
+        """The pairs that were visited, in order."""
+        return list(zip(self.steps, self.states, strict=True))
 
-Passable = Callable[[int, Transition], bool]
+    @cached_property
+    def bad(self) -> dict[tuple[str, int], Bad]:
+        """The first violation of each kind at each step."""
+        found: dict[tuple[str, int], Bad] = {}
+        for number, kind, way in self.marks:
+            step = self.steps[number]
+            if (kind, step) not in found:
+                found[kind, step] = Bad(kind, step, self, number, way)
+        return found
+
+    @cached_property
+    def before(self) -> list[list[int]]:
+        """The pairs that lead to each pair."""
+        result: list[list[int]] = [[] for _ in self.steps]
+        for number, targets in enumerate(self.out):
+            for target in targets:
+                result[target].append(number)
+        return result
+
+    def number(self, step: int, state: State) -> int | None:
+        """Return the number of a pair; None for one that was not visited."""
+        return self._numbers.get(state, {}).get(step)
+
+    def ways(self, number: int) -> Iterator[tuple[int | None, Transition]]:
+        """Yield the ways out of a pair, each with the pair that it leads to; None where the run ends."""
+        step, state = self.steps[number], self.states[number]
+        for way in self.flow.transitions[step]:
+            if not self.passable.passes(step, way):
+                continue
+            if way.to == END and not self.monitor.asks_ends:
+                yield None, way
+                continue
+            for after in self.monitor.leave(step, state, way):
+                if way.to == END:
+                    yield None, way
+                elif way.to >= 0:
+                    yield self.number(way.to, after), way
+
+    def moves(self, number: int, last: Transition | None) -> Iterator[Move]:
+        """Yield the path to a pair backwards, from how the run goes on there."""
+        way = last
+        while True:
+            yield Move(self.flow.steps[self.steps[number]].id, how(way) if way is not None else "starts")
+            if number == 0:
+                return
+            before = self.before[number][0]  # the first that came upon it
+            way = next(way for target, way in self.ways(before) if target == number)
+            number = before
+
+    # -- the search ------------------------------------------------------------------------------------------------
+
+    def search(self, limit: int) -> None:
+        """Visit all pairs breadth first, or give up beyond `limit`."""
+        self._visit(0, self.monitor.start())
+        steps, states, following, is_watched = self.steps, self.states, self.passable.following, self._is_watched
+        for number, step in enumerate(steps):  # which grows meanwhile
+            if len(steps) > limit:
+                return
+            state = states[number]
+            if is_watched[step]:
+                self.out.append(self._expand(number, step, state))
+                continue
+            known, targets = self._numbers[state], []
+            for target in following[step]:  # in the same state: `_visit` without the call
+                there = known.get(target)
+                if there is None:
+                    there = known[target] = len(steps)
+                    steps.append(target)
+                    states.append(state)
+                targets.append(there)
+            self.out.append(targets)
+        self.is_complete = True
+
+    @cached_property
+    def _is_watched(self) -> bytearray:
+        """For each step, 1 where the monitor has to be asked: most steps of a large program are nothing to it."""
+        size, watched = len(self.flow.steps), self.monitor.watched
+        if watched is None:
+            return bytearray(b"\1") * size
+        result = bytearray(size)
+        for step in watched:
+            result[step] = 1
+        if self.monitor.asks_ends:
+            for step, ways in enumerate(self.flow.transitions):
+                if any(way.to == END for way in ways):
+                    result[step] = 1
+        return result
+
+    def _expand(self, number: int, step: int, state: State) -> list[int]:
+        """Ask the monitor about a pair, and visit what follows."""
+        monitor = self.monitor
+        kind = monitor.enter(step, state)
+        if kind is not None:
+            self.marks.append((number, kind, None))
+        found: dict[int, None] = {}
+        for way in self.flow.transitions[step]:
+            if (way.to == END and not monitor.asks_ends) or not self.passable.passes(step, way):
+                continue
+            for after in monitor.leave(step, state, way):
+                if way.to == END:
+                    kind = monitor.end(step, after, way)
+                    if kind is not None:
+                        self.marks.append((number, kind, way))
+                elif way.to >= 0:
+                    found[self._visit(way.to, after)] = None
+        return list(found)
+
+    def _visit(self, step: int, state: State) -> int:
+        known = self._numbers.get(state)
+        if known is None:
+            known = self._numbers[state] = {}
+        there = known.get(step)
+        if there is None:
+            there = known[step] = len(self.steps)
+            self.steps.append(step)
+            self.states.append(state)
+        return there
 
 
 def explore(flow: Flow, monitor: Monitor, passable: Passable, *, limit: int = MAX_PAIRS) -> Exploration:
@@ -98,40 +251,32 @@ def explore(flow: Flow, monitor: Monitor, passable: Passable, *, limit: int = MA
 
     Unsatisfiable iff `bad` is empty: no path of such transitions violates the monitor's property.
     """
-    search = _Search(flow, monitor)
-    search.visit((0, monitor.start()), None)
-    position = 0
-    while position < len(search.order):
-        if len(search.order) > limit:
-            return Exploration(search.bad, search.order, is_complete=False)
-        search.expand(position, passable)
-        position += 1
-    return Exploration(search.bad, search.order, is_complete=True)
+    found = Exploration(flow, monitor, passable)
+    found.search(limit)
+    return found
 
 
-MAX_COUNTED_PAIRS: Final = 20_000
-"""Pairs that a search with visits counted may visit before it goes on without counting."""
-
-
-def explore_counted(flow: Flow, monitor: Monitor, passable: Passable) -> Exploration:
+def explore_counted(
+    flow: Flow, monitor: Monitor, passable: Passable, *, most_counted: int = MAX_COUNTED_PAIRS, limit: int = MAX_PAIRS
+) -> Exploration:
     """Explore with the visits of `max_visits` counted where that is cheap, so that bounds are used up when they are.
 
     Without counting a step may use up its visits at any time: more is possible then, never less.
     """
     counting = counted(flow, monitor)
     if counting is not None:
-        found = explore(flow, counting, passable, limit=MAX_COUNTED_PAIRS)
+        found = explore(flow, counting, passable, limit=most_counted)
         if found.is_complete:
-            return replace(found, is_counted=True)
-    return explore(flow, monitor, passable)
+            return found
+    return explore(flow, monitor, passable, limit=limit)
 
 
 def counted(flow: Flow, monitor: Monitor) -> Monitor | None:
     """Return a monitor that counts the visits of every bounded step beside; None where no step has `max_visits`."""
     bounds = {
-        number: step.max_visits
-        for number, step in enumerate(flow.steps)
-        if not isinstance(step, EndStep) and step.max_visits is not None
+        number: fields["max_visits"]
+        for number, fields in enumerate(flow.fields)
+        if fields.get("max_visits") is not None
     }
     return _Counting(flow, monitor, bounds) if bounds else None
 
@@ -147,6 +292,11 @@ class _Counting:
         self.routed = {
             step for step in bounds if any(way.kind == "visits" and way.to != END for way in flow.transitions[step])
         }
+
+    @property
+    def watched(self) -> Collection[int] | None:
+        inner = self.monitor.watched
+        return None if inner is None else self.bounds.keys() | set(inner)
 
     def start(self) -> State:
         return self.monitor.start(), (0,) * len(self.bounds)
@@ -185,52 +335,6 @@ def _split(state: State) -> tuple[State, tuple[int, ...]]:
     assert isinstance(state, tuple)
     inner, counts = state
     return inner, counts
-
-
-class _Search:
-    def __init__(self, flow: Flow, monitor: Monitor) -> None:
-        self.flow = flow
-        self.monitor = monitor
-        self.order: list[tuple[int, State]] = []
-        self.parents: dict[tuple[int, State], tuple[int, Transition] | None] = {}
-        self.bad: dict[tuple[str, int], Bad] = {}
-
-    def visit(self, pair: tuple[int, State], parent: tuple[int, Transition] | None) -> None:
-        if pair not in self.parents:
-            self.parents[pair] = parent
-            self.order.append(pair)
-
-    def expand(self, position: int, passable: Passable) -> None:
-        step, state = self.order[position]
-        kind = self.monitor.enter(step, state)
-        if kind is not None:
-            self.note(kind, step, position, None)
-        for way in self.flow.transitions[step]:
-            if (way.to == END and not self.monitor.asks_ends) or not passable(step, way):
-                continue
-            for after in self.monitor.leave(step, state, way):
-                if way.to == END:
-                    kind = self.monitor.end(step, after, way)
-                    if kind is not None:
-                        self.note(kind, step, position, way)
-                elif way.to >= 0:
-                    self.visit((way.to, after), (position, way))
-
-    def note(self, kind: str, step: int, position: int, last: Transition | None) -> None:
-        if (kind, step) not in self.bad:
-            moves = list(self.moves(position, last))[::-1]
-            self.bad[kind, step] = Bad(kind, step, tuple(moves), len(moves))
-
-    def moves(self, position: int, last: Transition | None) -> Iterator[Move]:
-        """Yield the path to a pair backwards."""
-        way = last
-        while True:
-            step, _ = pair = self.order[position]
-            yield Move(self.flow.steps[step].id, how(way) if way is not None else "starts")
-            parent = self.parents[pair]
-            if parent is None:
-                return
-            position, way = parent
 
 
 def how(way: Transition) -> str:

@@ -19,7 +19,7 @@ from stepward.vm.language.guardrails import (
     protected,
 )
 from stepward.vm.language.loading import near_words
-from stepward.vm.language.selectors import branch_names, matches
+from stepward.vm.language.selectors import branch_names
 from stepward.vm.language.steps import ConditionStep, ToolCall
 
 
@@ -29,7 +29,7 @@ def vacuous(context: Context, rule: AnyRule, origin: Origin) -> Iterator[Outcome
     Of a policy's rule it is only noted whether it matches: it is vacuous when it matches in no program of the run.
     """
     for selector in protected(rule):
-        hits = matches(selector, context.meaning)
+        hits = context.hits(selector)
         if origin.policy is not None:
             if hits:
                 context.matched_policy_rules.add((origin.policy.policy, rule.name))
@@ -40,7 +40,7 @@ def vacuous(context: Context, rule: AnyRule, origin: Origin) -> Iterator[Outcome
                 yield _outcome(f"{selector.text()} can't be reached", origin)
     if isinstance(rule, Requires) and origin.policy is None:
         for guard in guards(rule.requires):
-            if not matches(guard, context.meaning):
+            if not context.hits(guard):
                 yield _outcome(f"{guard.text()} is nowhere in the program", origin, _near(context, guard))
 
 

@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.product import USED_UP, Bad
 from stepward.vm.expressions.syntax import Arithmetic, Minus, walk
-from stepward.vm.language.flow import Transition
+from stepward.vm.language.flow import END, Flow, Transition
 from stepward.vm.language.steps import ConditionStep, EndStep, SetStep
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.context import Context
+
+
+class Choice:
+    """Some of the ways out of the steps of a program: those that `passes` lets through.
+
+    At every step that is not in `asked` all ways that lead to another step are among them.
+    """
+
+    def __init__(self, flow: Flow, passes: Callable[[int, Transition], bool], asked: Iterable[int]) -> None:
+        self.flow = flow
+        self.passes = passes
+        self._asked = asked
+
+    @cached_property
+    def following(self) -> list[tuple[int, ...]]:
+        """The steps that may follow each step by these ways."""
+        found, transitions = list(self.flow.successors), self.flow.transitions
+        for number in self._asked:
+            targets = (way.to for way in transitions[number] if way.to >= 0 and self.passes(number, way))
+            found[number] = tuple(dict.fromkeys(targets))
+        return found
 
 
 class Ways:
@@ -21,6 +44,25 @@ class Ways:
         self.context = context
         self.flow = context.flow
         self.doubtful = context.assignment.doubtful_steps
+
+    @cached_property
+    def possible(self) -> Choice:
+        """The ways that some run might take."""
+        return Choice(self.flow, self.is_possible, self._unlike)
+
+    @cached_property
+    def certain(self) -> Choice:
+        """The ways that some run takes that gets there."""
+        return Choice(self.flow, self.is_certain, self.doubtful.union(self._unlike))
+
+    @cached_property
+    def _unlike(self) -> list[int]:
+        """The steps that are not like most: those go on when they succeed, and end the run when they fail."""
+        return [
+            number
+            for number, ways in enumerate(self.flow.transitions)
+            if len(ways) != 2 or ways[0].kind != "success" or ways[1].to != END
+        ]
 
     def is_possible(self, step: int, way: Transition) -> bool:
         """Return whether some run might leave the step this way: all but what constants rule out."""
@@ -66,7 +108,7 @@ class Ways:
             if move.how != USED_UP
         )
         cost += bad.kind == "retried"  # the second attempt
-        if program.max_stalled_steps is not None and bad.length > program.max_stalled_steps:
+        if program.max_stalled_steps is not None and len(bad.path) > program.max_stalled_steps:
             return False
         return program.max_steps is None or cost <= program.max_steps
 

@@ -7,12 +7,12 @@ the product is collapsed into the next place that matters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from stepward.validator.analysis.product import Monitor, counted
+from stepward.validator.analysis.product import Exploration, Monitor, explore, explore_counted
 from stepward.validator.engine.domains import Names, real
 from stepward.validator.engine.moves import Guards, Leaving, Moves
 from stepward.validator.engine.slicing import GONE, next_places
@@ -45,13 +45,15 @@ class Question:
     """A property at some of its places.
 
     `kinds` are the violations that are meant, and `steps` where, None for all. `tests` are alternatives: what is bad
-    to enter is so only if all decisions of one of them have one of the outcomes beside them.
+    to enter is so only if all decisions of one of them have one of the outcomes beside them. `explored` is what is
+    possible beside the monitor, where that is known already.
     """
 
     monitor: Monitor
     kinds: frozenset[str] | None = None
     steps: frozenset[int] | None = None
     tests: tuple[Test, ...] = ((),)
+    explored: Exploration | None = None
 
     def asks(self, kind: str | None, step: int) -> bool:
         """Return whether a violation is one of those that are meant."""
@@ -65,83 +67,53 @@ class TooLarge(Exception):  # noqa: N818 - no error: the verdict is unknown
 
 
 class Product:
-    """The pairs of step and monitor state that paths reach, and for each the pairs that can still break the property.
+    """The pairs of step and monitor state that paths reach, by number, and those that can still break the property.
 
-    `ways[pair]` are (target, way), without those that end the run or lead to where nothing can break any more; these
-    are counted in `lost`.
+    `bad` are the pairs at which a violation stands that is meant, `alive` has 1 for each from which one can be reached,
+    `out` and `before` are the pairs that follow and precede each.
     """
 
     def __init__(self, context: Context, question: Question) -> None:
-        self.flow = context.flow
-        self.question = question
-        counting = counted(context.flow, question.monitor)
-        for monitor, limit in ((counting, MAX_COUNTED), (question.monitor, MAX_PAIRS)):
-            if monitor is not None and self._explore(context, monitor, limit):
-                break
-        else:
-            raise TooLarge
+        self.found = found = _explored(context, question)
+        self.monitor = found.monitor
+        self.out, self.before = found.out, found.before
+        self.bad = {number for number, kind, _ in found.marks if question.asks(kind, found.steps[number])}
         self._prune()
 
-    def _explore(self, context: Context, monitor: Monitor, limit: int) -> bool:
-        self.monitor = monitor
-        self.pairs: list[tuple[int, object]] = [(0, monitor.start())]
-        self.number = {self.pairs[0]: 0}
-        self.ways: list[list[tuple[int, Transition]]] = []
-        self.bad: set[int] = set()
-        transitions, passable, pairs, known = self.flow.transitions, context.ways.is_possible, self.pairs, self.number
-        asks = self.question.asks
-        position = 0
-        while position < len(pairs):
-            if len(pairs) > limit:
-                return False
-            step, state = pairs[position]
-            out: list[tuple[int, Transition]] = []
-            if asks(monitor.enter(step, state), step):
-                self.bad.add(position)
-            for way in transitions[step]:
-                if not passable(step, way):
-                    continue
-                if way.to == END and not monitor.asks_ends:
-                    out.append((GONE, way))
-                    continue
-                for after in monitor.leave(step, state, way):
-                    if way.to == END:
-                        if asks(monitor.end(step, after, way), step):
-                            self.bad.add(position)
-                        out.append((GONE, way))
-                    elif way.to >= 0:
-                        pair = (way.to, after)
-                        target = known.get(pair)
-                        if target is None:
-                            target = known[pair] = len(pairs)
-                            pairs.append(pair)
-                        out.append((target, way))
-            self.ways.append(out)
-            position += 1
-        return True
+    @property
+    def pairs(self) -> list[tuple[int, object]]:
+        """Every pair: the position of a step, and a state of the monitor."""
+        return self.found.visited
 
     def _prune(self) -> None:
         """Find the pairs from which the property can still be broken."""
-        before: list[list[int]] = [[] for _ in self.pairs]
-        for number, out in enumerate(self.ways):
-            for target, _ in out:
-                if target >= 0:
-                    before[target].append(number)
-        self.alive = bytearray(len(self.pairs))
+        before = self.before
+        self.alive = alive = bytearray(self.found.pairs)
         pending = list(self.bad)
         for number in pending:
-            self.alive[number] = 1
+            alive[number] = 1
         while pending:
             for number in before[pending.pop()]:
-                if not self.alive[number]:
-                    self.alive[number] = 1
+                if not alive[number]:
+                    alive[number] = 1
                     pending.append(number)
-        self.before = before
 
-    def targets(self, number: int) -> Iterator[int]:
-        """Yield where a pair leads; GONE for where nothing can break any more."""
-        for target, _ in self.ways[number]:
-            yield target if target >= 0 and self.alive[target] else GONE
+    def ways(self, number: int) -> Iterator[tuple[int, Transition]]:
+        """Yield the ways out of a pair, each with the pair that it leads to, GONE where nothing can break any more."""
+        for target, way in self.found.ways(number):
+            yield (target if target is not None and self.alive[target] else GONE), way
+
+
+def _explored(context: Context, question: Question) -> Exploration:
+    """Return the exploration of all that is possible: the one that the question brings, or one within the limits."""
+    flow, possible, found = context.flow, context.ways.possible, question.explored
+    if found is None:
+        found = explore_counted(flow, question.monitor, possible, most_counted=MAX_COUNTED, limit=MAX_PAIRS)
+    elif found.is_counted and found.pairs > MAX_COUNTED:
+        found = explore(flow, question.monitor, possible, limit=MAX_PAIRS)
+    if not found.is_complete or found.pairs > MAX_PAIRS:
+        raise TooLarge
+    return found
 
 
 @dataclass
@@ -183,13 +155,13 @@ class Builder:
 
     def whole(self) -> Slice:
         """Return the slice that leaves nothing out."""
-        kept = {number for number in range(len(self.product.pairs)) if self.product.alive[number]}
-        steps = {self.product.pairs[number][0] for number in kept}
+        kept = {number for number, alive in enumerate(self.product.alive) if alive}
+        steps = {self.product.found.steps[number] for number in kept}
         roots = self.moves.closed(
             {root for step in steps for leaving in self.moves.of(step) for root in self._roots_of(leaving.guards)}
             | self._asked_at_bad()
         )
-        return Slice(roots, kept, list(range(len(self.product.pairs))))
+        return Slice(roots, kept, list(range(self.product.found.pairs)))
 
     def _asked_at_bad(self) -> set[Names]:
         found: set[Names] = set()
@@ -201,27 +173,26 @@ class Builder:
     def _kept(self, roots: frozenset[Names]) -> set[int]:
         """Return the pairs that matter by themselves: the entry, violations, and writers of tracked variables."""
         steps = {step for root in roots for step in self.moves.writers(root)}
-        alive, pairs = self.product.alive, self.product.pairs
-        kept = {number for number in range(len(pairs)) if alive[number] and pairs[number][0] in steps}
-        return kept | self.product.bad | {0}
+        kept = self.product.bad | {0}
+        if steps:
+            alive = self.product.alive
+            kept.update(number for number, at in enumerate(self.product.found.steps) if at in steps and alive[number])
+        return kept
 
     def _places(self, kept: set[int]) -> list[int]:
         """Return for every pair the next place, adding to `kept` the pairs whose ways lead to different ones."""
-        return next_places(len(self.product.pairs), kept, self._targets, self.product.before)
+        return next_places(self.product.found.pairs, kept, self._targets, self.product.before)
 
-    def _targets(self, number: int) -> Iterator[int]:
-        """Yield where a pair leads; being lost counts only where a decision keeps a run from it."""
-        is_lost = False
-        for target in self.product.targets(number):
-            if target == GONE:
-                is_lost = True
-            else:
-                yield target
-        if is_lost and self.moves.decides(self.product.pairs[number][0]):
-            yield GONE
+    def _targets(self, number: int) -> Sequence[int]:
+        """Return where a pair leads; being lost counts only where a decision keeps a run from it."""
+        product_ = self.product
+        out = product_.out[number]
+        if product_.found.steps[number] in self.moves.deciding:
+            return [target for target, _ in product_.ways(number)]
+        return out if len(out) == 1 else [target for target in out if product_.alive[target]]
 
     def _read_by(self, kept: Iterable[int]) -> set[Names]:
-        steps = {self.product.pairs[number][0] for number in kept}
+        steps = {self.product.found.steps[number] for number in kept}
         return {root for step in steps for leaving in self.moves.of(step) for root in self._roots_of(leaving.guards)}
 
     def _roots_of(self, guards: Guards) -> set[Names]:
@@ -239,7 +210,7 @@ class Builder:
 
     def _edges(self, number: int, slice_: Slice) -> Iterator[Edge]:
         product_, question = self.product, self.question
-        step, state = product_.pairs[number]
+        step, state = product_.found.steps[number], product_.found.states[number]
         kind = product_.monitor.enter(step, state)
         if question.asks(kind, step):
             assert kind is not None
@@ -257,7 +228,7 @@ class Builder:
         self, number: int, leaving: Leaving, assigns: tuple[Assign, ...], after: object, slice_: Slice
     ) -> Iterator[Edge]:
         product_, way = self.product, leaving.way
-        step = product_.pairs[number][0]
+        step = product_.found.steps[number]
         if way.to == END:
             kind = product_.monitor.end(step, after, way)
             if self.question.asks(kind, step):
@@ -265,8 +236,8 @@ class Builder:
                 leap = Leap(step, way, leaving.fates, (number, -1), kind)
                 yield Edge(BAD, leaving.guards, assigns, leaving.cost, leap)
         elif way.to >= 0:
-            target = product_.number.get((way.to, after), GONE)
-            if target != GONE and product_.alive[target]:
+            target = product_.found.number(way.to, after)
+            if target is not None and product_.alive[target]:
                 leap = Leap(step, way, leaving.fates, (number, target))
                 node = slice_.nodes[slice_.place[target]]
                 yield Edge(node, leaving.guards, assigns, leaving.cost, leap)
@@ -277,7 +248,7 @@ class Builder:
 
     def _starts(self, number: int) -> Iterator[Guards]:
         """Yield the choices of guards under which entering a pair breaks the property."""
-        step, state = self.product.pairs[number]
+        step, state = self.product.found.steps[number], self.product.found.states[number]
         if not self.question.asks(self.product.monitor.enter(step, state), step):
             return
         for test in self.question.tests:

@@ -130,9 +130,18 @@ class Cases:
     def __init__(self, trees: Sequence[Expression], domains: Domains) -> None:
         self.trees = tuple(trees)
         self.domains = domains
-        self.names: list[Names] = references_of(self.trees)
         self._tried: list[list[bool | None]] = []
         self._untried = sampled(self.trees, domains)
+
+    @cached_property
+    def names(self) -> list[Names]:
+        """The references that they read."""
+        return references_of(self.trees)
+
+    @cached_property
+    def is_plainly_open(self) -> bool:
+        """Whether it is one condition that can be true and can be false, as anybody sees."""
+        return len(self.trees) == 1 and plainly_open(self.trees[0], self.domains)
 
     @cached_property
     def finite(self) -> Finite | None:
@@ -195,7 +204,7 @@ class Cases:
 
         None where it can have both, and where it has none, because it always fails.
         """
-        if len(self.trees) == 1 and plainly_open(self.trees[0], self.domains):
+        if self.is_plainly_open:
             return None
         if self.finite is None and self._is_seen_both_ways(case):
             return None

@@ -7,6 +7,7 @@ of the others, so more may seem possible than is: what is called dead is proved 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,6 @@ from stepward.validator.engine.explicit import Search
 from stepward.validator.engine.finite import LAYER as FINITE
 from stepward.validator.engine.finite import Table
 from stepward.validator.engine.moves import Leaving, outcomes
-from stepward.validator.engine.samples import plainly_open
 from stepward.validator.engine.slicing import UNSET, next_places
 from stepward.validator.engine.system import FAILS, Edge, Leap, System
 from stepward.vm.language.flow import Transition
@@ -71,8 +71,7 @@ class DeadWays:
         """Return the outcomes that the types alone leave open; nothing where that is not cheap to know."""
         if number not in self._typed:
             cases = self.context.decided.cases(number)
-            is_open = cases is None or (len(cases.trees) == 1 and plainly_open(cases.trees[0], self.domains))
-            is_known = cases is not None and not is_open and cases.finite is not None
+            is_known = cases is not None and not cases.is_plainly_open and cases.finite is not None
             self._typed[number] = cases.finite.outcome_numbers() if is_known else frozenset()  # type: ignore[union-attr]
         return self._typed[number]
 
@@ -82,13 +81,20 @@ class DeadWays:
         seen = bytearray(len(self.flow.steps))
         seen[0] = 1
         pending = [0]
+        following, kinds = self.context.ways.possible.following, self.flow.kinds
         while pending:
             number = pending.pop()
-            for way in self.flow.transitions[number]:
-                if way.to >= 0 and not seen[way.to] and not self.is_dead(number, way):
-                    seen[way.to] = 1
-                    pending.append(way.to)
+            for target in self._alive(number) if kinds[number] == "condition" else following[number]:
+                if not seen[target]:
+                    seen[target] = 1
+                    pending.append(target)
         return tuple(number for number, is_seen in enumerate(seen) if not is_seen and self.flow.reachable[number])
+
+    def _alive(self, number: int) -> Iterator[int]:
+        """Yield where the ways out of a condition lead that are not dead."""
+        for way in self.flow.transitions[number]:
+            if way.to >= 0 and not self.is_dead(number, way):
+                yield way.to
 
     # -- clusters --------------------------------------------------------------------------------------------------
 

@@ -113,6 +113,12 @@ class Domain:
         return self.is_object
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it has no value of any kind."""
+        has_text = bool(self.texts) or self.any_text
+        return not (self.null or self.booleans or self.ranges or has_text or self.array or self.is_object)
+
+    @property
     def kinds(self) -> frozenset[str]:
         """The kinds of its values; `undefined` is none."""
         has = {
@@ -192,6 +198,7 @@ class Domains:
         self._known: dict[Names, Domain] = {}
         self._copied: dict[tuple[Meant, int], Domain] = {}
         self._of_types: dict[int, tuple[TypeSpec, Domain]] = {}
+        self._undefined: dict[int, tuple[Domain, Domain]] = {}
 
     def of(self, names: Names) -> Domain:
         """Return the values of a reference. A field is undefined only where its owner is: see `is_required`."""
@@ -223,9 +230,19 @@ class Domains:
         return self._copied[key]
 
     def _of_sources(self, meant: Meant, copies: int) -> Domain:
-        found = reduce(Domain.__or__, (self._at(source, meant.fields, copies) for source in meant.sources))
-        is_given = any(source.kind == "input" for source in meant.sources)
-        return found if is_given or meant.fields else replace(found, undefined=True)
+        sources, fields = meant.sources, meant.fields
+        found = self._at(sources[0], fields, copies)
+        for source in sources[1:]:
+            found |= self._at(source, fields, copies)
+        is_given = any(source.kind == "input" for source in sources)
+        return found if is_given or fields else self._or_undefined(found)
+
+    def _or_undefined(self, found: Domain) -> Domain:
+        """Return a domain with the possibility that there is no value, one for all names that have it."""
+        known = self._undefined.get(id(found))
+        if known is None:
+            known = self._undefined[id(found)] = found, replace(found, undefined=True)
+        return known[1]
 
     def _at(self, source: Source, fields: tuple[str, ...], copies: int) -> Domain:
         typing = self._meaning.typing

@@ -78,15 +78,17 @@ class Search:
             root = domains.root(name)
             self.below[root] = (*self.below.get(root, ()), name)
         live = Liveness(system, domains).at
-        self.live = {
-            node: tuple(root for root in self.below if root in {domains.root(name) for name in live[node]})
-            for node in (*range(len(system.edges)), BAD)
-        }
+        self.live = {node: self._ordered(live[node]) for node in (*range(len(system.edges)), BAD)}
         self.inputs = dict(system.inputs)
         self._choices: dict[Given, dict[Names, tuple[tuple[Any, ...], ...]]] = {}
         self._outcomes: dict[tuple[Decision, tuple[Block, ...]], int] = {}
         self._roots: dict[Decision, tuple[Names, ...]] = {}
         self.visited = 0
+
+    def _ordered(self, live: Iterable[Names]) -> tuple[Names, ...]:
+        """Return the roots of what is live, in the order of `below`."""
+        roots = {self.domains.root(name) for name in live}
+        return tuple(root for root in self.below if root in roots)
 
     def cheapest(self) -> tuple[Path, int] | None:
         """Return a cheapest path to BAD and what it costs; None where there is none, which is a proof."""

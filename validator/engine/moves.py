@@ -93,7 +93,7 @@ class Moves:
         self._known: dict[int, tuple[Leaving, ...]] = {}
         self._parts: dict[tuple[int, int | None], _Part] = {}
         self._decisions: dict[int, Decision | None] = {}
-        self._decides: dict[int, bool] = {}
+        self._roots: dict[Decision, frozenset[Names]] = {}
 
     def of(self, number: int) -> tuple[Leaving, ...]:
         """Return every way in which a step can be left."""
@@ -142,7 +142,11 @@ class Moves:
 
     def roots_of(self, decision: Decision) -> frozenset[Names]:
         """Return the variables that a decision reads."""
-        return frozenset(real(self.domains.root(names)) for names in references_of(decision.trees))
+        known = self._roots.get(decision)
+        if known is None:
+            known = frozenset(real(self.domains.root(names)) for names in references_of(decision.trees))
+            self._roots[decision] = known
+        return known
 
     def inputs(self, roots: Iterable[Names]) -> tuple[tuple[Names, Source], ...]:
         """Return those of some variables that are inputs, each with its source."""
@@ -151,13 +155,11 @@ class Moves:
             (root, source) for root, meant in found if meant for source in meant.sources[:1] if source.kind == "input"
         )
 
-    def decides(self, number: int) -> bool:
-        """Return whether the state decides what becomes of a step, and not only what happens outside."""
-        known = self._decides.get(number)
-        if known is None:
-            known = self.flow.kinds[number] == "condition" or not self.context.starts_for_certain(number)
-            self._decides[number] = known
-        return known
+    @cached_property
+    def deciding(self) -> frozenset[int]:
+        """The steps of which the state decides what becomes of them, and not only what happens outside."""
+        conditions = (number for number, _ in self.context.conditions)
+        return self.context.uncertain_starts.union(conditions)
 
     def _all(self, number: int, step: AnyStep) -> Iterator[Leaving]:
         ways = self.flow.transitions[number]

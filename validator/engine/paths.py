@@ -66,9 +66,9 @@ class Traced:
         pending = deque([start])
         while pending and goal not in parents:
             number = pending.popleft()
-            ways = sorted(product.ways[number], key=lambda found: found[1].kind not in ("success", "branch"))
+            ways = sorted(product.ways(number), key=lambda found: found[1].kind not in ("success", "branch"))
             for target, way in ways:
-                if target >= 0 and target not in parents and product.alive[target]:
+                if target >= 0 and target not in parents:
                     parents[target] = (number, way)
                     pending.append(target)
         between: list[Leap] = []

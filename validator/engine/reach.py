@@ -91,7 +91,7 @@ class Engine:
         except TooLarge:
             return Answer(Verdict.UNKNOWN, Evidence(GRAPH, reason="program and rule have too many states together"))
         if not builder.is_reachable:
-            proof = f"none of {len(builder.product.pairs)} reachable pairs of step and monitor state is bad"
+            proof = f"none of {builder.product.found.pairs} reachable pairs of step and monitor state is bad"
             return Answer(Verdict.PROVED, Evidence(GRAPH, cut=(proof,), certificate=self.grounds(cut, builder)))
         return _Search(self, builder, claims).answer()
 

@@ -50,6 +50,7 @@ class _Givers:
     """Watches who gives the variables of a condition their values."""
 
     asks_ends = False
+    watched = None
 
     def __init__(self, context: Context, number: int, state: State) -> None:
         self.context = context

@@ -13,7 +13,7 @@ UNSET: Final = -3
 
 
 def next_places(
-    size: int, kept: set[int], targets: Callable[[int], Iterable[int]], before: Sequence[Iterable[int]]
+    size: int, kept: set[int], targets: Callable[[int], Sequence[int]], before: Sequence[Iterable[int]]
 ) -> list[int]:
     """Return for every node the next place, and add to `kept` the nodes whose ways lead to different ones.
 
@@ -32,13 +32,15 @@ def next_places(
         queued[number] = 0
         if place[number] == number:
             continue
-        found = {target if target == GONE else place[target] for target in targets(number)} - {UNSET}
-        if len(found) > 1:
-            kept.add(number)
-            value = number
-        elif found and found != {GONE}:
-            (value,) = found
+        ways = targets(number)
+        if len(ways) == 1:  # most nodes of a large program
+            value = ways[0] if ways[0] == GONE else place[ways[0]]
         else:
+            found = {target if target == GONE else place[target] for target in ways} - {UNSET}
+            if len(found) > 1:
+                kept.add(number)
+            value = number if len(found) > 1 else found.pop() if found else UNSET
+        if value < 0:
             continue
         if value != place[number]:
             place[number] = value

@@ -76,7 +76,7 @@ class ConditionVerdicts:
         if len(known) < len(trees) or not known or number in self._ill_typed:
             return None
         for name in references_of(known):
-            if name[0] in self._in_conflict or not self.domains.of(name).kinds:
+            if name[0] in self._in_conflict or self.domains.of(name).is_empty:
                 return None
         return Cases(known, self.domains)
 

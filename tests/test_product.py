@@ -1,0 +1,96 @@
+"""The product of program and monitor: what it leaves out for speed changes nothing of what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import pytest
+
+from small_programs import small_program
+from stepward.validator.analysis import monitors
+from stepward.validator.analysis.context import Context
+from stepward.validator.analysis.guardrails import _Judge
+from stepward.validator.analysis.product import Exploration, Monitor, explore_counted
+from stepward.validator.analysis.ways import Ways
+from stepward.vm import Program
+from stepward.vm.language.guardrails import Never, ToolSelector, protected
+from stepward.vm.language.selectors import matches
+
+SEEDS = range(-12, 150)
+
+
+class Watchful:
+    """A monitor that is asked at every step."""
+
+    watched = None
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._monitor, name)
+
+
+def contexts() -> Iterator[Context]:
+    for seed in SEEDS:
+        yield Context(Program.from_dict(small_program(seed)), (), date(2026, 11, 22))
+
+
+def found(exploration: Exploration) -> tuple[object, ...]:
+    paths = {key: bad.path for key, bad in exploration.bad.items()}
+    return exploration.visited, exploration.marks, [sorted(out) for out in exploration.out], paths
+
+
+def explored(context: Context) -> Iterator[tuple[Exploration, Exploration]]:
+    """Yield the searches for every guardrail of a program, as they are and with a monitor that is asked everywhere."""
+    for rule, _ in context.meaning.rules:
+        for certain, choice in ((False, context.ways.possible), (True, context.ways.certain)):
+            monitor = _Judge(context)._monitor(rule, certain=certain)
+            yield tuple(explore_counted(context.flow, one, choice) for one in (monitor, Watchful(monitor)))  # type: ignore[misc]
+
+
+def test_a_monitor_that_watches_few_steps_finds_what_it_finds_at_all_of_them() -> None:
+    searches = [pair for context in contexts() for pair in explored(context)]
+    assert all(found(one) == found(other) for one, other in searches)
+    assert sum(bool(one.bad) for one, _ in searches) > len(SEEDS) // 4
+    assert sum(len(one.steps) > 5 for one, _ in searches) > len(SEEDS)
+
+
+def test_a_monitor_that_watches_too_little_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    true = monitors.AtMostOnceMonitor.__init__
+
+    def made(self: Any, *asked: Any, **more: Any) -> None:
+        true(self, *asked, **more)
+        self.watched = ()
+
+    monkeypatch.setattr(monitors.AtMostOnceMonitor, "__init__", made)
+    with pytest.raises(AssertionError):
+        test_a_monitor_that_watches_few_steps_finds_what_it_finds_at_all_of_them()
+
+
+def follow_what_passes(ways: Ways) -> bool:
+    return all(
+        following == tuple(dict.fromkeys(way.to for way in out if way.to >= 0 and choice.passes(number, way)))
+        for choice in (ways.possible, ways.certain)
+        for number, (following, out) in enumerate(zip(choice.following, ways.flow.transitions, strict=True))
+    )
+
+
+def test_what_follows_by_some_ways_is_what_those_ways_lead_to() -> None:
+    found = [context.ways for context in contexts()]
+    assert all(map(follow_what_passes, found))
+    assert any(ways.certain.following != ways.possible.following for ways in found)
+
+
+def test_the_calls_of_a_tool_are_those_that_its_selector_matches() -> None:
+    count = 0
+    for context in contexts():
+        asked = {ToolSelector(tool=name) for name in context.program.tools or ()}
+        asked |= {one for rule, _ in context.meaning.rules if not isinstance(rule, Never) for one in protected(rule)}  # type: ignore[arg-type]
+        for selector in asked:
+            hits = context.hits(selector)
+            assert hits == matches(selector, context.meaning)
+            count += any(hit.sub is not None for hit in hits)
+    assert count > 10
