@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepward.sabotage.answers import Answer
@@ -49,6 +49,10 @@ class Turn(NamedTuple):
     visit: int
     next: str | None
 
+    def text(self) -> str:
+        """Return what happened, in words."""
+        return f"`{self.step}` goes to `{self.next}`" if self.next else f"the run ends at `{self.step}`"
+
 
 class Oracle:
     """Watches one scene.
@@ -61,6 +65,7 @@ class Oracle:
         self.scene = scene
         self._payloads: dict[tuple[str, int], Any] = {}
         self.rests = False
+        self._steps = frozenset(step.id for step in scene.target.program.steps)
         self._begin()
 
     def _begin(self) -> None:
@@ -74,6 +79,8 @@ class Oracle:
         )
         self.records: list[dict[str, Any]] = []
         self.turns: list[Turn] = []
+        self._due: list[Turn] = []
+        self._logged = 0
         self.intents: dict[str, int] = {}
         self.durable = -1
         self.claimed: set[tuple[str, int, int]] = set()
@@ -96,6 +103,10 @@ class Oracle:
     def expect(self, step: str, payload: Any) -> None:
         """Take note of what is delivered to a step: should the store say that it was taken, it was this."""
         self._payloads[step, self.due(step)] = payload
+
+    def known(self, step: str, number: int, payload: Any) -> None:
+        """Take note of what another process delivered to a step, as the payload of that number."""
+        self._payloads[step, number] = payload
 
     def forget(self) -> None:
         """Take note that a process is gone, and with it what it was answered and did not write."""
@@ -133,14 +144,16 @@ class Oracle:
         if kind == "started":
             self.reference.start(self.scene.inputs)
         elif kind == "intent":
+            if any(record["kind"] == "cancel" for record in self.records):
+                raise Breach(Invariant.ENDINGS, f"`{body['step']}` starts after the run was cancelled")
             self.intents[note["key"]] = record["seq"]
             self._performing[body["step"], body["visit"]] = note["performance"]
         elif kind in ("attempt", "doubt", "resumed", "reconciled"):
             self._answered(kind, body, note)
-        elif kind == "cancel":
-            self.reference.cancel()
-        elif kind == "ended" and body.get("reason") == "cancelled":
-            self._stopped(body)
+        elif kind == "ended":
+            self._named(body.get("in_doubt", ()))
+            if body.get("reason") == "cancelled":
+                self._stopped()
         if "ends" in body:
             self._is_over = True
         if ("next" in body or "ends" in body) and body.get("reason") != "abandoned" and "step" in body:
@@ -175,14 +188,18 @@ class Oracle:
         if body.get("kind") in ("success", "doubt", "suspended") or kind in ("doubt", "reconciled", "resumed"):
             self.claimed.add((step, visit, performance))
 
-    def _stopped(self, body: dict[str, Any]) -> None:
-        """Hold the end of a cancelled run against what its journal knows: what may have happened has to be named."""
+    def _stopped(self) -> None:
+        """Take note that the run ended because somebody cancelled it. Raises Breach where nobody did."""
         if not any(record["kind"] == "cancel" for record in self.records):
             raise Breach(Invariant.ENDINGS, "the run ended as cancelled, and nobody had asked for that")
+        # Not before: whoever drives the run hears of it with the next append, and what was under way is finished.
+        self.reference.cancel()
         self._is_stopped = True
-        named = set(body.get("in_doubt", ()))
+
+    def _named(self, in_doubt: Sequence[str]) -> None:
+        """Take note of what the last record says that may have happened."""
         for (step, visit), performance in self._performing.items():
-            if step in named:
+            if step in in_doubt:
                 self.claimed.add((step, visit, performance))
 
     def _awaited(self, step: str, visit: int) -> Awaited:
@@ -212,15 +229,18 @@ class Oracle:
     def _turned(self, kind: str, body: dict[str, Any]) -> None:
         """Hold a transition against the one that the reference took."""
         turn = Turn(body["step"], body["visit"], body.get("next"))
-        subs = {call.id for step in self.scene.target.plan.steps if step.is_parallel for call in step.calls}
-        expected = [Turn(move.step, move.visit, move.next) for move in self.reference.log if move.step not in subs]
+        log = self.reference.log
+        self._due += [
+            Turn(move.step, move.visit, move.next) for move in log[self._logged :] if move.step in self._steps
+        ]
+        self._logged = len(log)
         number = len(self.turns)
         self.turns.append(turn)
-        due = expected[number] if number < len(expected) else None
-        if turn.step in subs or kind in ("rejected", "blocked") or due == turn:
+        due = self._due[number] if number < len(self._due) else None
+        if turn.step not in self._steps or kind in ("rejected", "blocked") or due == turn:
             return
-        said = f"`{turn.step}` goes to `{turn.next}`" if turn.next else f"the run ends at `{turn.step}`"
-        raise Breach(Invariant.GRAPH, f"{said}, where the program says {due}")
+        where = "the run waits" if due is None else due.text()
+        raise Breach(Invariant.GRAPH, f"{turn.text()}, where the program says that {where}")
 
     # -- before every call ---------------------------------------------------------------------------------------------
 

@@ -7,14 +7,16 @@ machine for every defence; these few are for the log of a release.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.registry import ATTACK_BY_NAME
 from stepward.sabotage.shard import Shard, harvest
 from stepward.sabotage.stage import Weakness
 from stepward.sabotage.target import Target
-from stepward.sabotage.weak_stores import HastyStore
+from stepward.sabotage.weak_stores import HastyStore, KeepingStore, SharingStore
 from stepward.vm.language.program import Program
+from stepward.vm.machine.state import Limits
 
 CASES: Final = 50
 SEED: Final = 1
@@ -38,6 +40,13 @@ class Alarm(NamedTuple):
     what: str
 
 
+_BOUNDLESS: Final = Limits(output_bytes=1 << 40, state_bytes=1 << 40)
+
+
+def _without(**options: Any) -> Weakness:
+    return Weakness(options=MappingProxyType(options))
+
+
 _PAYS: Final = {
     "name": "pays",
     "inputs": {"amount": {"type": "integer", "minimum": 1}, "card": {"type": "string", "sensitive": True}},
@@ -52,7 +61,13 @@ _PAYS: Final = {
     ],
 }
 
-SILENCED: Final = (Silenced("the intent is durable before the effect", "killed-anywhere", _PAYS, Weakness(HastyStore)),)
+SILENCED: Final = (
+    Silenced("an intent is on the disk before its effect", "killed-anywhere", _PAYS, Weakness(HastyStore)),
+    Silenced("one machine at a time has the lease of a run", "two-drivers", _PAYS, Weakness(SharingStore)),
+    Silenced("what is erased is destroyed", "erased-run-asked-for", _PAYS, Weakness(KeepingStore)),
+    Silenced("tools that no policy allows are not called", "tool-outside-the-policy", _PAYS, _without(policy=())),
+    Silenced("outputs have a limit of size", "output-too-large", _PAYS, _without(limits=_BOUNDLESS)),
+)
 
 
 def alarms() -> tuple[Alarm, ...]:

@@ -173,7 +173,7 @@ def test_of_several_programs_one_is_named() -> None:
     ("arguments", "says"),
     [
         (["none.yaml"], "no such file"),
-        (["p.yaml", "-o", "picture.jpeg"], "does not end in .svg, .png or .dot"),
+        (["p.yaml", "-o", "picture.jpeg"], "does not end in .svg, .png, .dot or .mmd"),
         (["p.yaml", "-o", "none/p.svg"], "can't be written"),
         (["bad.yaml"], "`steps` is missing"),
         (["broken.yaml"], "not readable as YAML"),
@@ -200,7 +200,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 def test_help_lists_every_command_and_every_option_has_a_help() -> None:
     assert run("--help").exit_code == 0
     context = click.Context(main)
-    assert len(main.list_commands(context)) == 11
+    assert len(main.list_commands(context)) == 12
     for name in main.list_commands(context):
         command = main.get_command(context, name)
         assert command is not None

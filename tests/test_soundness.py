@@ -53,6 +53,8 @@ class Guided(Walk):
         how = self.path[self.position].how
         if step["id"] != self.path[self.position].step or how == "starts":
             return super().call(step, again=again)
+        if how.startswith("fails") and not self.can_start(step):
+            return {"fails": "failed", "fails, skipped": "skipped"}[how]
         self.started(step, again=again)
         if how == "succeeds":
             return "success"

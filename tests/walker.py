@@ -208,11 +208,7 @@ class Walk:
         return 3 if step.get("on_error") == "retry" else 1
 
     def call(self, step: dict[str, Any], *, again: bool = False) -> str:
-        text = step.get("prompt", "") + "".join(step.get("args", {}).values())
-        try:
-            for name in REFERENCE.findall(text):
-                self.read(name, step["id"])
-        except LookupError:
+        if not self.can_start(step):
             return "skipped" if step.get("on_error") == "skip" and "parallel_steps" not in step else "failed"
         self.started(step, again=again)
         fails = timed_out = True
@@ -226,6 +222,16 @@ class Walk:
         if timed_out and step.get("on_timeout") == "fallback" and not self.would_be_in_doubt(step):
             return "fallback"
         return "skipped" if step.get("on_error") == "skip" else "failed"
+
+    def can_start(self, step: dict[str, Any]) -> bool:
+        """Whether everything can be read that the call is given; notes what can't."""
+        text = step.get("prompt", "") + "".join(step.get("args", {}).values())
+        try:
+            for name in REFERENCE.findall(text):
+                self.read(name, step["id"])
+        except LookupError:
+            return False
+        return True
 
     def would_be_in_doubt(self, step: dict[str, Any]) -> bool:
         """A write that can't be repeated and timed out has not failed: it waits for somebody to look."""
