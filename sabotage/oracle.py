@@ -150,10 +150,9 @@ class Oracle:
             self._performing[body["step"], body["visit"]] = note["performance"]
         elif kind in ("attempt", "doubt", "resumed", "reconciled"):
             self._answered(kind, body, note)
-        elif kind == "ended":
-            self._named(body.get("in_doubt", ()))
-            if body.get("reason") == "cancelled":
-                self._stopped()
+        elif kind == "ended" and body.get("reason") == "cancelled":
+            self._stopped()
+        self._named(body.get("in_doubt", ()))
         if "ends" in body:
             self._is_over = True
         if ("next" in body or "ends" in body) and body.get("reason") != "abandoned" and "step" in body:
@@ -185,7 +184,12 @@ class Oracle:
         else:
             self._awaited(step, visit)
             self.reference.answer(step, self._answer(step, visit, note["attempt"]))
-        if body.get("kind") in ("success", "doubt", "suspended") or kind in ("doubt", "reconciled", "resumed"):
+        # A fallback says that the last attempt was late, not that nothing happened.
+        if body.get("kind") in ("success", "doubt", "suspended", "fallback") or kind in (
+            "doubt",
+            "reconciled",
+            "resumed",
+        ):
             self.claimed.add((step, visit, performance))
 
     def _stopped(self) -> None:

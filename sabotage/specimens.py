@@ -36,12 +36,8 @@ class _LazyObject(Mapping[str, Any]):
         return 1
 
 
-class _Pretender:
-    """Says that it is a text, and is none."""
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type[str]:
-        return str
+_Pretender: Final = type("_Pretender", (), {"__class__": property(lambda _: str)})
+"""What says that it is a text, and is none."""
 
 
 class _Chameleon:
@@ -175,7 +171,7 @@ def part_of(spec: TypeSpec | None, key: str) -> TypeSpec | None:
 
 
 def soiled(value: Any, spec: TypeSpec | None, text: str, fields: Mapping[str, Any]) -> Any:
-    """Return a value of a type with `text` for all its texts and `fields` in all its objects, as far as it takes them."""
+    """Return a value of a type with `text` for its texts and `fields` in its objects, as far as it takes them."""
     if isinstance(value, dict):
         spoilt = {key: soiled(item, part_of(spec, key), text, fields) for key, item in value.items()}
         return _first_that_fits(spec, {**spoilt, **fields}, spoilt, value)

@@ -2,6 +2,252 @@
 
 from __future__ import annotations
 
-from canaries import Canary
+from collections.abc import Callable
+from typing import Any
 
-CANARIES: tuple[Canary, ...] = ()
+import pytest
+
+from canaries import Canary
+from stepward.vm import values
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.store import Lease
+from stepward.vm.machine import apply as fold
+from stepward.vm.machine import calls, decide, driver, runs
+from stepward.vm.machine.events import FREE, Event, event
+from stepward.vm.machine.plan import StepPlan
+from stepward.vm.machine.state import State
+
+TEXT = {"type": "string"}
+READ = {
+    "name": "read",
+    "inputs": {},
+    "tools": {"look": {"effect": "read"}},
+    "steps": [{"id": "look", "type": "tool", "tool": "look"}],
+}
+TWO_READS = {
+    "name": "two_reads",
+    "inputs": {},
+    "tools": {"look": {"effect": "read", "returns": {"type": "boolean"}}},
+    "steps": [{"id": "first", "type": "tool", "tool": "look"}, {"id": "second", "type": "tool", "tool": "look"}],
+}
+RETRIED = {
+    "name": "retried",
+    "inputs": {},
+    "tools": {"book": {"effect": "write", "idempotent": True}},
+    "steps": [{"id": "book", "type": "tool", "tool": "book", "on_error": "retry"}],
+}
+WAITS = {
+    "name": "waits",
+    "inputs": {},
+    "tools": {
+        "approve": {"effect": "none", "suspends": True, "returns": {"type": "boolean"}},
+        "look": {"effect": "read"},
+    },
+    "steps": [{"id": "approve", "type": "tool", "tool": "approve"}, {"id": "look", "type": "tool", "tool": "look"}],
+}
+ASKED = {
+    "name": "asked",
+    "inputs": {},
+    "tools": {"approve": {"effect": "none", "suspends": True, "returns": {"type": "boolean"}}},
+    "steps": [
+        {"id": "ask", "type": "llm", "prompt": "yes?", "allowed_outputs": ["yes"], "on_error": "retry"},
+        {"id": "approve", "type": "tool", "tool": "approve"},
+        {"id": "again", "type": "llm", "prompt": "yes?"},
+    ],
+}
+ASSIGNED = {
+    "name": "assigned",
+    "inputs": {},
+    "steps": [
+        {"id": "first", "type": "set", "set": {"x": 1}},
+        {"id": "second", "type": "set", "set": {"x": 1}},
+        {"id": "third", "type": "end"},
+    ],
+}
+POLLED = {
+    "name": "polled",
+    "inputs": {},
+    "tools": {"poll": {"effect": "read", "returns": {"type": "boolean"}}},
+    "max_steps": 6,
+    "steps": [
+        {"id": "poll", "type": "tool", "tool": "poll", "output_key": "done", "next_step": "check"},
+        {"id": "check", "type": "condition", "condition": "$done", "then": "end", "otherwise": "poll"},
+        {"id": "end", "type": "end"},
+    ],
+}
+
+
+def measures_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(driver, "oversize", lambda plan, state, step, value: None)
+
+
+def measures_no_state(patch: pytest.MonkeyPatch) -> None:
+    measure = calls.size_refusal
+
+    def refusal(state: State, step: StepPlan, size: int, most: int | None = None) -> str | None:
+        wide = state._replace(limits=state.limits._replace(state_bytes=1 << 30))
+        return measure(wide, step, size, most)
+
+    patch.setattr(calls, "size_refusal", refusal)
+
+
+def counts_no_levels(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(values, "MAX_DEPTH", 100)
+
+
+def counts_no_digits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(values, "_LARGEST_INT", 10**2000)
+
+
+def tries_once_more(patch: pytest.MonkeyPatch) -> None:
+    outcome = calls._outcome
+    patch.setattr(calls, "_outcome", lambda call, tried, result: outcome(call, tried - 1, result))
+
+
+def _forgets(patch: pytest.MonkeyPatch, forget: Callable[[State], State]) -> None:
+    """Have whoever picks up a run forget something of its state."""
+    take = runs.Runs._take
+
+    async def taken(self: Any, run: str) -> Any:
+        found = await take(self, run)
+        if found is not None:
+            found[0].state = forget(found[0].state)
+        return found
+
+    patch.setattr(runs.Runs, "_take", taken)
+
+
+def forgets_steps(patch: pytest.MonkeyPatch) -> None:
+    _forgets(patch, lambda state: state._replace(steps=0))
+
+
+def forgets_tokens(patch: pytest.MonkeyPatch) -> None:
+    _forgets(patch, lambda state: state._replace(tokens=0))
+
+
+def forgets_attempts(patch: pytest.MonkeyPatch) -> None:
+    def forget(state: State) -> State:
+        return state._replace(calls=state.calls and tuple(call._replace(attempt=0) for call in state.calls))
+
+    _forgets(patch, forget)
+
+
+def has_steps_without_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decide, "out_of_steps", lambda plan, state, cost: False)
+
+
+def names_no_doubts(patch: pytest.MonkeyPatch) -> None:
+    end = calls.ended
+
+    def ended(*args: Any) -> Event:
+        body = {name: value for name, value in end(*args).body.items() if name != "in_doubt"}
+        return event("ended", body)
+
+    patch.setattr(calls, "ended", ended)
+    patch.setattr(decide, "ended", ended)
+
+
+def has_tokens_without_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(calls, "_out_of_tokens", lambda plan, state, models: False)
+
+
+def charges_no_rejected_replies(patch: pytest.MonkeyPatch) -> None:
+    ask_model = driver.ask_model
+
+    async def asked(*args: Any) -> Any:
+        result = await ask_model(*args)
+        return result._replace(spent=FREE) if result.rule else result
+
+    patch.setattr(driver, "ask_model", asked)
+
+
+def sees_progress_everywhere(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fold, "_is_same", lambda before, after: False)
+
+
+def counts_no_visits(patch: pytest.MonkeyPatch) -> None:
+    begin = StepPlan.__init__
+
+    def begun(self: StepPlan, *args: Any) -> None:
+        begin(self, *args)
+        self.max_visits = None
+
+    patch.setattr(StepPlan, "__init__", begun)
+
+
+def leases_to_anybody(patch: pytest.MonkeyPatch) -> None:
+    acquire = MemoryJournal.acquire
+
+    def acquired(self: MemoryJournal, run: str, holder: str, now: float, ttl: float) -> Lease | None:
+        return acquire(self, run, holder, now + 1e9, ttl)
+
+    patch.setattr(MemoryJournal, "acquire", acquired)
+
+
+def records_every_refusal(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(runs, "MAX_REFUSALS", 1 << 30)
+
+
+CANARIES: tuple[Canary, ...] = (
+    Canary(
+        name="no-limit-of-outputs",
+        defence="an output over its limit fails",
+        attack="output-too-large",
+        program=READ,
+        patch=measures_nothing,
+        smallest={"beside the limit": 1, "inputs": {}, "calls before it": 0, "answer: look, visit 1, attempt 1": None},
+    ),
+    Canary("no-limit-of-the-state", "the state has a limit", "state-too-large", READ, measures_no_state),
+    Canary("no-limit-of-levels", "levels of a value are bounded", "huge-values", READ, counts_no_levels),
+    Canary("no-limit-of-digits", "digits of a number are bounded", "huge-values", READ, counts_no_digits),
+    Canary(
+        name="one-attempt-more",
+        defence="attempts are bounded",
+        attack="everything-fails",
+        program=RETRIED,
+        patch=tries_once_more,
+        smallest={"everything": "fails", "inputs": {}},
+    ),
+    Canary("no-budget-of-steps", "the budget of steps is kept", "steps-at-the-edge", TWO_READS, has_steps_without_end),
+    Canary("steps-anew", "steps are counted on when a run is resumed", "steps-at-the-edge", WAITS, forgets_steps),
+    Canary(
+        name="doubts-unnamed",
+        defence="a run out of budget names what may have happened",
+        attack="steps-at-the-edge",
+        program=RETRIED,
+        patch=names_no_doubts,
+    ),
+    Canary("no-budget-of-tokens", "the budget of tokens is kept", "tokens-at-the-edge", ASKED, has_tokens_without_end),
+    Canary(
+        name="free-rejected-replies",
+        defence="rejected replies are charged",
+        attack="tokens-at-the-edge",
+        program=ASKED,
+        patch=charges_no_rejected_replies,
+    ),
+    Canary("tokens-anew", "tokens are counted on when a run is resumed", "tokens-at-the-edge", ASKED, forgets_tokens),
+    Canary(
+        name="progress-everywhere",
+        defence="steps that change no value are counted",
+        attack="stalls-at-the-edge",
+        program=ASSIGNED,
+        patch=sees_progress_everywhere,
+        smallest={"inputs": {}, "budget": 1, "killed at point": None},
+    ),
+    Canary("no-visits", "visits are bounded", "visits-at-the-edge", POLLED, counts_no_visits),
+    Canary(
+        name="attempts-anew",
+        defence="attempts are counted on when a run is recovered",
+        attack="retries-after-crash",
+        program=RETRIED,
+        patch=forgets_attempts,
+    ),
+    Canary("leases-to-anybody", "a run has one lease at a time", "reentrant-tool", READ, leases_to_anybody),
+    Canary(
+        name="every-refusal",
+        defence="a bounded number of refusals is recorded",
+        attack="refused-deliveries",
+        program=READ,
+        patch=records_every_refusal,
+    ),
+)

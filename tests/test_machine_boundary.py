@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from machines import Bench, ask, assign, end, program, tool
+from stepward.sabotage.specimens import specimen
 from stepward.vm import ExecutionVM, ModelReply, Program, RunRefused, Suspend
 from stepward.vm.machine.clock import ManualClock
 
@@ -34,6 +35,7 @@ def ending(run: Any) -> tuple[str, str]:
         ({"x": {}}, {"x": object()}, "object"),
         ({"x": {}}, {"x": {1: 2}}, "1"),
         ({"x": {}}, {"x": "\ud800"}, "surrogate"),
+        ({"x": {}}, {"x": specimen("a list that can't be read")}, "can't be read"),
     ],
 )
 def test_inputs_that_are_not_as_declared_are_refused(inputs: Any, given: Any, said: str) -> None:
@@ -86,7 +88,18 @@ def test_an_allowed_reply_is_stripped_and_compared_exactly(reply: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", ["Yes", "yes.", "", "yes no", ModelReply(True), ModelReply(["yes"]), ModelReply(None)]
+    "reply",
+    [
+        "Yes",
+        "yes.",
+        "",
+        "yes no",
+        ModelReply(True),
+        ModelReply(["yes"]),
+        ModelReply(None),
+        ModelReply(specimen("something equal to everything")),
+        ModelReply(specimen("a text of a class of its own")),
+    ],
 )
 def test_a_reply_that_is_not_allowed_is_rejected_and_journaled_with_its_rule(reply: Any) -> None:
     bench = Bench(model={"a": reply})
@@ -106,6 +119,8 @@ def test_a_reply_that_is_not_allowed_is_rejected_and_journaled_with_its_rule(rep
         ("null", None),
         ("[" * 100_000, None),
         ('{"n": 1e400000000}', None),
+        ('{"n": 1e99999999999999999999}', None),  # no decimal has such an exponent
+        (ModelReply(specimen("something that says it is a text")), None),
     ],
 )
 def test_a_structured_reply_is_held_against_its_type(reply: Any, output: Any) -> None:

@@ -364,6 +364,26 @@ def test_an_idempotent_write_is_repeated_under_its_key_and_then_in_doubt(answer:
     assert len(bench.tools.asked) == 2
 
 
+@pytest.mark.parametrize(("first", "named"), [(Late(3), ["a"]), (InDoubt("?"), ["a"]), (RuntimeError("no"), None)])
+def test_a_run_out_of_budget_names_a_write_that_was_to_be_repeated_and_may_have_happened(
+    first: Any, named: list[str] | None
+) -> None:
+    """Found by the attack `steps-at-the-edge`."""
+    bench = Bench({"a": [first, 1]})
+    run = bench.run(program(tool("a", "again", **LATE, on_error="retry"), tools=TYPED, max_steps=1))
+    assert ending(run) == ("BUDGET_EXCEEDED", "max_steps")
+    assert bench.bodies("ended")[0].get("in_doubt") == named
+
+
+@pytest.mark.parametrize(("how", "named"), [("again", ["a"]), ("write", ["a"]), ("read", None)])
+def test_a_run_that_a_guardrail_ends_names_a_sibling_that_may_have_happened(how: str, named: list[str] | None) -> None:
+    once = {"name": "once", "at_most_once": {"step": "b"}}
+    both = {"id": "both", "type": "parallel", "parallel_steps": [tool("a", how), tool("b", "write", on_error="retry")]}
+    bench = Bench({"a": [InDoubt("?"), 1], "b": RuntimeError("no")})
+    assert ending(bench.run(program(both, guardrails=[once]))) == ("FAILED", "guardrail")
+    assert bench.bodies("rejected")[0].get("in_doubt") == named
+
+
 def test_an_idempotent_write_that_timed_out_falls_back_where_the_program_says_so() -> None:
     falls = {**LATE, "on_timeout": "fallback", "fallback": 7}
     bench = Bench({"a": Late(3)})

@@ -1,7 +1,410 @@
-"""Load: too much, too long, too often, and at the edge of what is allowed."""
+"""Load: too much, too long, too often, and from within."""
 
 from __future__ import annotations
 
-from stepward.sabotage.attack import Attack
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 
-ATTACKS: tuple[type[Attack], ...] = ()
+from stepward.sabotage.answers import Answer
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.injection import Meddler, kind_of_outcome, outcome_of
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.machines import Machine
+from stepward.sabotage.reference import Reference
+from stepward.sabotage.reference.plain import size as plain_size
+from stepward.sabotage.reference.plain import to_value
+from stepward.sabotage.scene import MAX_DELIVERIES, Scene
+from stepward.sabotage.specimens import nested, soiled
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.world import Asking
+from stepward.vm.journal.canonical import canonical, portable
+from stepward.vm.language.types import TypeSpec, refusal
+from stepward.vm.machine.plan import CallPlan
+from stepward.vm.machine.refusals import DeliveryRefused, RunBusy, RunRefused
+from stepward.vm.machine.run import Run
+from stepward.vm.machine.state import Limits
+from stepward.vm.machine.tools import ToolContext, Tools
+from stepward.vm.values import ValueRefused, freeze
+
+
+def size(value: Any) -> int:
+    """Return the bytes of a value, as limits count them; 0 of what is no value."""
+    try:
+        return len(canonical(portable(freeze(value))).encode())
+    except ValueRefused:
+        return 0
+
+
+# -- size --------------------------------------------------------------------------------------------------------------
+
+
+MOST: Final = 3_000
+"""Bytes that an output may have where that is tried to the byte: far more than any that is drawn."""
+
+
+def _filled(value: Any, spec: TypeSpec | None, most: int) -> Any:
+    """Return a value with so much text in it that it has exactly `most` bytes; None where its type has no room."""
+    empty = (
+        "" if spec is None or isinstance(value, str) else {**value, "ballast": ""} if isinstance(value, dict) else None
+    )
+    if empty is None:
+        return None
+    ballast = "x" * (most - size(empty))
+    full = ballast if isinstance(empty, str) else {**empty, "ballast": ballast}
+    fits = spec is None or refusal(freeze(full), spec) is None
+    # Fractions and some texts are longer in a record than the reference counts them.
+    return full if fits and size(full) == most == plain_size(to_value(full)) else None
+
+
+class OutputTooLarge(Attack):
+    """A tool or model gives an output of as many bytes as are allowed, one less or one more."""
+
+    name = "output-too-large"
+    family = Family.LOAD
+    surface = "outputs and replies"
+    action = "as large as allowed, or larger"
+    invariant = Invariant.BOUNDS
+    defence = "an output over `max_output_bytes` fails its step before it reaches the journal"
+    severity = "high"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a call whose output may be long."""
+        return None if any(map(_has_room, target.calls.values())) else "no output may be long"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Fill an output up to the limit, see that this is kept to the byte, and that no record is any longer."""
+        from hypothesis import strategies as st
+
+        beside = stage.pick("beside the limit", st.sampled_from((1, 0, -1, 1_000)))
+        scene = stage.scene(faults=False, limits=Limits(output_bytes=MOST))
+        stage.tell(f"outputs may have {MOST} bytes, and some have {MOST + beside}")
+        filled = []
+
+        def answer(asking: Asking) -> Answer:
+            call = asking.call
+            value = stage.pick(f"answer: {asking.name}", stage.target.output(call))
+            full = _filled(value, call.returns, MOST + beside)
+            if full is None:
+                return Answer("returns", value)
+            filled.append(asking)
+            return Answer("returns", full)
+
+        scene.world.decides.append(Meddler(stage, _has_room, answer))
+        scene.finish()
+        for asking in filled:
+            is_taken = kind_of_outcome(scene, asking) == "success"
+            stage.hold(is_taken == (beside <= 0), Invariant.BOUNDS, f"`{asking.call.id}` is not held to its limit")
+        return outcome_of(scene, filled)
+
+
+def _has_room(call: CallPlan) -> bool:
+    """Whether an output may have text in it as long as somebody likes."""
+    spec = call.returns
+    if call.may_suspend or call.allowed is not None:
+        return False
+    if spec is None:
+        return True
+    is_open = spec.admits("object") and spec.additional_properties is not False
+    return spec.enum is None and (is_open or (spec.admits("string") and not (spec.pattern or spec.max_length)))
+
+
+SOME: Final = 900
+"""Bytes of each output where it is their sum that is limited."""
+
+
+class StateTooLarge(Attack):
+    """Outputs that are all allowed come to more than a run may hold together."""
+
+    name = "state-too-large"
+    family = Family.LOAD
+    surface = "outputs, payloads and inputs together"
+    action = "more than a run may hold"
+    invariant = Invariant.BOUNDS
+    defence = "an output that would take the state over its limit fails its step, and inputs over it are refused"
+    severity = "medium"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Bound the state somewhere below what the run would come to, and add up what it holds."""
+        from hypothesis import strategies as st
+
+        most = stage.pick("bytes of state", st.sampled_from((800, 1_000, 2_000, 4_000, 40)))
+        scene = stage.scene(faults=False, limits=Limits(state_bytes=most))
+        stage.tell(f"outputs have {SOME} bytes where they can, and all together may have {most}")
+
+        def answer(asking: Asking) -> Answer:
+            call = asking.call
+            value = stage.pick(f"answer: {asking.name}", stage.target.output(call))
+            full = _filled(value, call.returns, SOME)
+            return Answer("returns", value if full is None else full)
+
+        scene.world.decides.append(Meddler(stage, _has_room, answer))
+        # The reference does not add up sizes, so it can't walk beside this run.
+        scene.oracle.rest()
+        machine = scene.machine()
+        try:
+            run = scene.start(machine)
+            for _ in range(MAX_DELIVERIES):
+                _add_up(stage, run, most)
+                if run.is_over:
+                    break
+                run = scene.deliver(run, machine)
+        except RunRefused:
+            stage.hold(size(scene.inputs) + 1_000 > most, Invariant.REFUSAL, "small inputs are refused for their size")
+            return Outcome.BLOCKED
+        except DeliveryRefused:
+            run = scene.reload()
+            _add_up(stage, run, most)
+            return Outcome.BLOCKED
+        stage.hold(not scene.faults(), Invariant.REPLAY, "an honest journal is called damaged")
+        is_full = any(b"the state would have" in entry.record for entry in scene.store.inner.read(run.id))
+        return Outcome.BLOCKED if is_full else Outcome.ABSORBED
+
+
+def _add_up(stage: Stage, run: Run, most: int) -> None:
+    """Say whether the outputs that a run holds are within the limit. Raises Breach."""
+    steps = {f"{step.id}.output" for step in stage.target.plan.steps}
+    total = sum(size(value) for name, value in run.view("tool").items() if name in steps)
+    stage.hold(total <= most, Invariant.BOUNDS, f"the outputs of the run have {total} bytes, and {most} are allowed")
+
+
+_HUGE: Final[dict[str, Callable[[], Any]]] = {
+    "64 levels": lambda: nested(64),
+    "65 levels": lambda: nested(65),
+    "1,000 digits": lambda: 10**999,
+    "1,001 digits": lambda: 10**1000,
+    "20,000 levels": lambda: nested(20_000),
+    "a megabyte of text": lambda: "x" * (1 << 20),
+    "just a megabyte": lambda: "x" * ((1 << 20) - 2),
+    "20,000 items": lambda: [0] * 20_000,
+    "a field of 20,000 letters": lambda: {"k" * 20_000: 1},
+}
+QUICK: Final = ("64 levels", "65 levels", "1,000 digits", "1,001 digits")
+
+
+def _huge(value: Any, call: CallPlan, name: str) -> Any:
+    """Return a value with something huge in it, where the type of the call has room for that."""
+    big = _HUGE[name]()
+    if call.returns is None:
+        return big
+    if isinstance(big, str):
+        return soiled(value, call.returns, big, {"ballast": big})
+    if isinstance(value, dict):
+        return {**value, "ballast": big}
+    return [*value, big] if isinstance(value, list) else big
+
+
+class HugeValues(Attack):
+    """Outputs, replies and inputs come as deep, as long and with as many digits as they can be made."""
+
+    name = "huge-values"
+    family = Family.LOAD
+    surface = "outputs, replies and inputs"
+    action = "depth, length and digits beyond all bounds"
+    invariant = Invariant.BOUNDS
+    defence = "levels, digits and bytes of a value are bounded where it comes in"
+    severity = "high"
+    weight = 3
+
+    def play(self, stage: Stage) -> Outcome:
+        """Give something huge to one entry, and see that it is taken or refused as the limits say."""
+        from hypothesis import strategies as st
+
+        # What is quick to look at comes twice as often.
+        name = stage.pick("huge", st.sampled_from([*_HUGE, *QUICK]))
+        types = stage.target.plan.input_types
+        entries = ["calls", *types] if stage.target.calls else [*types]
+        if not entries:
+            return Outcome.NOT_APPLICABLE
+        entry = stage.pick("given to", st.sampled_from(entries))
+        scene = stage.scene(faults=False)
+        stage.tell(f"{name} for {entry}")
+        if entry != "calls":
+            return self._start(scene, {**scene.inputs, entry: _HUGE[name]()})
+
+        def answer(asking: Asking) -> Answer:
+            value = stage.pick(f"answer: {asking.name}", stage.target.output(asking.call))
+            return Answer("wrong", _huge(value, asking.call, name))
+
+        meddler = Meddler(stage, lambda call: not call.may_suspend, answer)
+        scene.world.decides.append(meddler)
+        scene.finish()
+        return outcome_of(scene, meddler.met)
+
+    def _start(self, scene: Scene, inputs: dict[str, Any]) -> Outcome:
+        stage, target = scene.stage, scene.target
+        try:
+            Reference(target.program, target.policies, target.plan.waived).start(inputs)
+        except ValueError:
+            is_wanted = False
+        else:
+            is_wanted = True
+            scene.inputs = inputs
+        stage.count()
+        machine = scene.machine()
+        try:
+            run = stage.do(machine.run(target.program, inputs, run_id=scene.run))
+        except RunRefused:
+            stage.hold(not is_wanted, Invariant.REFUSAL, "inputs that are as declared are refused")
+            return Outcome.BLOCKED
+        stage.hold(is_wanted, Invariant.BOUNDS, "a run started with an input beyond the limits")
+        scene.oracle.judge(scene.carry_on(run, machine))
+        return Outcome.ABSORBED
+
+
+# -- from within -------------------------------------------------------------------------------------------------------
+
+Deed = Callable[[Machine, Scene, ToolContext], Awaitable[Any]]
+
+_DEEDS: Final[dict[str, tuple[Deed, type[Exception] | None]]] = {
+    "run": (lambda machine, scene, _: machine.run(scene.target.program, scene.inputs, run_id=scene.run), None),
+    "recover": (lambda machine, scene, _: machine.recover(scene.run), RunBusy),
+    "resume": (
+        lambda machine, scene, context: machine.resume(context.resume_token or f"{scene.run}.x", 1),
+        DeliveryRefused,
+    ),
+    "reconcile": (
+        lambda machine, scene, context: machine.reconcile(scene.run, context.step, "done", 1),
+        DeliveryRefused,
+    ),
+    "erase": (lambda machine, scene, _: machine.erase(scene.run), RunBusy),
+    "cancel": (lambda machine, scene, _: machine.cancel(scene.run), None),
+}
+"""What a tool asks of the machine about its own run, and how that is refused; None where it is not."""
+
+
+class _Within:
+    """Tools, one of which asks something of another machine while it is called."""
+
+    def __init__(self, inner: Tools, deed: Callable[[ToolContext], Awaitable[None]]) -> None:
+        self._inner = inner
+        self._deed = deed
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tool of that name."""
+        return self._inner.has(name)
+
+    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
+        """Return what to await for the output of a tool."""
+        return self._call(name, args, context)
+
+    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        await self._deed(context)
+        return await self._inner.call(name, args, context)
+
+
+class ReentrantTool(Attack):
+    """A tool runs, resumes, recovers, reconciles, cancels or erases the very run that it is called by."""
+
+    name = "reentrant-tool"
+    family = Family.LOAD
+    surface = "the machine, from within a tool"
+    action = "the run that calls the tool is run, recovered, resumed, cancelled"
+    invariant = Invariant.DRIVER
+    defence = "whoever drives a run holds its lease, and nobody else drives it meanwhile"
+    severity = "high"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a tool."""
+        return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Have one call of a tool do it, and see that the run goes its way."""
+        from hypothesis import strategies as st
+
+        which = stage.pick("deed", st.sampled_from(list(_DEEDS)))
+        number = stage.pick("calls before it", st.sampled_from((0, 0, 1, 2, 0, 3)))
+        deed, refusal = _DEEDS[which]
+        scene = stage.scene(faults=False)
+        other = scene.machine()
+        called = 0
+        effects, under_way = -1, 0
+
+        async def do(context: ToolContext) -> None:
+            nonlocal called, effects, under_way
+            called += 1
+            if called != number + 1:
+                return
+            stage.count()
+            stage.tell(f"`{context.step}` asks another machine to {which} its own run")
+            if which in ("cancel", "erase"):
+                # When a run hears that it is cancelled hangs on when it next writes: the reference can't say it.
+                scene.oracle.rest()
+                effects = len(scene.world.effects)
+                steps = stage.target.plan.steps
+                under_way = next(len(s.calls) for s in steps if any(c.id == context.step for c in s.calls))
+            try:
+                await deed(other, scene, context)
+            except Exception as error:
+                # What is raised here the machine takes for an error of the tool.
+                if refusal is None or not isinstance(error, refusal):
+                    stage.error = Breach(Invariant.REFUSAL, f"{which} raised {type(error).__name__}: {error}")
+            else:
+                if refusal is not None:
+                    stage.error = Breach(Invariant.DRIVER, f"{which} went well in a run that somebody drives")
+
+        machine = scene.machine(around=lambda inner: _Within(inner, do))
+        run = scene.carry_on(scene.start(machine), scene.machine())
+        if called <= number:
+            scene.oracle.judge(run)
+            return Outcome.NOT_APPLICABLE
+        if scene.oracle.rests:
+            self._cancelled(scene, run, effects + under_way)
+            return Outcome.ABSORBED
+        scene.oracle.judge(run)
+        return Outcome.BLOCKED if refusal is not None else Outcome.ABSORBED
+
+    def _cancelled(self, scene: Scene, run: Run, most: int) -> None:
+        """See that a run which somebody cancelled in a call starts no further effect than those under way."""
+        stage = scene.stage
+        late = len(scene.world.effects) - most
+        stage.hold(run.is_over, Invariant.ENDINGS, "a run that was cancelled does not end")
+        stage.hold(late <= 0, Invariant.ENDINGS, f"{late} effects started after the run was cancelled")
+        stage.hold(not scene.faults(), Invariant.REPLAY, "an honest journal is called damaged")
+
+
+class RefusedDeliveries(Attack):
+    """Somebody delivers to a run again and again with a token that is none of its own."""
+
+    name = "refused-deliveries"
+    family = Family.LOAD
+    surface = "resumption"
+    action = "refused deliveries by the hundred"
+    invariant = Invariant.BOUNDS
+    defence = "a run records a bounded number of refusals, and nothing else of them"
+    severity = "medium"
+    weight = 25
+    most = 100
+
+    def play(self, stage: Stage) -> Outcome:
+        """Flood the run where it stops; see that its journal stays bounded, and that it goes on."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        machine = scene.machine()
+        run = scene.start(machine)
+        stops = stage.pick("stops before it", st.integers(0, 2))
+        for _ in range(stops):
+            if not run.is_over:
+                run = scene.deliver(run, machine)
+        times = stage.pick("deliveries", st.sampled_from((101, 1, 100, 99, 130)))
+        stage.tell(f"deliver {times} times with a token that is not of the run")
+        for number in range(times):
+            stage.count()
+            try:
+                stage.do(machine.resume(f"{scene.run}.{number}", "approve"))
+            except DeliveryRefused:
+                continue
+            raise Breach(Invariant.DELIVERY, "a token that nobody gave out was taken")
+        refused = [one for one in scene.store.inner.read(scene.run) if b'"kind":"refused"' in one.record]
+        stage.hold(len(refused) <= self.most, Invariant.BOUNDS, f"the journal records {len(refused)} refusals")
+        stage.hold(
+            len(refused) == min(times, self.most), Invariant.KEPT, f"{len(refused)} refusals of {times} are recorded"
+        )
+        now = scene.reload()
+        stage.hold((now.status, now.suspensions) == (run.status, run.suspensions), Invariant.DELIVERY, "the run moved")
+        scene.oracle.judge(scene.carry_on(now, machine))
+        return Outcome.BLOCKED
+
+
+ATTACKS: tuple[type[Attack], ...] = (OutputTooLarge, StateTooLarge, HugeValues, ReentrantTool, RefusedDeliveries)

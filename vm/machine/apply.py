@@ -209,6 +209,7 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
         value=event.body.get("request" if kind == "suspended" else "output"),
         error=event.body.get("error", ""),
         token=note.get("token", held.token),
+        is_unknown=bool(event.body.get("unknown")),
     )
     return _answered(plan, state, step, sub, held, event)
 

@@ -126,17 +126,19 @@ def _schema(plan: CallPlan) -> dict[str, Any] | None:
 def _accepted(plan: CallPlan, reply: ModelReply) -> Result:
     assert isinstance(plan.call, LlmCall)
     content = reply.content
+    if issubclass(type(content), str):  # what a class says of itself, and what it calls equal, is not asked
+        content = str.__str__(content)
     if plan.allowed is not None:
-        choice = content.strip() if isinstance(content, str) else content
+        choice = content.strip() if type(content) is str else None
         if choice in plan.allowed:
             return Result("output", choice)
         return Result(
             "failed", error=f"the reply to `{plan.id}` is none of its `allowed_outputs`", rule="allowed_outputs"
         )
-    if plan.call.returns is not None and isinstance(content, str) and not _takes_text(plan):
+    if plan.call.returns is not None and type(content) is str and not _takes_text(plan):
         try:
             content = json.loads(content, parse_float=Decimal, parse_constant=_no_constant)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, ArithmeticError):  # an exponent may be too large for a decimal
             return Result("failed", error=f"the reply to `{plan.id}` is no JSON", rule="returns")
     result = typed(plan, content, "failed")
     return result if result.answer == "output" else result._replace(rule="returns")

@@ -48,18 +48,24 @@ def _out_of_tokens(plan: Plan, state: State, calls: list[CallPlan]) -> bool:
 
 def ended(plan: Plan, state: State, status: str, reason: str) -> Event:
     """Return the event that ends a run from outside the program; effects that may have happened are named in it."""
-    body: dict[str, Any] = {"ends": status, "reason": reason}
+    return event("ended", {"ends": status, "reason": reason, **_left_open(plan, state)})
+
+
+def _left_open(plan: Plan, state: State) -> dict[str, Any]:
+    """Return what the last record of a run says of writes of the present step that may have happened, if there are."""
     calls = zip(plan.steps[state.at].calls, state.calls or (), strict=False)
-    in_doubt = [call.id for call, held in calls if call.writes and held.phase in (OPEN, "doubt")]
-    if in_doubt:
-        body["in_doubt"] = in_doubt
-    return event("ended", body)
+    in_doubt = [call.id for call, held in calls if call.writes and (held.phase in (OPEN, "doubt") or held.is_unknown)]
+    return {"in_doubt": in_doubt} if in_doubt else {}
 
 
-def barred(step: str, visit: int, rule: str, why: str) -> Event:
-    """Return the rejection of a start that a guardrail forbids: the run ends FAILED."""
+def barred(plan: Plan, state: State, visit: int, objection: tuple[str, str, str]) -> Event:
+    """Return the rejection of a start that a guardrail forbids: the run ends FAILED.
+
+    `objection` is the step, the rule, and why.
+    """
+    step, rule, why = objection
     error = f"guardrail `{rule}` forbids `{step}` to start: {why}"
-    ends = {"ends": "FAILED", "reason": "guardrail"}
+    ends = {"ends": "FAILED", "reason": "guardrail", **_left_open(plan, state)}
     return event("rejected", {"error": error, "kind": "failed", "rule": rule, "step": step, "visit": visit, **ends})
 
 
@@ -126,7 +132,7 @@ def _wave(plan: Plan, state: State, step: StepPlan, held: tuple[CallState, ...],
         return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
     objection = _objection(plan, state, step, ready)
     if objection is not None:
-        return barred(objection[0], visit, *objection[1:])
+        return barred(plan, state, visit, objection)
     if _out_of_tokens(plan, state, [call for call, _ in starting]):
         return ended(plan, state, "BUDGET_EXCEEDED", "max_tokens")
     return Calls(tuple(ready))
@@ -190,11 +196,11 @@ def _prompted(at: Visit, call: CallPlan, reader: Reader, attempt: int, performan
     assert isinstance(call.call, LlmCall)
     prompt = filled(call.call.prompt, reader)
     system = None if call.call.system is None else filled(call.call.system, reader)
-    texts = [prompt] if system is None else [prompt, system]
-    if any(map(is_sealed, texts)):
+    if is_sealed(prompt) or is_sealed(system):
         why = f"a sensitive value would reach the prompt of `{call.id}`"
         return unstarted(at, call, "rejected", why, "sensitive-to-model")
-    prompt, system = as_text(prompt), None if system is None else as_text(system)
+    # Whether there is a system text, the program says: one that is a reference to null is the text `null`.
+    prompt, system = as_text(prompt), None if call.call.system is None else as_text(system)
     return Call(call.sub, call.id, at.number, attempt, performance, None, prompt, system, attempt > 1)
 
 
@@ -279,6 +285,8 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
         body["output"] = call.call.fallback
     else:
         body["error"] = result.error
+    if kind == "again" and _is_unknown(call, result):
+        body["unknown"] = True
     if result.rule:
         body["rule"] = result.rule
     if kind in SETTLED and not step.is_parallel:
@@ -291,7 +299,7 @@ def _outcome(call: CallPlan, tried: int, result: Result) -> str:
         return "success"
     if result.answer == "suspended":
         return "suspended"
-    is_unknown = call.writes and result.answer in ("timeout", "doubt")
+    is_unknown = _is_unknown(call, result)
     if is_unknown and not call.is_idempotent:
         return "doubt"
     if tried < (call.call.max_retries if is_unknown else call.attempts):
@@ -301,3 +309,8 @@ def _outcome(call: CallPlan, tried: int, result: Result) -> str:
     if is_unknown:
         return "doubt"
     return "skipped" if call.on_error == "skip" else "failed"
+
+
+def _is_unknown(call: CallPlan, result: Result) -> bool:
+    """Whether an answer leaves it open whether the effect happened."""
+    return call.writes and result.answer in ("timeout", "doubt")

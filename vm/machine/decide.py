@@ -38,7 +38,7 @@ def decide(plan: Plan, state: State) -> Action:
     if (step.position, None) in plan.watch.asked and not (step.calls and not step.is_parallel):
         blocked = plan.watch.objection(state.monitors, (step.position, None), Reader(plan, state.slots))
         if blocked is not None:
-            return barred(step.id, visit, *blocked)
+            return barred(plan, state, visit, (step.id, *blocked))
     return _ENTER[step.kind](plan, state, step, visit)
 
 

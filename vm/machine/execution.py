@@ -20,6 +20,7 @@ from stepward.vm.journal.store import Append, Entry, Journal, JournalError, Leas
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import same
+from stepward.vm.machine.ask import error_text
 from stepward.vm.machine.clock import Clock, SystemClock
 from stepward.vm.machine.data import completed
 from stepward.vm.machine.deliveries import Deliveries, Verdict
@@ -329,6 +330,8 @@ def _frozen(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         return {name: freeze(value) for name, value in inputs.items()}
     except ValueRefused as error:
         raise RunRefused(f"an input is no value: {error}") from None
+    except Exception as error:  # a lazy list or object may fail when it is read
+        raise RunRefused(f"an input can't be read: {error_text(error)}") from error
 
 
 def _refuse_id(run: str) -> None:

@@ -32,7 +32,8 @@ class CallState(NamedTuple):
     `phase` is READY, OPEN (its intent is in the journal, its outcome is not), one of HELD or one of SETTLED; `attempt`
     counts attempts of the visit, `base` those of earlier rounds of a retried parallel step; `performance` counts
     performances, and `repeats` says that the last one is to be done again, because it did not happen; `token` is the
-    digest of the resume token.
+    digest of the resume token; `is_unknown` says that the last attempt may have happened, and is to
+    be repeated.
     """
 
     phase: str = READY
@@ -44,6 +45,7 @@ class CallState(NamedTuple):
     trace: bytes = NO_DIGEST
     token: str = ""
     repeats: bool = False
+    is_unknown: bool = False
 
 
 FRESH: Final = CallState()

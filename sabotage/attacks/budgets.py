@@ -1,0 +1,314 @@
+"""Load at the edges: budgets, visits, retries and failures, each with as much left as it takes, or one less."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from stepward.sabotage.answers import Answer, wrong_answers
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.variants import calls_in, variant
+from stepward.sabotage.world import Asking
+from stepward.vm.machine.plan import StepPlan
+from stepward.vm.machine.run import Run
+
+
+def _killed_somewhere(stage: Stage, scene: Scene, points: int) -> Run:
+    """Play a scene in which the process is killed at a point, if it comes to that; another one recovers the run."""
+    from hypothesis import strategies as st
+
+    at = stage.pick("killed at point", st.one_of(st.none(), st.integers(0, max(points - 1, 0))))
+    try:
+        run = scene.start(scene.machine(Points(at, stage.tell)))
+    except Killed:
+        run = scene.found() or scene.start()
+    return scene.outlive(run)
+
+
+class _Edge(Attack):
+    """A run is drawn, and drawn again in a variant of its program whose budget is about what the run took."""
+
+    family = Family.LOAD
+    invariant = Invariant.BOUNDS
+    severity = "high"
+    weight = 2
+    faults = True
+
+    @staticmethod
+    @abstractmethod
+    def spent(run: Run, whole: Scene) -> int:
+        """Return what the run took of the budget."""
+
+    @staticmethod
+    @abstractmethod
+    def limit(data: dict[str, Any], most: int) -> None:
+        """Set the budget in the data of a program."""
+
+    @staticmethod
+    @abstractmethod
+    def is_used_up(run: Run) -> bool:
+        """Return whether a run ended because of the budget."""
+
+    def play(self, stage: Stage) -> Outcome:
+        """Draw a run, take its measure, and run it again with as much, with less, or with more; killed on its way."""
+        from hypothesis import strategies as st
+
+        whole = Points()
+        first = stage.scene(faults=self.faults)
+        run = first.carry_on(first.start(first.machine(whole)))
+        first.oracle.judge(run)
+        spent = self.spent(run, first)
+        if spent < 1:
+            return Outcome.NOT_APPLICABLE
+        edges = [one for one in dict.fromkeys((spent - 1, spent, spent + 1, spent // 2, 1)) if one > 0]
+        most = stage.pick("budget", st.sampled_from(edges))
+        stage.story.clear()
+        stage.tell(f"the same run again, where it takes {spent} and has {most}")
+        target = variant(stage.target, f"{self.name} {most}", lambda data: self.limit(data, most))
+        ended = _killed_somewhere(stage, stage.scene(target=target, faults=self.faults), len(whole.passed))
+        return Outcome.BLOCKED if self.is_used_up(ended) else Outcome.ABSORBED
+
+
+class StepsAtTheEdge(_Edge):
+    """The run has as many steps as it takes, one less or one more, and is killed and recovered on its way."""
+
+    name = "steps-at-the-edge"
+    surface = "budget of steps"
+    action = "spent to the last step, across recovery and resumption"
+    defence = "steps are charged in the journal, and looked at before each start"
+
+    @staticmethod
+    def spent(run: Run, whole: Scene) -> int:  # noqa: ARG004 - others count otherwise
+        """Return the steps that were charged."""
+        return run.steps
+
+    @staticmethod
+    def limit(data: dict[str, Any], most: int) -> None:
+        """Set `max_steps`."""
+        data["max_steps"] = most
+
+    @staticmethod
+    def is_used_up(run: Run) -> bool:
+        """Return whether the steps did not suffice."""
+        return run.reason == "max_steps"
+
+
+class TokensAtTheEdge(_Edge):
+    """The models have as many tokens as they use, some less or one more; many of their replies are rejected."""
+
+    name = "tokens-at-the-edge"
+    surface = "budget of tokens"
+    action = "spent by replies and by rejected replies"
+    defence = "every reply is charged, and the budget is looked at before each call"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a model."""
+        return None if target.models else "no step asks a model"
+
+    @staticmethod
+    def spent(run: Run, whole: Scene) -> int:  # noqa: ARG004 - others count otherwise
+        """Return the tokens that were charged."""
+        return run.tokens
+
+    @staticmethod
+    def limit(data: dict[str, Any], most: int) -> None:
+        """Set `max_tokens`."""
+        data["max_tokens"] = most
+
+    @staticmethod
+    def is_used_up(run: Run) -> bool:
+        """Return whether the tokens did not suffice."""
+        return run.reason == "max_tokens"
+
+
+class StallsAtTheEdge(_Edge):
+    """The run may have as many steps that change nothing as it has in a row, one less or one more."""
+
+    name = "stalls-at-the-edge"
+    surface = "bound on steps without progress"
+    action = "used up to the last step, across recovery"
+    defence = "a step that changed no value counts, and the count is in the state that the journal gives"
+    faults = False
+
+    @staticmethod
+    def spent(run: Run, whole: Scene) -> int:  # noqa: ARG004 - a run without the bound does not count them
+        """Return a bound that some runs reach: a run has few idle steps in a row."""
+        return min(run.steps, 3)
+
+    @staticmethod
+    def limit(data: dict[str, Any], most: int) -> None:
+        """Set `max_stalled_steps`."""
+        data["max_stalled_steps"] = most
+
+    @staticmethod
+    def is_used_up(run: Run) -> bool:
+        """Return whether the run was stopped for want of progress."""
+        return run.reason == "no-progress"
+
+
+class VisitsAtTheEdge(Attack):
+    """A step may be visited as often as the drawn run visits it, once less or once more; the process dies between."""
+
+    name = "visits-at-the-edge"
+    family = Family.LOAD
+    surface = "bound on visits"
+    action = "used up to the last visit, across recovery"
+    invariant = Invariant.BOUNDS
+    defence = "visits are counted in the state that the journal gives, and looked at before each start"
+    severity = "high"
+    weight = 2
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a step that a run can come to twice."""
+        return None if _in_loops(target) else "no step is in a loop"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Draw a run, bound the visits of one of its steps, and run it again, killed on its way."""
+        from hypothesis import strategies as st
+
+        whole = Points()
+        first = stage.scene(faults=False)
+        first.oracle.judge(first.carry_on(first.start(first.machine(whole))))
+        visits = {one["body"]["step"]: one["body"]["visit"] for one in first.oracle.records if "visit" in one["body"]}
+        # Those that were visited most come first: there is something to bound.
+        steps = sorted((step for step in _in_loops(stage.target) if step in visits), key=lambda step: -visits[step])
+        if not steps:
+            return Outcome.NOT_APPLICABLE
+        step = stage.pick("bounded", st.sampled_from(steps))
+        edges = [one for one in dict.fromkeys((visits[step] - 1, visits[step], visits[step] + 1)) if one > 0]
+        most = stage.pick("visits", st.sampled_from(edges))
+
+        def bound(data: dict[str, Any]) -> None:
+            next(one for one in data["steps"] if one["id"] == step)["max_visits"] = most
+
+        target = variant(stage.target, f"{step} visited {most}", bound)
+        stage.story.clear()
+        stage.tell(f"the same run again, where `{step}` may be visited {most} times")
+        again = stage.scene(target=target, faults=False)
+        _killed_somewhere(stage, again, len(whole.passed))
+        if any(one["kind"] == "passed" and one["body"]["step"] == step for one in again.oracle.records):
+            return Outcome.BLOCKED
+        is_met = any(one["body"].get("step") == step for one in again.oracle.records)
+        return Outcome.ABSORBED if is_met else Outcome.NOT_APPLICABLE
+
+
+def _in_loops(target: Target) -> list[str]:
+    """Return the steps, `end` steps left out, that lead back to themselves."""
+    steps = target.plan.steps
+    after = {step.position: _targets(step) for step in steps}
+
+    def reached(start: int) -> set[int]:
+        seen: set[int] = set()
+        open_ = [*after[start]]
+        while open_:
+            position = open_.pop()
+            if position not in seen:
+                seen.add(position)
+                open_ += after[position]
+        return seen
+
+    return [step.id for step in steps if step.kind != "end" and step.position in reached(step.position)]
+
+
+def _targets(step: StepPlan) -> set[int]:
+    ways = [*step.ways.values(), *step.branches.values()]
+    return {way.to for way in ways if way.to >= 0}
+
+
+class EverythingFails(Attack):
+    """Every call fails, always, and in the same way; the process dies on top of it."""
+
+    name = "everything-fails"
+    family = Family.LOAD
+    surface = "tools and models"
+    action = "all of them fail, always"
+    invariant = Invariant.BOUNDS
+    defence = "attempts, rounds and visits are bounded, so that a run of failures ends"
+    severity = "medium"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Have everything fail, and see that the run ends as the program says, with no attempt too many."""
+        from hypothesis import strategies as st
+
+        way = stage.pick("everything", st.sampled_from(("fails", "wrong", "late")))
+        scene = stage.scene(faults=False)
+
+        def decide(asking: Asking) -> Answer | None:
+            call = asking.call
+            if way == "late" and call.timeout is not None:
+                return Answer("late")
+            among = wrong_answers(stage.target, call) if way == "wrong" else None
+            if among is None:
+                return Answer("fails", "it broke")
+            said = stage.pick(f"wrong: {call.id}", among)
+            return Answer(said["does"], said["value"])
+
+        scene.world.decides.append(decide)
+        run = scene.finish()
+        stage.hold(run.is_over, Invariant.BOUNDS, "a run in which everything fails does not end")
+        return Outcome.ABSORBED if scene.world.asked else Outcome.NOT_APPLICABLE
+
+
+class RetriesAfterCrash(Attack):
+    """A call that is to be retried fails again and again, and the process is killed between its attempts."""
+
+    name = "retries-after-crash"
+    family = Family.LOAD
+    surface = "process, between the attempts of a call"
+    action = "killed and recovered, so that attempts are counted anew"
+    invariant = Invariant.BOUNDS
+    defence = "attempts are counted in the state that the journal gives"
+    severity = "medium"
+    weight = 2
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a call."""
+        return None if target.calls else "no step calls anything"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Let one call fail always, with so many attempts, and kill the process at a point of that run."""
+        from hypothesis import strategies as st
+
+        attempts = stage.pick("attempts", st.integers(2, 4))
+        number = stage.pick("calls before it", st.sampled_from((0, 1, 0, 2)))
+
+        def retry(data: dict[str, Any]) -> None:
+            for call in calls_in(data):
+                call.update(on_error="retry", max_retries=attempts)
+
+        target = variant(stage.target, f"tried {attempts}", retry)
+        met: dict[str, None] = {}
+
+        def decide(asking: Asking) -> Answer | None:
+            """Fail the call that comes after so many others, whatever process asks."""
+            met.setdefault(asking.call.id)
+            return Answer("fails", "it broke") if [*met][number : number + 1] == [asking.call.id] else None
+
+        whole = Points()
+        first = stage.scene(target=target, faults=False)
+        first.world.decides.append(decide)
+        first.oracle.judge(first.carry_on(first.start(first.machine(whole))))
+        if len(met) <= number:
+            return Outcome.NOT_APPLICABLE
+        step = [*met][number]
+        stage.story.clear()
+        stage.tell(f"`{step}` fails always, and may be tried {attempts} times")
+        again = stage.scene(target=target, faults=False)
+        again.world.decides.append(decide)
+        _killed_somewhere(stage, again, len(whole.passed))
+        return Outcome.ABSORBED
+
+
+ATTACKS: tuple[type[Attack], ...] = (
+    StepsAtTheEdge,
+    TokensAtTheEdge,
+    StallsAtTheEdge,
+    VisitsAtTheEdge,
+    EverythingFails,
+    RetriesAfterCrash,
+)

@@ -1,0 +1,300 @@
+"""Injection at the doors: what a caller gives to a run, and what a run gives to a caller and to its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from stepward.sabotage.answers import Answer
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.injection import Meddler, called_tools
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.reference import Reference
+from stepward.sabotage.scene import MAX_DELIVERIES, Scene
+from stepward.sabotage.specimens import NO_VALUES, made, strange
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.variants import variant
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.machine.refusals import DeliveryRefused, RunRefused
+from stepward.vm.machine.run import Run
+from stepward.vm.machine.tools import Suspend, ToolContext, Tools
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+
+class InputsIllTyped(Attack):
+    """A run is started with an input that is missing, of another type, no value, or not in its list."""
+
+    name = "inputs-ill-typed"
+    family = Family.INJECTION
+    surface = "inputs of a run"
+    action = "missing, unlisted, ill-typed"
+    invariant = Invariant.DATA
+    defence = "inputs are held against `inputs` before anything is written or called"
+    severity = "high"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Spoil the inputs, and see that the run is refused if the reference refuses them."""
+        scene = stage.scene(faults=False)
+        given = self._spoilt(stage, scene.inputs)
+        target = stage.target
+        try:
+            Reference(target.program, target.policies, target.plan.waived).start(given)
+        except ValueError:
+            return self._refused(scene, given)
+        scene.inputs = given
+        scene.finish()
+        return Outcome.ABSORBED
+
+    def _spoilt(self, stage: Stage, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        from hypothesis import strategies as st
+
+        types = stage.target.plan.input_types
+        how = stage.pick("spoilt", st.sampled_from(("wrong", "missing", "unlisted") if types else ("unlisted",)))
+        if how == "unlisted":
+            name = stage.pick("name", st.sampled_from(("unlisted", "__class__", "$x", *stage.target.calls)))
+            return {**inputs, name: stage.pick("value", st.sampled_from((1, "x", None)))}
+        name = stage.pick("name", st.sampled_from(sorted(types)))
+        if how == "missing":
+            return {key: value for key, value in inputs.items() if key != name}
+        return {**inputs, name: made(stage.pick("value", strange(stage.target, types[name], is_reply=False)))}
+
+    def _refused(self, scene: Scene, given: Mapping[str, Any]) -> Outcome:
+        stage = scene.stage
+        stage.count()
+        stage.tell(f"run the program with inputs that it does not take: {sorted(given)}")
+        try:
+            stage.do(scene.machine().run(stage.target.program, given, run_id=scene.run))
+        except RunRefused:
+            is_new = scene.store.inner.head(scene.run) is not None or scene.store.inner.vault.get(scene.run)
+            stage.hold(not scene.world.asked and not is_new, Invariant.REFUSAL, "a run that was refused left something")
+            return Outcome.BLOCKED
+        raise Breach(Invariant.DATA, "a run started with inputs that are not as its program declares them")
+
+
+def _wrong(target: Target, spec: TypeSpec | None) -> SearchStrategy[dict[str, Any]]:
+    """Return descriptions of what is certainly of no use as an output."""
+    from hypothesis import strategies as st
+
+    kinds = [st.sampled_from([{"specimen": name} for name in NO_VALUES])]
+    others = None if spec is None else target.others(spec)
+    if others is not None and not others.is_empty:
+        kinds.insert(0, others.map(lambda value: {"value": value, "how": "as it is"}))
+    return st.one_of(kinds)
+
+
+class _Delivered(Attack):
+    """Somebody delivers an ill-typed output to a run that waits for one."""
+
+    family = Family.INJECTION
+    invariant = Invariant.DATA
+    severity = "high"
+
+    def _refused(self, scene: Scene, run: Run, what: str, step: str, work: Any) -> None:
+        """See that a delivery is refused, and that the run is what it was, but for what its journal says of that."""
+        stage = scene.stage
+        stage.count()
+        stage.tell(f"{what} `{step}` with {stage.choices.made[self._name(run, step)]}")
+        try:
+            stage.do(work)
+        except DeliveryRefused:
+            now = scene.reload()
+            is_same = (now.status, now.step, now.suspensions, now.doubts) == (
+                run.status,
+                run.step,
+                run.suspensions,
+                run.doubts,
+            )
+            stage.hold(is_same, Invariant.REFUSAL, f"a refused delivery made the run {now.status} at `{now.step}`")
+            return
+        raise Breach(Invariant.DATA, f"`{step}` took an output that is not of its type")
+
+    def _name(self, run: Run, step: str) -> str:
+        return f"ill-typed output for {step}, record {run.seq}"
+
+    def _output(self, scene: Scene, run: Run, step: str) -> Any:
+        stage, target = scene.stage, scene.target
+        among = target.once(("wrong", step), lambda: _wrong(target, target.calls[step].returns))
+        return made(stage.pick(self._name(run, step), among))
+
+
+class PayloadIllTyped(_Delivered):
+    """Whoever holds a resume token resumes with a payload that is not of the type of the step, or no value."""
+
+    name = "payload-ill-typed"
+    surface = "resume payload"
+    action = "another type, no value"
+    defence = "a payload is held against `returns` before the token is used"
+    weight = 2
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a tool that suspends, or that a variant can let suspend."""
+        return None if target.waits or target.program.tools else "no tool suspends"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Let one more tool suspend; resume wrongly wherever the run waits, and then rightly."""
+        from hypothesis import strategies as st
+
+        target, declared = stage.target, stage.target.program.tools or {}
+        names = [call.tool for call in called_tools(stage) if call.tool in declared]
+        if names:
+            name = stage.pick("suspends", st.sampled_from(names))
+            target = variant(target, f"{name} suspends", lambda data: data["tools"][name].update(suspends=True))
+        scene = stage.scene(target=target, faults=False)
+        scene.world.decides.append(
+            lambda asking: Answer("suspends", {"asks": asking.call.id}) if asking.call.may_suspend else None
+        )
+        machine = scene.machine()
+        run = scene.start(machine)
+        tried = 0
+        while run.suspensions and not run.is_over and tried < MAX_DELIVERIES:
+            token = run.suspensions[0]
+            payload = self._output(scene, run, token.step)
+            self._refused(scene, run, "resume", token.step, machine.resume(token.token, payload))
+            tried += 1
+            run = scene.deliver(scene.reload(), machine)
+        scene.oracle.judge(scene.carry_on(run, machine))
+        return Outcome.BLOCKED if tried else Outcome.NOT_APPLICABLE
+
+
+class ReconciliationIllTyped(_Delivered):
+    """Whoever reconciles a write says that it is done, with an output that is not of its type, or no value."""
+
+    name = "reconciliation-ill-typed"
+    surface = "reconciliation"
+    action = "an output of another type, no value"
+    defence = "an output that comes by reconciliation is held against `returns` as any other"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a write."""
+        return None if target.writes else "no tool writes"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Lose the answers of writes, reconcile them wrongly, and then rightly."""
+        scene = stage.scene(faults=False)
+        scene.world.decides.append(Meddler(stage, lambda call: call.writes, lambda _: Answer("unknown-done")))
+        machine = scene.machine()
+        run = scene.start(machine)
+        tried = 0
+        for _ in range(MAX_DELIVERIES):
+            if run.is_over:
+                break
+            if run.doubts:
+                step = run.doubts[0].step
+                output = self._output(scene, run, step)
+                self._refused(scene, run, "reconcile", step, machine.reconcile(run.id, step, "done", output))
+                tried += 1
+            run = scene.deliver(run, machine)
+        scene.oracle.judge(run)
+        return Outcome.BLOCKED if tried else Outcome.NOT_APPLICABLE
+
+
+# -- what is handed out ------------------------------------------------------------------------------------------------
+
+
+def thawed(value: Any) -> Any:
+    """Return a copy of a value that its owner can change."""
+    if isinstance(value, Suspend):
+        return Suspend(thawed(value.request))
+    if isinstance(value, Mapping):
+        return {key: thawed(item) for key, item in value.items()}
+    return [thawed(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def spoil(value: Any) -> None:
+    """Change whatever can be changed in a value, also by ways that its class has closed."""
+    if isinstance(value, Suspend):
+        spoil(value.request)
+    elif isinstance(value, dict):
+        for item in [*value.values()]:
+            spoil(item)
+        for key in [*value]:
+            dict.__setitem__(value, key, "changed")
+        dict.__setitem__(value, "changed", True)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            spoil(item)
+        if isinstance(value, list):
+            value.append("changed")
+
+
+class _Keeping:
+    """Tools that keep hold of what they were given and what they gave, and change it whenever they are called."""
+
+    def __init__(self, inner: Tools) -> None:
+        self.kept: list[Any] = []
+        self._inner = inner
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tool of that name."""
+        return self._inner.has(name)
+
+    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
+        """Return what to await for the output of a tool."""
+        return self._call(name, args, context)
+
+    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        output = thawed(await self._inner.call(name, args, context))
+        self.spoil()
+        spoil(args)
+        self.kept += [args, output]
+        return output
+
+    def spoil(self) -> None:
+        """Change all that is kept."""
+        for value in self.kept:
+            spoil(value)
+
+
+class HandOutsChanged(Attack):
+    """Tools change their arguments, and later on what they returned; the caller changes inputs and results."""
+
+    name = "hand-outs-changed"
+    family = Family.INJECTION
+    surface = "arguments, outputs, inputs, payloads and results in the caller's process"
+    action = "changed after they were handed over"
+    invariant = Invariant.HISTORY
+    defence = "what crosses the boundary is copied, and what is kept is frozen"
+    severity = "high"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Keep hold of everything that crosses the boundary, and change it again and again."""
+        scene = stage.scene()
+        hands: list[_Keeping] = []
+
+        def around(inner: Tools) -> Tools:
+            hands.append(_Keeping(inner))
+            return hands[-1]
+
+        machine = scene.machine(around=around)
+        mine = hands[0]
+        inputs = thawed(scene.inputs)
+        mine.kept.append(inputs)
+        stage.tell("run the program, and change all that was handed over whenever a tool is called, and after the run")
+        stage.count()
+        run = stage.do(machine.run(scene.target.program, inputs, run_id=scene.run))
+        for _ in range(MAX_DELIVERIES):
+            mine.spoil()
+            if run.is_over:
+                break
+            if run.suspensions and not run.doubts and run.status != "RUNNING":
+                stage.count()
+                payload = thawed(scene.payload(run.suspensions[0].step))
+                mine.kept.append(payload)
+                run = stage.do(machine.resume(run.suspensions[0].token, payload))
+            else:
+                run = scene.deliver(run, machine)
+        scene.oracle.judge(run)
+        before = run.snapshot()
+        mine.spoil()
+        for handed in (run.output, run.view("tool"), [one.request for one in run.suspensions]):
+            spoil(handed)
+        again = scene.reload()
+        stage.hold(again.snapshot() == before, Invariant.HISTORY, "the run is another one since somebody changed it")
+        scene.oracle.judge(again)
+        return Outcome.ABSORBED if mine.kept else Outcome.NOT_APPLICABLE
+
+
+ATTACKS: tuple[type[Attack], ...] = (InputsIllTyped, PayloadIllTyped, ReconciliationIllTyped, HandOutsChanged)

@@ -1,0 +1,246 @@
+"""Injection into what a run may call: forged names of tools, tools and arguments that no policy allows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.injection import called_tools, tools_of
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.points import Points
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.variants import call_in, under, variant
+from stepward.sabotage.world import ProcessModel
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.plan import CallPlan
+from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.values import as_text
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+_FORGED: Final[dict[str, tuple[str, ...]]] = {
+    "a module": ("_drain", "getcwd", "__init__", "__getattribute__", "os.getcwd"),
+    "a module with `__all__`": ("_drain", "getcwd", "unlisted", "__dir__", "os.getcwd"),
+    "an object": ("_drain", "__init__", "__class__", "__setattr__", "_Shop__drain"),
+    "a mapping": ("_drain", "pop", "__class__", "clear", ""),
+}
+"""Names that are there, one way or another, and are no tools, by what has the tools."""
+
+
+def _shop(kind: str, tools: list[str], called: list[str]) -> Any:
+    """Return something that has tools, and more than those. Nothing in it does anything but say that it was called."""
+
+    def recorder(name: str, module: str = "shop") -> Callable[..., None]:
+        def call(**_: Any) -> None:
+            called.append(name)
+
+        call.__module__ = module
+        return call
+
+    offered = {name: recorder(name) for name in tools}
+    if kind == "a mapping":
+        return offered
+    shop: Any = ModuleType("shop") if kind != "an object" else type("Shop", (), {})()
+    hidden = {"_drain": "shop", "_Shop__drain": "shop"}
+    if kind != "an object":
+        hidden |= {"unlisted": "shop", "getcwd": "os"}
+    for name, function in {**offered, **{name: recorder(name, module) for name, module in hidden.items()}}.items():
+        setattr(shop, name, function)
+    if kind == "a module with `__all__`":
+        shop.__all__ = [*tools]
+    return shop
+
+
+class ForgedToolName(Attack):
+    """A program calls what a module or object of tools happens to have: private names, dunders, what it imports."""
+
+    name = "forged-tool-name"
+    family = Family.INJECTION
+    surface = "names of tools in a program that nobody checked"
+    action = "names of what is no tool"
+    invariant = Invariant.PERMISSION
+    defence = (
+        "tools are the public functions that a module or object has for its own, and a run without its tools is refused"
+    )
+    severity = "critical"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a tool."""
+        return None if tools_of(target) else "no step calls a tool"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Forge the tool of one step, and see that the machine does not even start."""
+        from hypothesis import strategies as st
+
+        calls = tools_of(stage.target)
+        step = stage.pick("forged in", st.sampled_from([call.id for call in calls]))
+        kind = stage.pick("the tools are", st.sampled_from(list(_FORGED)))
+        own = stage.target.calls[step].tool
+        near = (own.upper(), f" {own}", f"{own}\u200b", f"{own}.__call__", f"_{own}")
+        known = {call.tool for call in calls}
+        names = [name for name in (*_FORGED[kind], *near) if name and name not in known]
+        forged = stage.pick("forged name", st.sampled_from(names))
+
+        def forge(data: dict[str, Any]) -> None:
+            call_in(data, step)["tool"] = forged
+            if own in data.get("tools", {}):
+                data["tools"][forged] = data["tools"][own]
+
+        target = variant(stage.target, f"forged {step} {forged}", forge)
+        return self._refused(stage.scene(target=target, faults=False), kind, forged, sorted(known))
+
+    def _refused(self, scene: Scene, kind: str, forged: str, known: list[str]) -> Outcome:
+        stage, target = scene.stage, scene.target
+        called: list[str] = []
+        machine = ExecutionVM(
+            _shop(kind, known, called),
+            ProcessModel(scene.world, Points()),
+            scene.store,
+            target.policies,
+            key=stage.key,
+            clock=scene.clock,
+        )
+        stage.count()
+        stage.tell(f"run a program that calls `{forged}`, where {kind} has the tools")
+        scene.oracle.rest()
+        try:
+            stage.do(machine.run(target.program, scene.inputs, run_id=scene.run))
+        except RunRefused as error:
+            is_said = f"`{forged}`" in str(error)
+            stage.hold(is_said, Invariant.REFUSAL, f"the run is refused for something else: {error}")
+            stage.hold(not called, Invariant.REFUSAL, f"a refused run called {called}")
+            stage.hold(scene.store.inner.head(scene.run) is None, Invariant.REFUSAL, "a refused run left records")
+            return Outcome.BLOCKED
+        raise Breach(Invariant.PERMISSION, f"the machine takes `{forged}` of {kind} for a tool, and called {called}")
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
+
+
+def _rejected(scene: Scene) -> bool:
+    """Whether the journal says that a policy does not allow a call."""
+    return any(one["kind"] == "rejected" and one["body"].get("rule") == "allow" for one in scene.oracle.records)
+
+
+class ToolOutsideThePolicy(Attack):
+    """A program calls a tool that is not in the allow-list of the policy that it runs under."""
+
+    name = "tool-outside-the-policy"
+    family = Family.INJECTION
+    surface = "program that nobody checked"
+    action = "a tool that is not in the allow-list"
+    invariant = Invariant.PERMISSION
+    defence = "every call is held against the allow-lists before it starts"
+    severity = "critical"
+    weight = 2
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a tool."""
+        return None if tools_of(target) else "no step calls a tool"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Run under a policy that allows all tools but one, and see that this one is never called."""
+        from hypothesis import strategies as st
+
+        names = list(dict.fromkeys(call.tool for call in tools_of(stage.target)))
+        called = {call.tool for call in called_tools(stage)}
+        if not called:
+            return Outcome.NOT_APPLICABLE
+        barred = stage.pick("not allowed", st.sampled_from([name for name in names if name in called]))
+        policy = {"policy": "gate", "allow": [name for name in names if name != barred]}
+        scene = stage.scene(target=under(stage.target, f"without {barred}", policy), faults=False)
+        stage.tell(f"a policy allows all tools but `{barred}`")
+        scene.finish()
+        done = [asked.asking.call.id for asked in scene.world.asked if asked.asking.call.tool == barred]
+        stage.hold(not done, Invariant.PERMISSION, f"`{barred}` was called, and no policy allows it")
+        return Outcome.BLOCKED if _rejected(scene) else Outcome.NOT_APPLICABLE
+
+
+class ArgumentOutsideThePolicy(Attack):
+    """A program calls a tool with arguments that the policy's condition on them does not admit."""
+
+    name = "argument-outside-the-policy"
+    family = Family.INJECTION
+    surface = "arguments of a tool"
+    action = "arguments beside a limit of the policy"
+    invariant = Invariant.PERMISSION
+    defence = (
+        "the condition on `$args` is evaluated over what the tool would be given, and what can't be is not allowed"
+    )
+    severity = "critical"
+    weight = 2
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a tool with arguments."""
+        return None if any(map(_args, tools_of(target))) else "no tool has arguments"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Draw a condition on one argument, and see that the tool is called exactly where the reference admits it."""
+        from hypothesis import strategies as st
+
+        calls = [call for call in called_tools(stage) if _args(call)]
+        if not calls:
+            return Outcome.NOT_APPLICABLE
+        step = stage.pick("limited", st.sampled_from([call.id for call in calls]))
+        call = stage.target.calls[step]
+        name = stage.pick("argument", st.sampled_from(sorted(_args(call))))
+        limits = stage.target.once(("limits", step, name), lambda: _limits(stage.target, name, _args(call)[name]))
+        when = stage.pick("allowed when", limits)
+        others = {one.tool for one in tools_of(stage.target)} - {call.tool}
+        policy = {"policy": "limit", "allow": [*sorted(others), {"tool": call.tool, "when": when}]}
+        scene = stage.scene(target=under(stage.target, f"{call.tool} when {when}", policy), faults=False)
+        stage.tell(f"a policy allows `{call.tool}` only when {when}")
+        scene.finish()
+        if _rejected(scene):
+            return Outcome.BLOCKED
+        is_called = any(asked.asking.call.tool == call.tool for asked in scene.world.asked)
+        return Outcome.ABSORBED if is_called else Outcome.NOT_APPLICABLE
+
+
+def _args(call: CallPlan) -> Mapping[str, TypeSpec | None]:
+    """Return the arguments of a tool, and their types where they are known."""
+    if call.arg_types is not None:
+        return call.arg_types
+    return dict.fromkeys(getattr(call.call, "args", {}))
+
+
+def _limits(target: Target, name: str, spec: TypeSpec | None) -> SearchStrategy[str]:
+    """Return conditions on an argument, around the constants of the program."""
+    from hypothesis import strategies as st
+
+    arg = f"$args.{name}"
+    numbers = [_literal(number) for number in target.constants.numbers]
+    texts = [json.dumps(text) for text in (*target.constants.texts, "x", "") if text.isalnum() or not text]
+    kinds: list[SearchStrategy[str]] = []
+    if spec is None or spec.admits("number") or spec.admits("integer"):
+        kinds.append(
+            st.builds(
+                "{} {} {}".format, st.just(arg), st.sampled_from(("<", ">=", "<=", ">")), st.sampled_from(numbers)
+            )
+        )
+    if spec is None or spec.admits("string"):
+        operators = ("==", "!=", "starts_with", "contains")
+        kinds.append(st.builds("{} {} {}".format, st.just(arg), st.sampled_from(operators), st.sampled_from(texts)))
+        kinds.append(st.integers(0, 20).map(lambda length: f"len({arg}) < {length}"))
+    if spec is None or spec.admits("boolean"):
+        kinds.append(st.sampled_from((f"{arg} == true", f"not {arg}")))
+    kinds.append(st.sampled_from((f"not defined({arg})", f"{arg} == null", f"{arg}.amount < 100", "$args.other == 1")))
+    return st.one_of(kinds)
+
+
+def _literal(number: int | Decimal) -> str:
+    return as_text(number)
+
+
+ATTACKS: tuple[type[Attack], ...] = (ForgedToolName, ToolOutsideThePolicy, ArgumentOutsideThePolicy)

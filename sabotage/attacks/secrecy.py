@@ -1,0 +1,266 @@
+"""Injection of sensitive values into places where anybody reads: errors, requests, refusals, prompts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from stepward.sabotage.answers import Answer
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.specimens import part_of
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.variants import call_in, variant
+from stepward.sabotage.world import Asking
+from stepward.vm.errors import StepwardError
+from stepward.vm.language.types import TypeSpec, refusal
+from stepward.vm.machine.ask import MAX_ERROR
+from stepward.vm.machine.run import Run
+from stepward.vm.values import as_text, freeze, to_json
+
+SECRETS: Final[tuple[Any, ...]] = (
+    "quiet-heron 'é\"\\4711",
+    "quiet.heron@4711.example",
+    "+471147114711",
+    Decimal("47114.47"),
+    471147,
+)
+"""Values that stand nowhere by chance; each type takes the first that it admits."""
+
+TELLING: Final = 6
+"""Characters of the start of a secret that are taken for it."""
+
+
+class Hidden:
+    """Puts values that can be told from all others where types say `sensitive`. `texts` are those that were put."""
+
+    def __init__(self) -> None:
+        self.texts: set[str] = set()
+
+    def put(self, value: Any, spec: TypeSpec | None, *, inside: bool = False) -> Any:
+        """Return a value of a type with secrets in all its sensitive parts."""
+        if spec is None:
+            return value
+        inside = inside or spec.sensitive
+        if isinstance(value, dict):
+            return {key: self.put(item, part_of(spec, key), inside=inside) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.put(item, spec.items, inside=inside) for item in value]
+        secret = next((one for one in SECRETS if inside and refusal(one, spec) is None), None)
+        if secret is None:
+            return value
+        self.texts.add(as_text(secret))
+        return secret
+
+    def found_in(self, text: str) -> bool:
+        """Return whether a text tells a secret, or the start of one, as it is or as JSON and Python write it."""
+        return any(form[:TELLING] in text for secret in self.texts for form in (secret, json.dumps(secret)[1:-1]))
+
+
+def _has_sensitive(target: Target) -> bool:
+    return target.plan.has_sensitive
+
+
+def _texts_in(target: Target) -> list[str]:
+    """Return the inputs that can be a secret text, and that a variant can mark as sensitive."""
+    declared = target.program.inputs or {}
+    texts = [secret for secret in SECRETS if isinstance(secret, str)]
+    return [name for name, spec in declared.items() if any(refusal(text, spec) is None for text in texts)]
+
+
+def _with_secrets(stage: Stage) -> Target:
+    """Return the target, or one of whose inputs one is sensitive."""
+    from hypothesis import strategies as st
+
+    target = stage.target
+    if _has_sensitive(target):
+        return target
+    name = stage.pick("made sensitive", st.sampled_from(_texts_in(target)))
+    return variant(target, f"sensitive {name}", lambda data: data["inputs"][name].update(sensitive=True))
+
+
+def _can_hide(target: Target) -> str | None:
+    return None if _has_sensitive(target) or _texts_in(target) else "nothing is sensitive, and no input can be any text"
+
+
+class _Form(NamedTuple):
+    """One way in which a tool quotes what it was given."""
+
+    kind: str
+    quote: Callable[[str], Any]
+
+
+def _cut(text: str) -> str:
+    """Return an error that the machine cuts off within the text that it quotes."""
+    return "." * (MAX_ERROR - 10) + text
+
+
+_FORMS: Final = {
+    form.kind: form
+    for form in (
+        _Form("as it is", lambda text: f"can't use {text}"),
+        _Form("by repr", lambda text: f"can't use {text!r}"),
+        _Form("as JSON", lambda text: json.dumps({"args": text}, ensure_ascii=False)),
+        _Form("as ASCII", lambda text: json.dumps({"args": text})),
+        _Form("cut off", lambda text: f"can't use {text[: len(text) // 2 + 1]}..."),
+        _Form("beyond the limit", _cut),
+    )
+}
+
+
+class SecretQuoted(Attack):
+    """A tool quotes the sensitive values that it was given: in errors, in requests, in outputs of another type."""
+
+    name = "secret-quoted"
+    family = Family.INJECTION
+    surface = "errors and requests of tools"
+    action = "sensitive values quoted"
+    invariant = Invariant.SECRECY
+    defence = "errors, requests and refusals are redacted before they reach a record"
+    severity = "high"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs something sensitive, or what can be made so."""
+        return _can_hide(target)
+
+    def play(self, stage: Stage) -> Outcome:
+        """Quote secrets wherever a tool is given any, and look for them in all that is not the vault."""
+        from hypothesis import strategies as st
+
+        target = _with_secrets(stage)
+        scene = stage.scene(target=target, faults=False)
+        hidden = Hidden()
+        types = target.plan.input_types
+        scene.inputs = {name: hidden.put(value, types[name]) for name, value in scene.inputs.items()}
+        form = stage.pick("quoted", st.sampled_from(list(_FORMS)))
+        ways = ("in an error", "in a request", "by its type")
+        quoted = []
+
+        def decide(asking: Asking) -> Answer | None:
+            call = asking.call
+            if call.is_model or not hidden.found_in(to_json(asking.args)):
+                return _honest(stage, asking, hidden)
+            way = stage.pick(f"{asking.name} quotes", st.sampled_from(("not", *ways)))
+            leaf = next(text for text in map(as_text, _leaves(asking.args)) if hidden.found_in(text))
+            if way == "in an error":
+                quoted.append(asking)
+                return Answer("fails", _FORMS[form].quote(leaf))
+            if way == "in a request" and call.may_suspend:
+                quoted.append(asking)
+                return Answer("suspends", {"asks": call.id, "about": [_FORMS[form].quote(leaf)]})
+            if way == "by its type" and call.returns is not None:
+                quoted.append(asking)
+                return Answer("wrong", {"quotes": [leaf]} if "object" not in call.returns.kinds else [leaf])
+            return _honest(stage, asking, hidden)
+
+        scene.world.decides.append(decide)
+        machine = scene.machine()
+        run = scene.start(machine)
+        _search(scene, run, hidden)
+        run = scene.carry_on(run, machine)
+        scene.oracle.judge(run)
+        _search(scene, run, hidden)
+        _refusals(scene, hidden)
+        return Outcome.BLOCKED if quoted else Outcome.ABSORBED if hidden.texts else Outcome.NOT_APPLICABLE
+
+
+def _honest(stage: Stage, asking: Asking, hidden: Hidden) -> Answer | None:
+    """Return an output with secrets where its type calls for them; None where the world may say anything."""
+    call = asking.call
+    if call.returns is None or call.may_suspend:
+        return None
+    return Answer("returns", hidden.put(stage.pick(f"answer: {asking.name}", stage.target.output(call)), call.returns))
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [leaf for item in value.values() for leaf in _leaves(item)]
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [value]
+
+
+def _search(scene: Scene, run: Run, hidden: Hidden) -> None:
+    """Look for secrets in all that is not the vault; raises Breach."""
+    places = {f"record {entry.seq}": entry.record.decode() for entry in scene.store.inner.read(run.id)}
+    places |= {
+        "the error of the run": run.error,
+        "the trace view": to_json(freeze(dict(run.view("trace")))),
+        "the model view": to_json(freeze(dict(run.view("model")))),
+        "a request": to_json(freeze([one.request for one in run.suspensions])),
+        "a doubt": " ".join(one.why for one in run.doubts),
+    }
+    for place, text in places.items():
+        if hidden.found_in(text):
+            raise Breach(Invariant.SECRECY, f"{place} tells a sensitive value")
+
+
+def _refusals(scene: Scene, hidden: Hidden) -> None:
+    """Have sensitive inputs refused, and look at what the refusal says; raises Breach."""
+    for name in scene.inputs:
+        spec = scene.target.plan.input_types[name]
+        if spec is None or not spec.sensitive:
+            continue
+        wrong = {**scene.inputs, name: [scene.inputs[name]]}
+        scene.stage.count()
+        try:
+            scene.stage.do(scene.machine().run(scene.target.program, wrong, run_id=f"{scene.run}-refused"))
+        except StepwardError as error:
+            if hidden.found_in(str(error)):
+                raise Breach(Invariant.SECRECY, f"a refusal quotes `{name}`") from None
+
+
+class SecretToModel(Attack):
+    """A program that nobody checked puts a sensitive value into a prompt."""
+
+    name = "secret-to-model"
+    family = Family.INJECTION
+    surface = "prompts of a program that nobody checked"
+    action = "a reference to a sensitive value added"
+    invariant = Invariant.SECRECY
+    defence = "a prompt that would hold a sensitive value is rejected before the model is asked"
+    severity = "high"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a model, and an input that is sensitive or can be made so."""
+        if not target.models:
+            return "no step asks a model"
+        return None if _texts_in(target) else "no input can be any text"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Add the value to the prompt of one step, and see that no model is asked for anything with it."""
+        from hypothesis import strategies as st
+
+        step = stage.pick("prompt of", st.sampled_from([call.id for call in stage.target.models]))
+        name = stage.pick("value", st.sampled_from(_texts_in(stage.target)))
+        field = stage.pick("added to", st.sampled_from(("prompt", "system")))
+        shape = stage.pick("as", st.sampled_from(("alone", "in text")))
+
+        def add(data: dict[str, Any]) -> None:
+            data["inputs"][name]["sensitive"] = True
+            call = call_in(data, step)
+            call[field] = f"${name}" if shape == "alone" else f"{call.get(field) or ''} (${name})"
+
+        target = variant(stage.target, f"{step} {field} {name} {shape}", add)
+        scene = stage.scene(target=target, faults=False)
+        hidden = Hidden()
+        types = target.plan.input_types
+        scene.inputs = {key: hidden.put(value, types[key]) for key, value in scene.inputs.items()}
+
+        def decide(asking: Asking) -> Answer | None:
+            request = asking.request
+            if request is not None and hidden.found_in(f"{request.prompt}\n{request.system}"):
+                raise Breach(Invariant.SECRECY, f"the model is told a sensitive value by `{asking.call.id}`")
+            return None
+
+        scene.world.decides.append(decide)
+        scene.finish()
+        is_blocked = any(one["body"].get("rule") == "sensitive-to-model" for one in scene.oracle.records)
+        return Outcome.BLOCKED if is_blocked else Outcome.NOT_APPLICABLE
+
+
+ATTACKS: tuple[type[Attack], ...] = (SecretQuoted, SecretToModel)
