@@ -6,7 +6,10 @@ from typing import Final
 
 from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks import (
+    budgets,
     crashes,
+    deliveries,
+    detours,
     disks,
     entries,
     files,
@@ -14,10 +17,12 @@ from stepward.sabotage.attacks import (
     hashes,
     injection,
     interleavings,
+    kills,
     load,
     permissions,
     replays,
     secrecy,
+    tables,
     times,
     transitions,
 )
@@ -30,13 +35,18 @@ ATTACKS: Final[tuple[type[Attack], ...]] = (
     *replays.ATTACKS,
     *hashes.ATTACKS,
     *forgeries.ATTACKS,
-    *files.ATTACKS,
+    *tables.ATTACKS,
     *transitions.ATTACKS,
+    *deliveries.ATTACKS,
+    *detours.ATTACKS,
     *crashes.ATTACKS,
     *disks.ATTACKS,
+    *files.ATTACKS,
+    *kills.ATTACKS,
     *times.ATTACKS,
     *interleavings.ATTACKS,
     *load.ATTACKS,
+    *budgets.ATTACKS,
 )
 
 ATTACK_BY_NAME: Final[dict[str, type[Attack]]] = {attack.name: attack for attack in ATTACKS}

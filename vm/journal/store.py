@@ -129,7 +129,8 @@ class Journal(Protocol):
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
         """Lease a run, with a fencing number one higher than any before; None while somebody else's lease lasts.
 
-        `holder` itself gets a new lease at any time. Raises JournalError for a run that does not exist.
+        `holder` itself gets a new lease at any time. A lease is durable on return, and so is every entry that the run
+        has then: whoever goes on with it relies on them. Raises JournalError for a run that does not exist.
         """
         ...
 

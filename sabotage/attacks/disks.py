@@ -1,0 +1,308 @@
+"""Crash, on the disk: full, failing, tearing what is written, and forgetting with the power what was not durable."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final, Literal, NamedTuple
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.crashes import refuse_needless_doubts, wait_for_leases
+from stepward.sabotage.faulty_store import DamagedJournal, Fault, FaultyJournal, Tear, TornJournal, VolatileJournal
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.machines import WatchedStore
+from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.store import Entry, Journal, JournalError
+from stepward.vm.machine.refusals import RunBusy
+
+UNTIL_MENDED: Final = 1_000
+"""More writes than any example makes: the disk fails until somebody mends it."""
+
+
+class _FailingWrites(Attack):
+    """Writes of the store fail, one or all from one on; then the disk is well again."""
+
+    family = Family.CRASH
+    weight = 10
+
+    how: Literal["full", "unsynced"]
+    keeps_lease: tuple[str, ...]
+    """The writes after whose failure nobody can know that the lease is to be given back."""
+
+    def play(self, stage: Stage) -> Outcome:
+        """Run once to count the writes, then once for each of them."""
+        from hypothesis import strategies as st
+
+        counting = FaultyJournal(MemoryJournal())
+        scene = stage.scene(store=counting)
+        scene.finish()
+        times = stage.pick("writes that fail", st.sampled_from([1, UNTIL_MENDED]))
+        stage.story.clear()
+        for number in stage.each("fails at write", len(counting.writes)):
+            store = FaultyJournal(MemoryJournal(), Fault(number, self.how, times))
+            scene = stage.scene(store=store)
+            machine = scene.machine()
+            try:
+                scene.carry_on(scene.start(machine), machine)
+                raise Breach(Invariant.REFUSAL, f"{counting.writes[number]} failed, and nobody was told")
+            except JournalError:
+                stage.tell(f"{' and '.join(store.failed)} failed, and the run stops")
+            store.mend()
+            scene.oracle.forget()
+            if times > 1 or store.failed[0] in self.keeps_lease:
+                wait_for_leases(scene)
+            try:
+                self._go_on(scene)
+            except RunBusy:
+                raise Breach(Invariant.KEPT, "a machine that failed keeps its run") from None
+        return Outcome.ABSORBED
+
+    def _go_on(self, scene: Scene) -> None:
+        run = scene.found() or scene.start()
+        if run.status == "RUNNING":
+            run = scene.deliver(run, scene.machine())
+        refuse_needless_doubts(scene)
+        scene.oracle.judge(scene.carry_on(run))
+
+
+class DiskFull(_FailingWrites):
+    """The disk is full: a write fails, and nothing of it is there. Then somebody makes room."""
+
+    name = "disk-full"
+    surface = "store"
+    action = "refuses a write, or all from one on"
+    invariant = Invariant.KEPT
+    defence = "the run stops with the store's error, gives its lease back, and is recovered from what is there"
+    severity = "high"
+    enumerates = "every append, document, vault write and lease of the run that was drawn"
+    how = "full"
+    keeps_lease = ("release",)
+
+
+class FailingSync(_FailingWrites):
+    """A write fails when it is to reach the disk, and is there all the same: nobody can know."""
+
+    name = "failing-sync"
+    surface = "store"
+    action = "says of a write that it failed, and has it"
+    invariant = Invariant.ONCE
+    defence = "after an error the run is read again, and compared with what its writer knew"
+    severity = "critical"
+    enumerates = "every append, document, vault write and lease of the run that was drawn"
+    how = "unsynced"
+    keeps_lease = ("acquire", "create")
+
+
+class PowerLost(Attack):
+    """The power fails: the process is gone, and with it the writes that were not durable, or the last ones of them."""
+
+    name = "power-lost"
+    family = Family.CRASH
+    surface = "store and process"
+    action = "the power fails at a point of a run, and takes along what was not durable"
+    invariant = Invariant.INTENT
+    defence = "intents, outcomes and endings are durable; only what can be done again is not"
+    severity = "critical"
+    enumerates = "every point of the run that was drawn at which something is not durable, and how much of that is lost"
+    weight = 8
+
+    def play(self, stage: Stage) -> Outcome:
+        """Run once to see what is not durable when, then lose it."""
+        store = VolatileJournal()
+        whole = _Noting(store)
+        scene = stage.scene(store=store)
+        ended = scene.finish(scene.machine(whole))
+        stage.tell("the power fails when the run has ended")
+        store.lose_power(0)
+        is_kept = scene.found() is not None and scene.reload().status == ended.status
+        stage.hold(is_kept, Invariant.ENDINGS, f"the run was {ended.status}, and with the power that is gone")
+        ways = [(number, kept) for number, unsynced in enumerate(whole.unsynced) for kept in range(unsynced)]
+        stage.story.clear()
+        outcome = Outcome.NOT_APPLICABLE
+        for way in stage.each("power lost", len(ways)):
+            number, kept = ways[way]
+            self._lose(stage, number, kept)
+            outcome = Outcome.ABSORBED
+        return outcome
+
+    def _lose(self, stage: Stage, number: int, kept: int) -> None:
+        store = VolatileJournal()
+        scene = stage.scene(store=store)
+        machine = scene.machine(Points(number, stage.tell))
+        with suppress(Killed):
+            scene.carry_on(scene.start(machine), machine)
+        stage.tell(f"the power fails: of {store.unsynced} writes that are not durable, {kept} are there afterwards")
+        store.lose_power(kept)
+        wait_for_leases(scene)
+        run = scene.found() or scene.start()
+        if run.status == "RUNNING":
+            run = scene.deliver(run, scene.machine())
+        refuse_needless_doubts(scene)
+        scene.outlive(run)
+
+
+class _Noting(Points):
+    """Points that note how many writes a loss of power would undo there."""
+
+    def __init__(self, store: VolatileJournal) -> None:
+        super().__init__()
+        self.unsynced: list[int] = []
+        self._store = store
+
+    async def pass_by(self, name: str) -> None:
+        """Note, and go past."""
+        self.unsynced.append(self._store.unsynced)
+        await super().pass_by(name)
+
+
+class TornAppend(Attack):
+    """A store without atomic appends keeps the first entries of one only; its head is the old, the new or another."""
+
+    name = "torn-append"
+    family = Family.CRASH
+    surface = "append"
+    action = "only its first entries are there"
+    invariant = Invariant.TAMPERING
+    defence = "entries name the ones before, the head names the last: a part that fits is a run, another is damaged"
+    severity = "high"
+    enumerates = "every append of the run that was drawn, every number of entries kept, and each head that may be there"
+    weight = 10
+
+    def play(self, stage: Stage) -> Outcome:
+        """Tear every append; where the rest is no run, the machine or a verification has to say so."""
+        store = TornJournal()
+        whole = stage.scene(store=store)
+        whole.finish()
+        whole.oracle.rest()
+        tears = [tear for at, size in enumerate(store.sizes) for tear in _tears(at, size)]
+        stage.story.clear()
+        outcome = Outcome.NOT_APPLICABLE
+        for number in stage.each("tear", len(tears)):
+            tear = tears[number]
+            stage.tell(f"of append {tear.at} the first {tear.kept} entries are there, and the {tear.head} head")
+            stage.count()
+            if tear.head == "last":
+                self._go_on(stage, tear)
+            else:
+                self._look(stage, whole, store.torn(whole.run, tear))
+            outcome = Outcome.DETECTED
+        return outcome
+
+    def _go_on(self, stage: Stage, tear: Tear) -> None:
+        """What is left is a run that somebody left earlier: it ends as the oracle says."""
+        points = Points()
+        scene = stage.scene(store=TornJournal(tear, points))
+        machine = scene.machine(points)
+        with suppress(Killed):
+            scene.carry_on(scene.start(machine), machine)
+        wait_for_leases(scene)
+        try:
+            run = scene.reload()
+        except JournalError:
+            stage.tell("the machine refuses to read it")
+            stage.hold(bool(scene.faults()), Invariant.TAMPERING, "a run is refused, and a verification finds nothing")
+        else:
+            scene.outlive(run)
+
+    def _look(self, stage: Stage, whole: Scene, torn: Journal) -> None:
+        """What is left is damaged: nothing is done with it, and somebody says so."""
+        intact, whole.store = whole.store, WatchedStore(torn, whole)
+        try:
+            faults = whole.faults()
+            stage.hold(bool(faults), Invariant.TAMPERING, "a verification finds nothing in a torn journal")
+            try:
+                run = whole.reload()
+            except JournalError:
+                stage.tell("the machine refuses to read it")
+            else:
+                raise Breach(
+                    Invariant.TAMPERING, f"the journal is torn, and the machine reads a run that is {run.status}"
+                )
+        finally:
+            whole.store = intact
+
+
+def _tears(at: int, size: int) -> list[Tear]:
+    found = [Tear(at, kept, "last") for kept in range(1, size)]
+    if at:
+        found += [Tear(at, kept, "old") for kept in range(1, size + 1)]
+        found += [Tear(at, kept, "new") for kept in range(size)]
+    return found
+
+
+class ShortRecord(Attack):
+    """A record, or the digest beside it, was not written to its end."""
+
+    name = "short-record"
+    family = Family.CRASH
+    surface = "record on the disk"
+    action = "it or its digest ends early, or is zeros from some byte on"
+    invariant = Invariant.TAMPERING
+    defence = "a record that does not have its digest is not read"
+    severity = "critical"
+    enumerates = (
+        "every record of the run that was drawn, cut at its first, second, middle and last byte; and its digest"
+    )
+    weight = 8
+
+    def play(self, stage: Stage) -> Outcome:
+        """Shorten each record in each way; the machine does not read it, and a verification names it."""
+        scene = stage.scene()
+        run = scene.start()
+        scene.oracle.rest()
+        intact = scene.store
+        entries = intact.read(run.id)
+        stage.story.clear()
+        for number in stage.each("record", len(entries)):
+            for way in stage.each("way", len(_WAYS)):
+                entry = _shortened(entries[number], _WAYS[way])
+                stage.tell(f"record {number}: {_told(_WAYS[way])}")
+                stage.count()
+                scene.store = WatchedStore(DamagedJournal(intact.inner, entry), scene)
+                self._look(stage, scene, number)
+        return Outcome.DETECTED
+
+    def _look(self, stage: Stage, scene: Scene, number: int) -> None:
+        try:
+            scene.reload()
+        except JournalError:
+            faults = scene.faults()
+            is_named = any(fault.seq == number for fault in faults)
+            stage.hold(is_named, Invariant.TAMPERING, f"a verification does not find record {number}: {faults[:1]}")
+            return
+        raise Breach(Invariant.TAMPERING, f"record {number} is damaged, and the machine reads it")
+
+
+class _Way(NamedTuple):
+    """How a part of an entry ends early: at a byte, or at its half."""
+
+    part: Literal["record", "digest"]
+    how: Literal["cut", "zeros"]
+    at: Literal["first byte", "second byte", "half", "last byte"]
+
+
+_WAYS: Final = (
+    _Way("digest", "zeros", "half"),
+    _Way("digest", "cut", "half"),
+    _Way("record", "cut", "first byte"),
+    _Way("record", "cut", "second byte"),
+    _Way("record", "cut", "half"),
+    _Way("record", "cut", "last byte"),
+    _Way("record", "zeros", "half"),
+)
+
+
+def _shortened(entry: Entry, way: _Way) -> Entry:
+    old = entry.record if way.part == "record" else entry.digest
+    length = {"first byte": 0, "second byte": 1, "half": len(old) // 2, "last byte": len(old) - 1}[way.at]
+    new = old[:length] + (bytes(len(old) - length) if way.how == "zeros" else b"")
+    return entry._replace(record=new) if way.part == "record" else entry._replace(digest=new)
+
+
+def _told(way: _Way) -> str:
+    return f"the {way.part} {'is cut' if way.how == 'cut' else 'has zeros'} from its {way.at} on"
+
+
+ATTACKS: tuple[type[Attack], ...] = (DiskFull, FailingSync, PowerLost, TornAppend, ShortRecord)

@@ -1,0 +1,197 @@
+"""Crash, in the files: what SQLite was writing is torn, what it had not synced is gone, what it needs has no room."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.crashes import refuse_needless_doubts, wait_for_leases
+from stepward.sabotage.images import TEARS, Image, PhotographedJournal, Shelf, Tear, checkpointed, shelf, torn
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.machines import WatchedStore
+from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.vm.journal.store import JournalError
+
+SMALL_PAGES = 512
+"""Bytes of a page where a file is to grow often."""
+
+
+class TornLog(Attack):
+    """The system goes down while SQLite writes an append: the files have some of it, in bytes, frames and sectors."""
+
+    name = "torn-log"
+    family = Family.CRASH
+    surface = "files of the SQLite store"
+    action = "torn in the midst of an append, and opened by another process"
+    invariant = Invariant.KEPT
+    defence = "an append is one transaction in a write-ahead log with checksums"
+    severity = "critical"
+    enumerates = "every append of the run that was drawn, torn in each of 18 ways; while the log is moved, too"
+    weight = 60
+
+    def play(self, stage: Stage) -> Outcome:
+        """Take images around each append, tear them, and see that each is the run before or after it."""
+        from hypothesis import strategies as st
+
+        pages = stage.pick("pages of the log", st.sampled_from([4, 1000]))
+        tear = stage.pick("recovered from", st.integers(0, len(TEARS) - 1))
+        with shelf() as made:
+            store = made.open(pages=pages)
+            whole = stage.scene(store=store, faults=False)
+            whole.finish()
+            stage.story.clear()
+            for number in stage.each("torn append", len(store.images)):
+                for way in stage.each("way", len(TEARS)):
+                    stage.tell(f"append {number} is torn: {TEARS[way].told}")
+                    for image in _torn(store, number, TEARS[way]):
+                        stage.count()
+                        self._look(stage, made, store, number, image, whole.run)
+                self._recover(stage, made, number, TEARS[tear], pages)
+        return Outcome.ABSORBED
+
+    def _look(self, stage: Stage, made: Shelf, store: PhotographedJournal, number: int, image: Image, run: str) -> None:
+        """See that a torn image is the run as it was before the append, or after it."""
+        entries, head = made.glance(image, run)
+        ends = (store.ends[number - 1] if number else -1, store.ends[number])
+        end = -1 if head is None else head.seq
+        is_whole = end in ends and entries == store.read(run)[: end + 1]
+        stage.hold(is_whole, Invariant.KEPT, "a torn append left neither the run before it nor the one after it")
+        stage.hold(not head or head.digest == entries[-1].digest, Invariant.KEPT, "a torn append left another head")
+
+    def _recover(self, stage: Stage, made: Shelf, number: int, tear: Tear, pages: int) -> None:
+        """Run again as far as that append, tear it, and carry on from what is left."""
+        points = Points()
+        store = made.open(dies_in=number, points=points, pages=pages)
+        scene = stage.scene(store=store, faults=False)
+        machine = scene.machine(points)
+        with suppress(Killed):
+            scene.carry_on(scene.start(machine), machine)
+        stage.tell(f"the system goes down in append {number}: {tear.told}")
+        scene.store = WatchedStore(made.open(_torn(store, number, tear)[0]), scene)
+        outlive(scene)
+
+
+def _torn(store: PhotographedJournal, number: int, tear: Tear) -> list[Image]:
+    """Return the images that a tear of an append can leave: the log is torn, or the database while the log is moved."""
+    before, after = store.images[number]
+    moved = [checkpointed(before, after, tear)] if before.database != after.database else []
+    return [torn(before, after, tear), *moved]
+
+
+def outlive(scene: Scene) -> None:
+    """Recover a run from the store that is there now, and see that it ends as it must."""
+    wait_for_leases(scene)
+    run = scene.found() or scene.start()
+    if run.status == "RUNNING":
+        run = scene.deliver(run, scene.machine())
+    refuse_needless_doubts(scene)
+    scene.outlive(run)
+
+
+class PowerLostInFiles(Attack):
+    """The power fails, and what SQLite had not had synced is gone from its files."""
+
+    name = "unsynced-files"
+    family = Family.CRASH
+    surface = "files of the SQLite store"
+    action = "what was not synced is gone with the power"
+    invariant = Invariant.ONCE
+    defence = "commits of intents, outcomes, endings, leases and values wait until they are on the disk"
+    severity = "critical"
+    enumerates = "every state in which the run that was drawn can be left and in which something is not synced"
+    weight = 8
+
+    def play(self, stage: Stage) -> Outcome:
+        """Run once to see where something is not synced, then lose it there."""
+        outcome = Outcome.NOT_APPLICABLE
+        with shelf() as made:
+            store = made.open()
+            whole = _Noting(store)
+            scene = stage.scene(store=store, faults=False)
+            scene.finish(scene.machine(whole))
+            stage.story.clear()
+            for index in stage.each("power lost", len(whole.losing)):
+                self._lose(stage, made, whole.losing[index])
+                outcome = Outcome.ABSORBED
+        return outcome
+
+    def _lose(self, stage: Stage, made: Shelf, number: int) -> None:
+        store = made.open()
+        scene = stage.scene(store=store, faults=False)
+        machine = scene.machine(Points(number, stage.tell))
+        with suppress(Killed):
+            scene.carry_on(scene.start(machine), machine)
+        durable = scene.oracle.durable
+        stage.tell("the power fails, and what was not synced is gone")
+        lost = made.open(store.synced)
+        head = lost.head(scene.run)
+        is_kept = durable < 0 or (head is not None and head.seq >= durable)
+        stage.hold(is_kept, Invariant.INTENT, f"record {durable} was to be durable, and is gone with the power")
+        scene.store = WatchedStore(lost, scene)
+        outlive(scene)
+
+
+class _Noting(Points):
+    """Points that note where a loss of power would undo something new."""
+
+    def __init__(self, store: PhotographedJournal) -> None:
+        super().__init__()
+        self.losing: list[int] = []
+        self._store = store
+
+    async def pass_by(self, name: str) -> None:
+        """Note, and go past: what is behind a write or an effect is as it is until the next one."""
+        if name.startswith("after") and self._store.unsynced:
+            self.losing.append(len(self.passed))
+        await super().pass_by(name)
+
+
+class NoRoomInFiles(Attack):
+    """The file of the SQLite store can't grow by one more page; then there is room again."""
+
+    name = "no-room-in-files"
+    family = Family.CRASH
+    surface = "files of the SQLite store"
+    action = "SQLite finds no room for another page"
+    invariant = Invariant.KEPT
+    defence = "what has no room is rolled back whole, and said; the run is recovered from what is there"
+    severity = "high"
+    enumerates = "every page by which the files grow in the run that was drawn"
+    weight = 40
+
+    def play(self, stage: Stage) -> Outcome:
+        """Run once to see how the files grow, then with less room for each page."""
+        with shelf() as made:
+            store = made.open(page_bytes=SMALL_PAGES)
+            began = store.pages
+            stage.scene(store=store, faults=False).finish()
+            stage.story.clear()
+            outcome = Outcome.NOT_APPLICABLE
+            for number in stage.each("pages of room", store.pages - began):
+                if self._run(stage, made, began + number):
+                    outcome = Outcome.ABSORBED
+        return outcome
+
+    def _run(self, stage: Stage, made: Shelf, room: int) -> bool:
+        """Run with so much room, and go on when there is more; return whether it did not suffice."""
+        store = made.open(page_bytes=SMALL_PAGES)
+        store.room = room
+        scene = stage.scene(store=store, faults=False)
+        machine = scene.machine()
+        try:
+            scene.carry_on(scene.start(machine), machine)
+            return False  # the file grew for what another run did not write
+        except JournalError as error:
+            is_said = "the disk is full" in str(error)
+            stage.hold(is_said, Invariant.REFUSAL, f"the disk is full, and the machine says `{error}`")
+            stage.tell(f"there is no room: {error}")
+        faults = scene.faults() if scene.found() else ()
+        stage.hold(not faults, Invariant.KEPT, f"a full disk damaged the run: {faults[:1]}")
+        store.room = None
+        outlive(scene)
+        return True
+
+
+ATTACKS: tuple[type[Attack], ...] = (TornLog, PowerLostInFiles, NoRoomInFiles)

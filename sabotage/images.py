@@ -1,0 +1,351 @@
+"""Images of a SQLite store's files: as they are, as a torn write leaves them, as a loss of power leaves them.
+
+The index beside the write-ahead log (`-shm`) is not kept: it does not survive the system, and SQLite makes it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.through import ThroughStore
+from stepward.vm.journal.sqlite import SQLiteJournal
+from stepward.vm.journal.sqlite_file import DatabaseFile
+from stepward.vm.journal.store import Append, Entry, Head, Lease
+
+T = TypeVar("T")
+
+SECTOR: Final = 512
+WAL_HEADER: Final = 32
+FRAME_HEADER: Final = 24
+UNLIMITED: Final = 2**30
+SYNCED: Final = 2
+"""The level of `synchronous` from which on SQLite waits for the disk at every commit to a write-ahead log."""
+
+_MEMORY: Final = "/dev/shm"
+
+
+@contextmanager
+def memory_folder() -> Iterator[Path]:
+    """Lend a folder, in memory where the system has one: what survives a power cut is decided by images, not by it."""
+    parent = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="stepward-", dir=parent, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+class Image(NamedTuple):
+    """The bytes of a store's files: database, its write-ahead log, and the vault; None for one that is not there."""
+
+    database: bytes
+    log: bytes | None
+    vault: bytes | None
+
+    @classmethod
+    def of(cls, path: Path) -> Image:
+        """Return the files of the store at a path, as any process sees them now."""
+        database = _bytes(path)
+        assert database is not None, "an open store has its file"
+        return cls(database, _bytes(path.with_name(f"{path.name}-wal")), _bytes(path.with_name(f"{path.name}.vault")))
+
+    def restore(self, path: Path) -> None:
+        """Write the files to a path where nothing is yet."""
+        for part, suffix in zip(self, ("", "-wal", ".vault"), strict=True):
+            if part is not None:
+                path.with_name(f"{path.name}{suffix}").write_bytes(part)
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+class Tear(NamedTuple):
+    """How what was written is torn.
+
+    `cut`: from a byte on it is as before; `frame`: from a frame of the log on; `zeros` and `old`: one sector is zero,
+    or as before; `stripes`: every other sector is as before. `where` is a share of what was written.
+    """
+
+    how: str
+    where: float = 0.0
+
+    @property
+    def told(self) -> str:
+        """How a person reads it."""
+        return f"{self.how} at {self.where:.3f} of what was written"
+
+
+TEARS: Final = (
+    *(Tear("cut", share / 8) for share in range(8)),
+    Tear("cut", 0.999999),
+    *(Tear("frame", share) for share in (0.25, 0.5, 0.75, 0.999999)),
+    *(Tear("zeros", share) for share in (0.0, 0.5, 0.999999)),
+    *(Tear("old", share) for share in (0.0, 0.5, 0.999999)),
+    Tear("stripes"),
+)
+
+
+def torn(before: Image, after: Image, tear: Tear) -> Image:
+    """Return what is on the disk when the power fails while SQLite writes.
+
+    The log comes before the database: the one is torn, or the other is while the log is whole.
+    """
+    if before.log != after.log:
+        return before._replace(log=_torn_log(before.log or b"", after.log or b"", tear))
+    return checkpointed(before, after, tear)
+
+
+def checkpointed(before: Image, after: Image, tear: Tear) -> Image:
+    """Return what is on the disk when the power fails while SQLite moves the log into the database."""
+    return after._replace(database=_torn_pages(before.database, after.database, tear))
+
+
+def _torn_pages(old: bytes, new: bytes, tear: Tear) -> bytes:
+    """Tear what was written here and there: in sectors that are other than before."""
+    changed = _changed(old, new)
+    number = int(len(changed) * tear.where)
+    chosen = {"cut": changed[number:], "frame": changed[number:], "stripes": changed[::2]}
+    made = new
+    for start in chosen.get(tear.how, changed[number : number + 1]):
+        end = min(start + SECTOR, len(new))
+        made = _spliced(bytes(len(new)) if tear.how == "zeros" else old, made, start, end)
+    return made
+
+
+def _torn_log(old: bytes, new: bytes, tear: Tear) -> bytes:
+    """Tear what was written in one stretch."""
+    first, last = _written(old, new)
+    at = first + int((last - first) * tear.where)
+    if tear.how == "cut":
+        return _spliced(old, new, at, len(new))
+    if tear.how == "frame":
+        size = FRAME_HEADER + int.from_bytes(new[8:12])
+        return _spliced(old, new, WAL_HEADER + max(0, at - WAL_HEADER) // size * size, len(new))
+    # A disk may lose what was being written, and nothing beside it: SQLite relies on that.
+    sector = at // SECTOR * SECTOR
+    start, end = max(sector, first), min(sector + SECTOR, last)
+    if tear.how == "zeros":
+        return new[:start] + bytes(end - start) + new[end:]
+    if tear.how == "old":
+        return _spliced(old, new, start, end)
+    made = new
+    for start in range(first // SECTOR * SECTOR, last, 2 * SECTOR):
+        made = _spliced(old, made, max(start, first), min(start + SECTOR, last))
+    return made
+
+
+def _spliced(old: bytes, new: bytes, start: int, end: int) -> bytes:
+    """Return the new bytes with the old ones from start to end: where there were none, the file ends, or has zeros."""
+    between = old[start:end]
+    if end < len(new):
+        between = between.ljust(end - start, b"\0")
+    return new[:start] + between + new[end:]
+
+
+def _changed(old: bytes, new: bytes) -> list[int]:
+    """Return where the sectors begin that are other than before."""
+    return [i for i in range(0, len(new), SECTOR) if old[i : i + SECTOR] != new[i : i + SECTOR]]
+
+
+def _written(old: bytes, new: bytes) -> tuple[int, int]:
+    """Return from where to where bytes were written."""
+    changed = _changed(old, new)
+    if not changed:
+        return len(new), len(new)
+    low, high = changed[0], min(changed[-1] + SECTOR, len(new))
+    first = next(i for i in range(low, high) if old[i : i + 1] != new[i : i + 1])
+    last = next(i for i in range(high, low, -1) if old[i - 1 : i] != new[i - 1 : i])
+    return first, last
+
+
+class PhotographedJournal(ThroughStore):
+    """A SQLite store that takes images: of its files around appends, and of what SQLite has had synced.
+
+    `images` has the image before and after each append, the one that makes a run among them, `ends` the number of the
+    last entry then. With `dies_in`, the
+    process is killed in the append of that number, once all of it is written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        dies_in: int | None = None,
+        points: Points | None = None,
+        *,
+        pages: int = 1000,
+        page_bytes: int = 0,
+    ) -> None:
+        if page_bytes:
+            _prepare(path, page_bytes)
+        store = SQLiteJournal(path)
+        super().__init__(store)
+        self.path = path
+        self.images: list[tuple[Image, Image]] = []
+        self.ends: list[int] = []
+        self.synced = Image.of(path)
+        self._store = store
+        self._dies_in = dies_in
+        self._points = points
+        self._vault = _SyncedVault(self)
+        connection(store._file).execute(f"PRAGMA wal_autocheckpoint = {pages}")
+
+    @property
+    def vault(self) -> Any:
+        """Where the sensitive values are."""
+        return self._vault
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether a loss of power would undo something."""
+        return Image.of(self.path) != self.synced
+
+    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
+        """Make a run."""
+        return self._photographed(self.inner.create, append, program, holder, ttl)
+
+    def append(self, append: Append, fence: int | None) -> None:
+        """Add entries."""
+        self._photographed(self.inner.append, append, fence)
+
+    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
+        """Lease a run."""
+        return self.written(self.inner.acquire, run, holder, now, ttl)
+
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
+        """Make a lease last longer."""
+        return self.written(self.inner.renew, lease, now, ttl)
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+        self.written(self.inner.release, lease)
+
+    def put_document(self, digest: str, text: bytes) -> None:
+        """Keep a document."""
+        self.written(self.inner.put_document, digest, text)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._store.close()
+
+    @property
+    def pages(self) -> int:
+        """How many pages the database has, those in the log among them."""
+        (found,) = connection(self._store._file).execute("PRAGMA page_count").fetchone()
+        return int(found)
+
+    @property
+    def room(self) -> int | None:
+        """How many pages the database may have at most."""
+        (found,) = connection(self._store._file).execute("PRAGMA max_page_count").fetchone()
+        return int(found)
+
+    @room.setter
+    def room(self, pages: int | None) -> None:
+        connection(self._store._file).execute(f"PRAGMA max_page_count = {pages or UNLIMITED}")
+
+    def _photographed(self, function: Callable[..., T], append: Append, *args: Any) -> T:
+        before = Image.of(self.path)
+        result = self.written(function, append, *args)
+        self.images.append((before, Image.of(self.path)))
+        self.ends.append(append.entries[-1].seq)
+        if self._dies_in == len(self.images) - 1:
+            assert self._points is not None, "a process that dies has points"
+            self._points.is_dead = True
+            raise Killed("in the midst of an append")
+        return result
+
+    def written(self, function: Callable[..., T], *args: Any) -> T:
+        """Write, and see what SQLite has had synced by then."""
+        result = function(*args)
+        now = Image.of(self.path)
+        # Before it moves the log into the database, SQLite has the log synced, and the database afterwards.
+        is_moved = now.database != self.synced.database and level(self._store._file) > 0
+        if is_moved or level(self._store._file) >= SYNCED:
+            self.synced = now._replace(vault=self.synced.vault)
+        opened = self._store.vault._opened
+        if opened is not None and level(opened) >= SYNCED:
+            self.synced = self.synced._replace(vault=now.vault)
+        return result
+
+
+def _prepare(path: Path, page_bytes: int) -> None:
+    """Make an empty database with pages of another size."""
+    with closing(sqlite3.connect(path)) as made:
+        made.execute(f"PRAGMA page_size = {page_bytes}")
+        made.execute("VACUUM")
+
+
+class _SyncedVault:
+    """The vault of a photographed store."""
+
+    def __init__(self, journal: PhotographedJournal) -> None:
+        self._journal = journal
+        self.get = journal.inner.vault.get
+
+    def put(self, run: str, secrets: Any) -> None:
+        """Keep values."""
+        self._journal.written(self._journal.inner.vault.put, run, secrets)
+
+    def erase(self, run: str) -> int:
+        """Destroy every value of a run."""
+        return self._journal.written(self._journal.inner.vault.erase, run)
+
+
+def connection(file: DatabaseFile) -> Any:
+    """Return the connection to a file: whoever has the disk has that too."""
+    return file._connection
+
+
+def level(file: DatabaseFile) -> int:
+    """Return the level at which the last commit was synced."""
+    (found,) = connection(file).execute("PRAGMA synchronous").fetchone()
+    return int(found)
+
+
+class Shelf:
+    """Opens stores, each in a file of its own in a folder; `close` lets go of all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._made = 0
+
+    def path(self) -> Path:
+        """Return a path where nothing is yet."""
+        self._made += 1
+        return self._folder / f"{self._made}.db"
+
+    def open(self, image: Image | None = None, **options: Any) -> PhotographedJournal:
+        """Open a store, a new one or one on an image."""
+        path = self.path()
+        if image is not None:
+            image.restore(path)
+        store = PhotographedJournal(path, **options)
+        self._stack.callback(store.close)
+        return store
+
+    def glance(self, image: Image, run: str) -> tuple[list[Entry], Head | None]:
+        """Return what a process that opens an image finds of a run; raises JournalError when it can't be opened."""
+        path = self.path()
+        image.restore(path)
+        with closing(SQLiteJournal(path)) as store:
+            return store.read(run), store.head(run)
+
+    def close(self) -> None:
+        """Close every store."""
+        self._stack.close()
+
+
+@contextmanager
+def shelf() -> Iterator[Shelf]:
+    """Lend a shelf, whose files are gone afterwards."""
+    with memory_folder() as folder, closing(Shelf(folder)) as made:
+        yield made

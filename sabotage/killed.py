@@ -1,0 +1,245 @@
+"""Runs that are killed for real: a warm process that forks one process for each of them. It is run as a module.
+
+Jobs come as lines of JSON on the standard input, answers go to the standard output; it ends with its input. What
+happens in the world is in a file, on the disk before a tool goes on: the processes share nothing else but the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import gc
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.sabotage.answers import Answer
+from stepward.sabotage.choices import Recorded
+from stepward.sabotage.invariants import Breach, Invariant
+from stepward.sabotage.points import Points
+from stepward.sabotage.scene import LEASE_SECONDS, Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Route, Target
+from stepward.sabotage.world import Asked, Asking, Effect, World
+from stepward.vm.errors import StepwardError
+from stepward.vm.journal.sqlite import SQLiteJournal
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+from stepward.vm.values import freeze, to_json
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+PATIENCE_SECONDS: Final = 60
+"""How long a process may take before the system ends it."""
+
+
+class Settled(Recorded):
+    """Decisions that were made before; where there is none, it is the simplest."""
+
+    def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
+        """Return the decision of that name."""
+        if name not in self.made:
+            from hypothesis import find, settings
+
+            self.made[name] = find(among, lambda _: True, settings=settings(database=None))
+        return self.made[name]
+
+
+class SharedWorld(World):
+    """A world that several processes share by way of a file: one line for each attempt, and for each payload."""
+
+    def __init__(self, scene: Scene, path: Path, *, faults: bool) -> None:
+        super().__init__(scene, faults=faults)
+        self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
+        self._read = 0
+
+    def meet(self, asking: Asking) -> Answer:
+        """Answer an attempt, and have it on the disk before anybody hears of it."""
+        # Nobody else does anything in between; the lock ends with its process.
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            self.refresh()
+            effects = len(self.effects)
+            answer = super().meet(asking)
+            call = asking.call
+            said = [call.id, asking.visit, asking.attempt, asking.performance, asking.args, asking.key]
+            self._write({"asked": said, "answer": answer.data(), "happened": len(self.effects) > effects})
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        return answer
+
+    def deliver(self, step: str, number: int, payload: Any) -> None:
+        """Write down what is delivered."""
+        self._write({"payload": [step, number, payload]})
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        self._read += os.write(self._file, to_json(freeze(dict(line))).encode() + b"\n")
+        os.fsync(self._file)
+
+    def refresh(self) -> None:
+        """Take note of what other processes wrote."""
+        new = os.pread(self._file, os.fstat(self._file).st_size, self._read)
+        for text in new.splitlines():
+            line = json.loads(text, parse_float=Decimal)
+            if "payload" in line:
+                step, number, payload = line["payload"]
+                self.scene.oracle.known(step, number, payload)
+            else:
+                self._take(line)
+        self._read += len(new)
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        step, visit, attempt, performance, args, key = line["asked"]
+        call = self.scene.target.calls[step]
+        answer = Answer(line["answer"]["does"], line["answer"]["value"])
+        self.asked.append(Asked(Asking(call, visit, attempt, performance, args, key), answer))
+        if line["happened"]:
+            self._done.add(key)
+            self.effects.append(Effect(step, call.tool, visit, performance, to_json(args), key))
+
+
+class Deadly(Points):
+    """Points at one of which the process kills itself."""
+
+    async def pass_by(self, name: str) -> None:
+        """Go past a point, or go no further."""
+        if len(self.passed) == self.target:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.passed.append(name)
+
+
+def play(target: Target, job: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what a job says in this process, and return what to tell of it."""
+    folder = Path(job["folder"])
+    with asyncio.Runner() as runner, closing(SQLiteJournal(folder / "runs.db")) as store:
+        stage = Stage(target, Settled(job["made"]), store, "killed", runner)
+        try:
+            _DEEDS[job["deed"]](_scene(stage, folder, job), job["kill"])
+        except Breach as breach:
+            return _said(stage, breach)
+        except Exception as error:
+            return _said(stage, Breach(Invariant.REFUSAL, f"{type(error).__name__} was raised: {error}"))
+        return _said(stage, None)
+
+
+def _said(stage: Stage, breach: Breach | None) -> dict[str, Any]:
+    broken = None if breach is None else [breach.invariant.name, breach.what]
+    return {"events": stage.events, "story": stage.story, "breach": broken}
+
+
+def _scene(stage: Stage, folder: Path, job: Mapping[str, Any]) -> Scene:
+    """Return the scene as the processes before have left it."""
+    scene = stage.scene()
+    scene.clock.time += int(2 * LEASE_SECONDS * 1_000_000) * job["generation"]
+    world = SharedWorld(scene, folder / "world", faults=True)
+    scene.world = world
+    expect = scene.oracle.expect
+
+    def expected(step: str, payload: Any) -> None:
+        world.deliver(step, scene.oracle.due(step), payload)
+        expect(step, payload)
+
+    scene.oracle.expect = expected  # type: ignore[method-assign]
+    world.refresh()
+    if job["deed"] == "recover":
+        scene.oracle.rest()  # another process writes at the same time: who comes last judges both
+    scene.oracle.look(durable=True)  # what another process wrote has survived it
+    return scene
+
+
+def _begin(scene: Scene, kill: int | None) -> None:
+    machine = scene.machine(Deadly(kill))
+    scene.carry_on(scene.start(machine), machine)
+
+
+def _recover(scene: Scene, kill: int | None) -> None:
+    """Recover whatever is to be recovered, beside another process that does the same."""
+    scene.stage.do(scene.machine(Deadly(kill)).recover())
+
+
+def _end(scene: Scene, kill: int | None) -> None:
+    from stepward.sabotage.attacks.crashes import refuse_needless_doubts
+
+    machine = scene.machine(Deadly(kill))
+    run = scene.found() or scene.start(machine)
+    if run.status == "RUNNING":
+        run = scene.deliver(run, machine)
+    refuse_needless_doubts(scene)
+    scene.oracle.judge(scene.carry_on(run, machine))
+
+
+_DEEDS: Final[dict[str, Callable[[Scene, int | None], None]]] = {
+    "begin": _begin,
+    "recover": _recover,
+    "end": _end,
+}
+
+
+# -- the warm process --------------------------------------------------------------------------------------------------
+
+
+def forked(work: Callable[[], dict[str, Any]]) -> tuple[int, int]:
+    """Start a process that does some work and writes what it returns; return its id, and where to read that."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writing)
+        return pid, reading
+    status = 1
+    try:
+        os.close(reading)
+        signal.alarm(PATIENCE_SECONDS)
+        said = json.dumps(work()).encode()
+        while said:
+            said = said[os.write(writing, said) :]
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def heard(process: tuple[int, int]) -> dict[str, Any]:
+    """Wait for a process, and return what it wrote, and how it ended: its exit status, or minus a signal."""
+    pid, reading = process
+    with os.fdopen(reading, "rb") as file:
+        text = file.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return {"status": status, **(json.loads(text) if text else {"events": 0, "story": [], "breach": None})}
+
+
+def serve() -> None:
+    """Answer jobs until the input ends: what is done by how many processes at once, on which target."""
+    import hypothesis.strategies  # noqa: F401 - every fork needs it
+
+    targets: dict[str, Target] = {}
+    gc.freeze()  # what all forks share is not to be copied by their collectors
+    for line in sys.stdin:
+        job = json.loads(line, parse_float=Decimal)
+        if "program" in job:
+            targets = {job["target"]: _target(job)}
+            continue
+        work = partial(play, targets[job["target"]], job)
+        processes = [forked(work) for _ in range(job["processes"])]
+        print(json.dumps([heard(process) for process in processes]), flush=True)
+
+
+def _target(job: Mapping[str, Any]) -> Target:
+    try:
+        return Target(
+            Program.from_dict(job["program"]),
+            [Policy.from_dict(policy) for policy in job["policies"]],
+            [Route.of(inputs, script) for inputs, script in job["routes"]],
+        )
+    except StepwardError as error:
+        raise AssertionError("what was a target is one here") from error
+
+
+if __name__ == "__main__":
+    serve()
