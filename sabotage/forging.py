@@ -204,11 +204,18 @@ def flipped(data: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
-def plant(store: Journal, run: str, entries: Sequence[Entry], shelf: Shelf, signature: bytes | None = None) -> None:
+def plant(
+    store: Journal,
+    run: str,
+    entries: Sequence[Entry],
+    shelf: Shelf,
+    status: str = "RUNNING",
+    signature: bytes | None = None,
+) -> None:
     """Put a run into another store, with the documents and sensitive values that are on a shelf, leased to nobody."""
     for digest, text in shelf.documents.items():
         store.put_document(digest, text)
     store.vault.put(run, shelf.secrets)
-    append = Append(run, -1, entries, "RUNNING", 0.0, False, signature)
+    append = Append(run, -1, entries, status, 0.0, False, signature)
     made = store.create(append, "planted", "attacker", 0.0)
     assert made is not None, "the run was not there"

@@ -13,12 +13,13 @@ def steady() -> Iterator[None]:
     It has no setting for that. A version without the function that is replaced here does not look.
     """
     from hypothesis.internal.conjecture import providers
+    from hypothesis.internal.constants_ast import Constants
 
     look = getattr(providers, "_get_local_constants", None)
     if look is None:
         yield
         return
-    nothing = providers.Constants()
+    nothing = Constants()
     providers.CONSTANTS_CACHE.cache.clear()
     providers._get_local_constants = lambda: nothing
     try:

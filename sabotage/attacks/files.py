@@ -155,7 +155,7 @@ class NoRoomInFiles(Attack):
     family = Family.CRASH
     surface = "files of the SQLite store"
     action = "SQLite finds no room for another page"
-    invariant = Invariant.KEPT
+    invariant = Invariant.REFUSAL
     defence = "what has no room is rolled back whole, and said; the run is recovered from what is there"
     severity = "high"
     enumerates = "every page by which the files grow in the run that was drawn"

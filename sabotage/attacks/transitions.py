@@ -1,7 +1,381 @@
-"""Skipped transitions: the journal, or the program, says that a step was passed that was not."""
+"""Skipped transitions: the journal says that a step was passed that was not, or that it came to something else."""
 
 from __future__ import annotations
 
-from stepward.sabotage.attack import Attack
+from collections.abc import Callable
+from typing import Any
 
-ATTACKS: tuple[type[Attack], ...] = ()
+from stepward.sabotage.answers import wrong_answers
+from stepward.sabotage.attack import Attack
+from stepward.sabotage.attacks.rewriting import (
+    FROM_OUTSIDE,
+    Forged,
+    Rewriting,
+    call_of,
+    changed,
+    with_body,
+    with_note,
+    without_way,
+)
+from stepward.sabotage.attacks.tampering import place
+from stepward.sabotage.forging import Data
+from stepward.sabotage.invariants import Invariant
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.vm.journal.canonical import portable
+from stepward.vm.machine.calls import way_out
+from stepward.vm.machine.keys import idempotency_key
+from stepward.vm.machine.plan import CallPlan
+from stepward.vm.values import freeze
+
+ANSWERED = ("attempt", "resumed", "reconciled")
+"""Kinds of records that bring the output of a call."""
+
+
+def picked(stage: Stage, records: list[Data], fits: Callable[[Data], bool]) -> int | None:
+    """Decide one of the records that fit, behind the first; None where there is none."""
+    found = [seq for seq, record in enumerate(records) if seq and fits(record)]
+    return found[place(stage, "record", len(found))] if found else None
+
+
+class CursorEdited(Rewriting):
+    """The step that a record says control goes to is replaced by another step of the program."""
+
+    name = "cursor-edited"
+    surface = "`next` of a record"
+    action = "another step of the program written there"
+    defence = "where control goes, the program says: a record that says otherwise does not fit"
+
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Write another step."""
+        stage = scene.stage
+        seq = picked(stage, records, lambda record: "next" in record["body"])
+        if seq is None:
+            return None
+        others = [step.id for step in scene.target.plan.steps if step.id != records[seq]["body"]["next"]]
+        if not others:
+            return None
+        other = others[place(stage, "step", len(others))]
+        stage.tell(f"write into record {seq} that control goes to `{other}`")
+        return changed(records, seq, with_body(records[seq], next=other))
+
+
+class StepForgotten(Rewriting):
+    """The record with which a step was left is taken out."""
+
+    name = "step-forgotten"
+    surface = "records that leave a step"
+    action = "one taken out, and the rest numbered and hashed anew"
+    defence = "a record is of the step that the run is at"
+
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Drop a record that is followed by one of another step."""
+        stage = scene.stage
+        seq = picked(
+            stage, records, lambda record: "next" in record["body"] and _is_decided(records, record["seq"] + 1)
+        )
+        if seq is None:
+            return None
+        stage.tell(f"drop record {seq}, with which `{records[seq]['body']['step']}` was left")
+        forged = changed(records, seq)
+        return forged._replace(end=forged.end + 1)
+
+
+def _is_decided(records: list[Data], seq: int) -> bool:
+    return seq < len(records) and records[seq]["kind"] not in FROM_OUTSIDE
+
+
+class EventsReordered(Rewriting):
+    """Two records that follow one another change places; sub-steps of one parallel step may come in any order."""
+
+    name = "events-reordered"
+    surface = "order of records"
+    action = "two neighbours swapped, and the journal numbered and hashed anew"
+    defence = "a record is of the step that the run is at, and an outcome comes after its intent"
+    may_be_honest = True
+
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Swap two neighbours."""
+        stage = scene.stage
+        seq = picked(
+            stage,
+            records,
+            lambda record: _is_decided(records, record["seq"]) and _is_decided(records, record["seq"] + 1),
+        )
+        if seq is None:
+            return None
+        stage.tell(f"swap records {seq} and {seq + 1}")
+        return Forged([*records[:seq], records[seq + 1], records[seq], *records[seq + 2 :]], seq + 2)
+
+
+_ENDINGS = (
+    ("SUCCESS", "declared"),
+    ("FAILED", "error"),
+    ("CANCELLED", "cancelled"),
+    ("BUDGET_EXCEEDED", "max_steps"),
+    ("STALLED", "no-progress"),
+)
+
+
+class EarlyEnding(Rewriting):
+    """The run is made to end before it has: a record of an ending is put behind some record, and the rest is cut."""
+
+    name = "early-ending"
+    surface = "end of the journal"
+    action = "an ending written that did not come"
+    defence = "a run ends where the program ends it, or somebody asked for it"
+    invariant = Invariant.ENDINGS
+    may_be_honest = True
+
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Write an ending."""
+        stage = scene.stage
+        seq = 1 + place(stage, "records kept, but one", len(records) - 1)
+        status, reason = _ENDINGS[place(stage, "ending", len(_ENDINGS))]
+        stage.tell(f"end the run {status} ({reason}) behind record {seq - 1}")
+        ending = records[0] | {"kind": "ended", "body": {"ends": status, "reason": reason}, "note": {}}
+        return Forged([*records[:seq], ending], seq + 1)
+
+
+class BranchNotTaken(Rewriting):
+    """The branch of a condition is replaced by another one of it, with or without the step that this one leads to."""
+
+    name = "branch-not-taken"
+    surface = "branch in a record"
+    action = "another branch of the same condition"
+    defence = "a replay decides every condition again, and no machine goes on before that"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a condition."""
+        return None if any(step.kind == "condition" for step in target.plan.steps) else "there is no condition"
+
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Flip a branch."""
+        stage = scene.stage
+        from hypothesis import strategies as st
+
+        seq = picked(stage, records, lambda record: record["kind"] == "branched")
+        if seq is None:
+            return None
+        plan, record = scene.target.plan, records[seq]
+        step = next(step for step in plan.steps if step.id == record["body"]["step"])
+        ways: dict[Any, Any] = {**step.branches}
+        if "uncovered" in step.ways:
+            ways[None] = step.ways["uncovered"]
+        others = [branch for branch in ways if branch != record["body"]["branch"]]
+        if not others:
+            return None
+        branch = others[place(stage, "branch", len(others))]
+        stage.tell(f"write into record {seq} that `{step.id}` took the branch {branch}")
+        flipped = with_body(record, branch=branch)
+        if stage.pick("with its way", st.booleans()):
+            flipped = with_body(without_way(flipped), **way_out(plan, ways[branch]))
+        return changed(records, seq, flipped)
+
+
+class OutcomeWithoutIntent(Rewriting):
+    """The intent of an effect is taken out, and its outcome is left."""
+
+    name = "outcome-without-intent"
+    surface = "intents in the journal"
+    action = "one taken out, and its outcome left"
+    invariant = Invariant.INTENT
+    defence = "an outcome of an effect follows its intent"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a call that has intents."""
+        return None if any(call.has_intent for call in target.calls.values()) else "no call has an intent"
+
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Drop an intent whose outcome is there."""
+        stage = scene.stage
+        seq = picked(
+            stage, records, lambda record: record["kind"] == "intent" and _outcome(records, record) is not None
+        )
+        if seq is None:
+            return None
+        stage.tell(f"drop record {seq}, the intent of `{records[seq]['body']['step']}`")
+        end = _outcome(records, records[seq])
+        assert end is not None, "it was picked for that"
+        return Forged([*records[:seq], *records[seq + 1 :]], end)
+
+
+def _outcome(records: list[Data], intent: Data) -> int | None:
+    """Return the number of the record in which an attempt came to something; None where it never did."""
+    name = _attempt_of(intent)
+    return next(
+        (record["seq"] for record in records if record["kind"] == "attempt" and _attempt_of(record) == name), None
+    )
+
+
+def _attempt_of(record: Data) -> tuple[str, int, int]:
+    return record["body"]["step"], record["body"]["visit"], record["note"]["attempt"]
+
+
+class OutputOutsideItsType(Rewriting):
+    """The output of a call is replaced by a value that is not of its type, or is no allowed reply."""
+
+    name = "output-outside-its-type"
+    surface = "output in a record"
+    action = "a value beside its type or its allowed set"
+    invariant = Invariant.DATA
+    defence = "a replay holds every output against its type, and no machine goes on before that"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs an output that not every value is."""
+        has_some = any(wrong_answers(target, call) is not None for call in target.calls.values())
+        return None if has_some else "every value is an output of every call"
+
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Write another output."""
+        stage = scene.stage
+        seq = picked(stage, records, lambda record: succeeded(record) and _wrong(scene, record) is not None)
+        if seq is None:
+            return None
+        among = _wrong(scene, records[seq])
+        assert among is not None, "it was picked for that"
+        value = stage.pick("output", among)["value"]
+        stage.tell(f"write another output into record {seq}: {value!r}")
+        return changed(records, seq, with_body(records[seq], output=portable(freeze(value))))
+
+
+def succeeded(record: Data) -> bool:
+    """Whether a record brings the output of a call."""
+    return record["kind"] in ANSWERED and record["body"].get("kind") == "success"
+
+
+def _wrong(scene: Scene, record: Data) -> Any:
+    call = call_of(scene, record)
+    return None if call is None else wrong_answers(scene.target, call)
+
+
+class AttemptsBeyondRetries(Rewriting):
+    """Failed attempts are put before a successful one: more than the program allows."""
+
+    name = "attempts-beyond-retries"
+    surface = "attempts of a call"
+    action = "one more than the program allows"
+    invariant = Invariant.BOUNDS
+    defence = "an attempt is made again only as often as the program says"
+
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Write attempts that were not made, each with its intent where it has one."""
+        stage = scene.stage
+        seq = picked(stage, records, lambda record: _is_first(record) and call_of(scene, record) is not None)
+        if seq is None:
+            return None
+        call = call_of(scene, records[seq])
+        assert call is not None, "it was picked for that"
+        intent = next((record for record in records if _is_intent_of(record, records[seq])), None)
+        tries = max(call.attempts, call.call.max_retries if call.writes else 1)
+        body = {"error": "it failed", "kind": "again", "step": call.id, "visit": records[seq]["body"]["visit"]}
+        again = records[seq] | {"body": body}
+        stage.tell(f"write {tries} failed attempts of `{call.id}` before record {seq}")
+        forged: list[Data] = []
+        for number in range(1, tries + 2):
+            attempt = again if number <= tries else records[seq]
+            parts = [attempt] if intent is None else [intent, attempt]
+            forged += [_numbered(scene, call, part, number) for part in parts]
+        start = seq if intent is None else intent["seq"]
+        between = [record for record in records[start:seq] if record is not intent]
+        return Forged(
+            [*records[:start], *between, *forged, *records[seq + 1 :]], seq + len(forged) - (intent is not None)
+        )
+
+
+def _is_first(record: Data) -> bool:
+    return record["kind"] == "attempt" and succeeded(record) and record["note"]["attempt"] == 1
+
+
+def _is_intent_of(record: Data, attempt: Data) -> bool:
+    return record["kind"] == "intent" and _attempt_of(record) == _attempt_of(attempt)
+
+
+def _numbered(scene: Scene, call: CallPlan, record: Data, attempt: int) -> Data:
+    """Return a record of an attempt as one of another attempt of the same visit."""
+    performance = 1 if call.keeps_key else attempt
+    numbered = with_note(record, attempt=attempt, performance=performance)
+    return with_key(scene, numbered) if "key" in record["note"] else numbered
+
+
+def with_key(scene: Scene, intent: Data) -> Data:
+    """Return an intent with the key that its performance has: anybody can compute it."""
+    body, note = intent["body"], intent["note"]
+    digest = scene.target.plan.digest
+    key = idempotency_key(digest, scene.run, body["step"], body["visit"], note["performance"])
+    return with_note(intent, key=key)
+
+
+class VisitsBeyondTheLimit(Rewriting):
+    """A way round a loop is written down again, as often as it takes to pass the limit of visits of a step."""
+
+    name = "visits-beyond-the-limit"
+    surface = "ways round a loop"
+    action = "written down again until a step has one visit too many"
+    invariant = Invariant.BOUNDS
+    defence = "visits are counted, and a step is passed over once it has used them up"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a step with `max_visits`."""
+        return None if any(step.max_visits for step in target.plan.steps) else "no step has `max_visits`"
+
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Repeat what lies between two visits."""
+        stage = scene.stage
+        limits = {step.id: step.max_visits for step in scene.target.plan.steps if step.max_visits}
+        seq = picked(stage, records, lambda record: _next_visit(records, record, limits) is not None)
+        if seq is None:
+            return None
+        name, visit = records[seq]["body"]["step"], records[seq]["body"]["visit"]
+        until = _next_visit(records, records[seq], limits)
+        assert until is not None, "it was picked for that"
+        round_ = records[seq:until]
+        made = {
+            step: len({r["body"].get("visit") for r in round_ if r["body"].get("step") == step})
+            for step in _steps(round_)
+        }
+        stage.tell(f"write the way from record {seq} to {until - 1} again, until `{name}` is visited once too often")
+        forged = records[:until]
+        for number in range(1, limits[name] - visit + 1):
+            forged = [*forged, *(_later(scene, record, number, made) for record in round_)]
+        last = _later(scene, records[seq], limits[name] - visit + 1, made)
+        return Forged([*forged, last], len(forged) + 1)
+
+
+def _steps(records: list[Data]) -> set[str]:
+    return {record["body"]["step"] for record in records if "step" in record["body"]}
+
+
+def _next_visit(records: list[Data], record: Data, limits: dict[str, int]) -> int | None:
+    """Return where a step is visited again, if `record` begins a visit of one that has a limit."""
+    step, visit = record["body"].get("step"), record["body"].get("visit")
+    if step not in limits or any(_is_visit(other, step, visit) for other in records[: record["seq"]]):
+        return None
+    return next((other["seq"] for other in records if _is_visit(other, step, visit + 1)), None)
+
+
+def _is_visit(record: Data, step: str, visit: int) -> bool:
+    return record["kind"] != "passed" and (record["body"].get("step"), record["body"].get("visit")) == (step, visit)
+
+
+def _later(scene: Scene, record: Data, rounds: int, made: dict[str, int]) -> Data:
+    """Return a record as it would be some rounds later; `made` counts the visits of each step in a round."""
+    step = record["body"].get("step")
+    if step is None:
+        return record
+    later = with_body(record, visit=record["body"]["visit"] + rounds * made[step])
+    return with_key(scene, later) if "key" in record["note"] else later
+
+
+ATTACKS: tuple[type[Attack], ...] = (
+    CursorEdited,
+    StepForgotten,
+    EventsReordered,
+    EarlyEnding,
+    BranchNotTaken,
+    OutcomeWithoutIntent,
+    OutputOutsideItsType,
+    AttemptsBeyondRetries,
+    VisitsBeyondTheLimit,
+)

@@ -79,8 +79,8 @@ def _verdicts(
     from stepward.vm.machine.replay import replayer
 
     if run is None:
-        return verify_all(journal, keys=keys, receipts=receipts, replay=lambda name: replayer(journal, name))
-    return [check(journal, run, keys=keys, receipts=receipts, replay=replayer(journal, run))]
+        return verify_all(journal, keys=keys, receipts=receipts, replay=lambda name: replayer(journal, name, receipts))
+    return [check(journal, run, keys=keys, receipts=receipts, replay=replayer(journal, run, receipts))]
 
 
 def _lines(verdicts: Sequence[Verdict], is_held: bool) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from stepward.vm.journal.canonical import NotCanonicalError, Sealed, read_canonical, restored
 from stepward.vm.journal.records import NO_DIGEST, Record, digest_of, read_record
-from stepward.vm.journal.store import Entry, Head, JournalError
+from stepward.vm.journal.store import Entry, Head, Journal, JournalError
 from stepward.vm.journal.verdict import Fault
 
 FIRST_KIND: Final = "started"
@@ -39,6 +39,23 @@ class Chain:
     def add(self, seq: int | None, what: str) -> None:
         """Note a fault."""
         self.faults.append(Fault(self.run, seq, what))
+
+
+def read_together(journal: Journal, run: str) -> tuple[Head | None, list[Entry]]:
+    """Read head and entries so that they belong together, though the run may be going on."""
+    head = _readable(journal.head(run))
+    entries = journal.read(run)
+    later = _readable(journal.head(run))
+    if head is not None and later is not None and later.seq > head.seq:
+        entries = [entry for entry in entries if type(entry.seq) is not int or entry.seq <= head.seq]
+    return head, entries
+
+
+def _readable(head: Head | None) -> Head | None:
+    # Not every database keeps to the types of its columns.
+    if head is None or type(head.seq) is not int or type(head.digest) is not bytes:
+        return None
+    return head if head.signature is None or type(head.signature) is bytes else head._replace(signature=None)
 
 
 def check_chain(

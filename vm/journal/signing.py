@@ -6,7 +6,7 @@ A chain alone shows a change to somebody who knows its head. A signed head shows
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.records import head_message
+from stepward.vm.journal.store import Head
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -157,6 +158,15 @@ class SigningKey:
 
     def __repr__(self) -> str:
         return f"SigningKey({self.id})"
+
+
+def signer_of(run: str, head: Head | None, keys: Iterable[VerifyKey]) -> VerifyKey | None:
+    """Return the one of `keys` that signed the head of a run, or None."""
+    if head is None or head.signature is None:
+        return None
+    message = head_message(run, head.seq, head.digest)
+    signature = head.signature
+    return next((key for key in keys if key.has_signed(message, signature)), None)
 
 
 def _key_id(key: Ed25519PublicKey) -> str:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from stepward.vm.journal.canonical import NotCanonicalError, Sealed
-from stepward.vm.journal.chain import Anchor, Chain, check_chain
+from stepward.vm.journal.chain import Anchor, Chain, check_chain, read_together
 from stepward.vm.journal.receipts import Receipt
-from stepward.vm.journal.records import document_digest, head_message
+from stepward.vm.journal.records import document_digest
 from stepward.vm.journal.sealing import unsealer
-from stepward.vm.journal.signing import VerifyKey
+from stepward.vm.journal.signing import VerifyKey, signer_of
 from stepward.vm.journal.store import Entry, Head, Journal, JournalError
 from stepward.vm.journal.verdict import Fault, Verdict
 
@@ -38,8 +38,8 @@ def verify(
     was rewritten whole, or cut with its head rewritten to match, can't be told from another one that is in order.
     `replay` is asked only when the chain is unbroken. Raises JournalError when the store can't be read at all.
     """
-    head, entries = _read(journal, run)
-    signer = _signer(run, head, keys)
+    head, entries = read_together(journal, run)
+    signer = signer_of(run, head, keys)
     good, bad = _judged(run, receipts, keys)
     anchors = [Anchor(receipt.seq, receipt.digest) for receipt in good]
     faults: list[Fault] = []
@@ -90,31 +90,6 @@ def verify_all(
         )
         for run in runs
     ]
-
-
-def _read(journal: Journal, run: str) -> tuple[Head | None, list[Entry]]:
-    """Read head and entries so that they belong together, though the run may be going on."""
-    head = _readable(journal.head(run))
-    entries = journal.read(run)
-    later = _readable(journal.head(run))
-    if head is not None and later is not None and later.seq > head.seq:
-        entries = [entry for entry in entries if type(entry.seq) is not int or entry.seq <= head.seq]
-    return head, entries
-
-
-def _readable(head: Head | None) -> Head | None:
-    # Not every database keeps to the types of its columns.
-    if head is None or type(head.seq) is not int or type(head.digest) is not bytes:
-        return None
-    return head if head.signature is None or type(head.signature) is bytes else head._replace(signature=None)
-
-
-def _signer(run: str, head: Head | None, keys: Sequence[VerifyKey]) -> VerifyKey | None:
-    if head is None or head.signature is None:
-        return None
-    message = head_message(run, head.seq, head.digest)
-    signature = head.signature
-    return next((key for key in keys if key.has_signed(message, signature)), None)
 
 
 def _unsigned(run: str, head: Head | None, last: int) -> Fault:

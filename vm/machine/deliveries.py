@@ -123,7 +123,11 @@ class Deliveries(Runs):
         references = tuple(sorted(name for name in secrets if not name.startswith("token:")))
         body = {"references": references}
         # The tombstone first: a crash between the two leaves values that nothing reads, and the next erasure finds.
-        await self._append(run_id, lambda _: event("erased", body) if references else None)
+        # Also where there are no values yet: a driver that was fenced may still bring some, and learns to drop them.
+        is_sealed = (await self._found(run_id)).plan.has_sensitive
+        await self._append(
+            run_id, lambda state: event("erased", body) if references or (is_sealed and not state.is_erased) else None
+        )
         await self._io(self.journal.vault.erase, run_id)
         return await self.get(run_id)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.journal.canonical import Sealed, Secret, canonical
+from stepward.vm.journal.chain import read_together
 from stepward.vm.journal.records import read_record, write_record
 from stepward.vm.journal.sealing import seal
 from stepward.vm.journal.signing import SigningKey
@@ -16,8 +17,9 @@ from stepward.vm.machine.ask import ask_model, ask_tool
 from stepward.vm.machine.calls import judge, oversize
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.decide import decide
-from stepward.vm.machine.events import Call, Calls, Event, Result, event
-from stepward.vm.machine.keys import Token, idempotency_key, token_reference
+from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, event
+from stepward.vm.machine.history import checked_records, require_head
+from stepward.vm.machine.keys import Token, idempotency_key, kept_token, token_reference
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.redaction import redacted
@@ -99,7 +101,6 @@ class Driver:
         try:
             while await self._go_on():
                 pass
-            await self.flush()
         finally:
             timer.cancel()
             if self._renewing is not None:
@@ -112,7 +113,9 @@ class Driver:
             if type(action) is Event:
                 self.record(action)
             elif type(action) is not Calls:
-                return False
+                await self.flush()
+                # A request to cancel that came in with the flush leaves something to do.
+                return decide(self.plan, self.state) is not IDLE
             elif len(action.calls) == 1:
                 await self._attempt(action.calls[0])
             else:
@@ -177,7 +180,8 @@ class Driver:
     async def _give_way(self) -> None:
         """Put what others appended meanwhile before what is pending: a request to cancel, a refused delivery."""
         setup, (state, last) = self.setup, self.committed
-        foreign = await setup.io(setup.journal.read, self.run, last.seq + 1)
+        head, entries = await setup.io(read_together, setup.journal, self.run)
+        foreign = [entry for entry in entries if entry.seq > last.seq]
         for entry in foreign:
             record = read_record(entry)
             if record.kind not in _FOREIGN or record.prev != last.digest.hex():
@@ -186,6 +190,9 @@ class Driver:
             last = entry
         if not foreign:
             raise LeaseLost(f"the journal of run `{self.run}` is shorter than it was")
+        if setup.key is not None:  # what this machine appends next signs these too
+            checked_records(self.run, entries)
+            require_head(self.run, head, last, setup.key.public)
         again, self.pending, self._last, self.committed = self.pending, [], last, (state, last)
         for pending in again:
             if state.is_cancelled and pending.event.kind == "intent":
@@ -269,8 +276,12 @@ class Driver:
         """Record the intent of an effect, unless it is there already; return the resume token of the performance."""
         reference = token_reference(call.step, call.visit, call.performance)
         if call.is_started:
-            kept = await self.setup.io(self.setup.journal.vault.get, self.run) if plan.may_suspend else {}
-            return f"{self.run}.{kept[reference].decode()}" if reference in kept else ""
+            if not plan.may_suspend:
+                return ""
+            kept = await self.setup.io(self.setup.journal.vault.get, self.run)
+            assert self.state.calls is not None, "a call that has started is one of the present step"
+            digest = self.state.calls[call.sub].token
+            return kept_token(kept.get(reference), self.run, digest, self.plan.digest, call.step, call.visit)
         key = idempotency_key(self.plan.digest, self.run, call.step, call.visit, call.performance)
         said, token = note | {"key": key}, None
         if plan.may_suspend:

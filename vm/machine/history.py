@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stepward.vm.journal.canonical import NotCanonicalError, Sealed, canonical, restored
+from stepward.vm.journal.chain import read_together
 from stepward.vm.journal.records import NO_DIGEST, Record, digest_of, document_digest, read_record
 from stepward.vm.journal.sealing import unsealer
-from stepward.vm.journal.store import Entry, Journal, JournalError
+from stepward.vm.journal.signing import VerifyKey, signer_of
+from stepward.vm.journal.store import Entry, Head, Journal, JournalError
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.machine.apply import MisfitError, apply
@@ -78,23 +80,22 @@ def fold(plan: Plan, events: Sequence[Event]) -> State:
     return state
 
 
-def load(journal: Journal, run: str, plans: Callable[[str, tuple[str, ...], tuple[str, ...]], Plan]) -> History | None:
+def load(
+    journal: Journal,
+    run: str,
+    plans: Callable[[str, tuple[str, ...], tuple[str, ...]], Plan],
+    key: VerifyKey | None = None,
+) -> History | None:
     """Return a run from its journal, or None when there is none; raises JournalError when it is damaged.
 
-    `plans` makes the plan of a program and policies, given their digests and the waived rules.
+    `plans` makes the plan of a program and policies, given their digests and the waived rules. With a `key`, that one
+    has to have signed the head: whoever goes on with a run signs all of it.
     """
-    entries = journal.read(run)
-    if not entries:
+    head, entries = read_together(journal, run)
+    if head is None and not entries:
         return None
     records = checked_records(run, entries)
-    head = journal.head(run)
-    # Somebody may have appended since: only a head that is behind, or of another record, is a fault.
-    if (
-        head is None
-        or head.seq < entries[-1].seq
-        or (head.seq == entries[-1].seq and head.digest != entries[-1].digest)
-    ):
-        raise JournalError(f"the head of run `{run}` is not its last record; see `stepward verify`")
+    require_head(run, head, entries[-1], key)
     body = records[0].body
     try:
         documents = body["program"], tuple(body["policies"]), tuple(body["waived"])
@@ -102,10 +103,20 @@ def load(journal: Journal, run: str, plans: Callable[[str, tuple[str, ...], tupl
     except (KeyError, TypeError):
         raise JournalError(f"a record of run `{run}` does not name what it must; see `stepward verify`") from None
     plan = plans(*documents)
-    secrets = journal.vault.get(run) if plan.has_sensitive or plan.suspends else {}
+    kept = journal.vault.get(run) if plan.has_sensitive or plan.suspends else {}
+    secrets = {name: secret for name, secret in kept.items() if type(secret) is bytes}
     unseal = unsealer(secrets, gone)
     events = tuple(event_of(record, unseal) for record in records)
     return History(run, plan, records, events, fold(plan, events), entries[-1], secrets)
+
+
+def require_head(run: str, head: Head | None, last: Entry, key: VerifyKey | None) -> None:
+    """Raise JournalError unless the head of a run is its last entry, and signed by `key` where there is one."""
+    if head is None or (head.seq, head.digest) != (last.seq, last.digest):
+        raise JournalError(f"the head of run `{run}` is not its last record; see `stepward verify`")
+    if key is not None and signer_of(run, head, [key]) is None:
+        why = "go on with the key that it was begun with, or see `stepward verify`"
+        raise JournalError(f"the head of run `{run}` is not signed by the key {key.id}; {why}")
 
 
 def stored_plan(journal: Journal, program: str, policies: Sequence[str], waived: Sequence[str]) -> Plan:
@@ -119,7 +130,7 @@ def stored_plan(journal: Journal, program: str, policies: Sequence[str], waived:
 
 def _document(journal: Journal, digest: str) -> Any:
     text = journal.document(digest)
-    if text is None or document_digest(text) != digest:
+    if type(text) is not bytes or document_digest(text) != digest:
         raise JournalError(f"the document `{digest[:16]}…` is missing, or not what was kept; see `stepward verify`")
     return _plain(read_document(text))
 

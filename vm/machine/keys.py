@@ -43,6 +43,15 @@ class Token(NamedTuple):
         return sha256(TOKEN_TAG + canonical(name).encode()).hexdigest()
 
 
+def kept_token(secret: bytes | None, run: str, digest: str, program: str, step: str, visit: int) -> str:
+    """Return the resume token whose secret the vault keeps; empty where it is not the one with that digest."""
+    try:
+        token = Token(run, (secret or b"").decode())
+    except UnicodeDecodeError:
+        return ""
+    return token.text() if token.digest(program, step, visit) == digest else ""
+
+
 def token_reference(step: str, visit: int, performance: int) -> str:
     """Return the name under which the vault keeps the resume token of a performance."""
     return f"token:{step}:{visit}:{performance}"

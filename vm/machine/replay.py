@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import ErasedError, Sealed, is_sealed, opened
+from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.store import Entry, Journal
 from stepward.vm.journal.verdict import Fault
 from stepward.vm.language.types import same
@@ -19,8 +20,9 @@ from stepward.vm.machine.apply import MisfitError, apply
 from stepward.vm.machine.calls import Visit, prepare
 from stepward.vm.machine.data import refused
 from stepward.vm.machine.decide import decide
-from stepward.vm.machine.events import Calls, Event
+from stepward.vm.machine.events import Call, Calls, Event
 from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.keys import idempotency_key
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import FRESH, OPEN, CallState, State, before, visits_of
@@ -30,6 +32,7 @@ FROM_OUTSIDE: Final = ("cancel", "refused", "erased")
 
 HELD: Final = ("resumed", "reconciled")
 FORGED: Final = "the records were not written by the machine for this program: find out who had the store and the keys"
+MISREPORTED: Final = "the receipt was edited since it was given: find out who had it"
 
 
 class Replayed(NamedTuple):
@@ -48,17 +51,45 @@ def replay(journal: Journal, run: str) -> Replayed | None:
     return Replayed(Run(run, found.plan, found.state, found.last), tuple(misfits(found)), len(found.events))
 
 
-def replayer(journal: Journal, run: str) -> Callable[[list[Entry]], Sequence[Fault]]:
-    """Return the check that `verify` asks once a run's chain is unbroken."""
+def replayer(journal: Journal, run: str, receipts: Sequence[Receipt] = ()) -> Callable[[list[Entry]], Sequence[Fault]]:
+    """Return the check that `verify` asks once a run's chain is unbroken.
+
+    What `receipts` say of status and trace is held against the run as it was then.
+    """
 
     def check(entries: list[Entry]) -> Sequence[Fault]:
         try:
             found = load(journal, run, lambda *documents: stored_plan(journal, *documents))
         except StepwardError as error:
             return [Fault(run, None, str(error), FORGED)]
-        return [] if found is None or len(found.events) < len(entries) else misfits(found)
+        if found is None or len(found.events) < len(entries):
+            return []
+        on_chain = [
+            receipt
+            for receipt in receipts
+            if receipt.run == run and receipt.seq < len(entries) and receipt.digest == entries[receipt.seq].digest
+        ]
+        return misfits(found) or misreports(found, on_chain)
 
     return check
+
+
+def misreports(found: History, receipts: Sequence[Receipt]) -> list[Fault]:
+    """Return what receipts say otherwise of a run than its records, which are in order, and on which they lie."""
+    faults: list[Fault] = []
+    state, done = before(found.plan), 0
+    for receipt in sorted(receipts, key=lambda receipt: receipt.seq):
+        for happened in found.events[done : receipt.seq + 1]:
+            state = apply(found.plan, state, happened)
+        done = max(done, receipt.seq + 1)
+        for name, says, is_so in (
+            ("status", receipt.status, state.status),
+            ("trace hash", receipt.trace.hex(), state.trace.hex()),
+        ):
+            if says != is_so:
+                what = f"the receipt for record {receipt.seq} says the {name} `{says}`, and it was `{is_so}`"
+                faults.append(Fault(found.run, receipt.seq, what, MISREPORTED))
+    return faults
 
 
 def misfits(found: History) -> list[Fault]:
@@ -66,7 +97,7 @@ def misfits(found: History) -> list[Fault]:
     plan, state = found.plan, before(found.plan)
     for number, happened in enumerate(found.events):
         try:
-            why = _misfit(plan, state, happened) if number else None
+            why = _misfit(plan, found.run, state, happened) if number else None
         except ErasedError:  # the journal's word stands, as in `_misfit`
             why = None
         try:
@@ -78,7 +109,7 @@ def misfits(found: History) -> list[Fault]:
     return []
 
 
-def _misfit(plan: Plan, state: State, happened: Event) -> str | None:
+def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
     """Return why the machine would not have written this record here, or None."""
     kind = happened.kind
     if kind in FROM_OUTSIDE:
@@ -88,7 +119,7 @@ def _misfit(plan: Plan, state: State, happened: Event) -> str | None:
     is_open = any(held.phase == OPEN for held in state.calls or ())
     # Whoever cancels a run whose process died in a call ends it there: that is decided, and no outcome of the call.
     if kind in ("intent", "attempt", "doubt") or (is_open and kind != "ended"):
-        return _call_misfit(plan, state, happened)
+        return _call_misfit(plan, run, state, happened)
     decided = [decide(plan, state)]
     if state.is_cancelled:  # it was decided before somebody asked to cancel
         decided.append(decide(plan, state._replace(is_cancelled=False)))
@@ -128,7 +159,7 @@ def _has_gone(value: Any) -> bool:
     return isinstance(value, tuple) and any(map(_has_gone, value))
 
 
-def _call_misfit(plan: Plan, state: State, happened: Event) -> str | None:
+def _call_misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
     step = plan.steps[state.at]
     call = next((call for call in step.calls if call.id == happened.body.get("step")), None)
     if call is None:
@@ -141,10 +172,23 @@ def _call_misfit(plan: Plan, state: State, happened: Event) -> str | None:
         if not is_made and not _was_erased(state):
             return f"the machine would not have called `{call.id}` here"
     if happened.kind == "intent":
-        return _intent_misfit(plan, state, call, happened)
+        return _intent_misfit(plan, run, state, call, happened)
+    if happened.kind != "attempt":
+        return _output_misfit(plan, state, happened)
     held = FRESH if state.calls is None else state.calls[call.sub]
-    why = _outcome_misfit(call, held, happened) if happened.kind == "attempt" else None
-    return why or _output_misfit(plan, state, happened)
+    due: CallState | Call | Event = held if held.phase == OPEN else _prepared(plan, state, call)
+    note = happened.note
+    if not isinstance(due, Event) and (note["attempt"], note["performance"]) != (due.attempt, due.performance):
+        return f"the attempt of `{call.id}` is another one than the one that was due"
+    return _outcome_misfit(call, held, happened) or _output_misfit(plan, state, happened)
+
+
+def _prepared(plan: Plan, state: State, call: CallPlan) -> Call | Event:
+    """Return the attempt of a call that is due, or the event that says why it can't start."""
+    step = plan.steps[state.at]
+    visit = visits_of(plan, state, step.position) + (state.calls is None)
+    held = FRESH if state.calls is None else state.calls[call.sub]
+    return prepare(Visit(plan, state, step, visit), call, held)
 
 
 def _outcome_misfit(call: CallPlan, held: CallState, happened: Event) -> str | None:
@@ -163,17 +207,16 @@ def _outcome_misfit(call: CallPlan, held: CallState, happened: Event) -> str | N
     return None if admitted.get(kind) else f"an attempt of `{call.id}` can't come to `{kind}`"
 
 
-def _intent_misfit(plan: Plan, state: State, call: CallPlan, happened: Event) -> str | None:
-    step = plan.steps[state.at]
+def _intent_misfit(plan: Plan, run: str, state: State, call: CallPlan, happened: Event) -> str | None:
     if happened.body["tool"] != call.tool or list(happened.body["policies"]) != list(plan.policy_documents):
         return f"the intent of `{call.id}` names another tool or policy"
-    if state.calls is None:
-        visit, held = visits_of(plan, state, step.position) + 1, None
-    else:
-        visit, held = visits_of(plan, state, step.position), state.calls[call.sub]
-    ready = prepare(Visit(plan, state, step, visit), call, held or FRESH)
+    ready = _prepared(plan, state, call)
     if isinstance(ready, Event):
         return None if _was_erased(state) else f"`{call.id}` can't start"
+    note = happened.note
+    key = idempotency_key(plan.digest, run, call.id, ready.visit, ready.performance)
+    if (note["attempt"], note["performance"], note["key"]) != (ready.attempt, ready.performance, key):
+        return f"the intent of `{call.id}` is of another attempt or performance, or has another key"
     return (
         None if _same(ready.args, happened.body["args"]) else f"`{call.id}` has other arguments than the program says"
     )

@@ -18,9 +18,10 @@ from stepward.vm.machine.apply import apply
 from stepward.vm.machine.driver import Driver, Setup
 from stepward.vm.machine.events import Event, event
 from stepward.vm.machine.history import History, load, stored_plan
-from stepward.vm.machine.keys import idempotency_key, token_reference
+from stepward.vm.machine.keys import idempotency_key, kept_token, token_reference
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.refusals import NoSuchRun, RunBusy
+from stepward.vm.machine.replay import misfits
 from stepward.vm.machine.run import Doubt, Run, Suspension
 from stepward.vm.machine.state import OPEN, State, visits_of
 
@@ -64,11 +65,12 @@ class Runs:
     async def _load(self, run: str) -> History | None:
         if not is_id(run):
             return None
+        key = None if self._setup.key is None else self._setup.key.public
         try:
-            return await self._io(load, self.journal, run, self._stored_plan)
+            return await self._io(load, self.journal, run, self._stored_plan, key)
         except JournalError:
             # An erasure came between the records and the values, perhaps: what is damaged is so the second time too.
-            return await self._io(load, self.journal, run, self._stored_plan)
+            return await self._io(load, self.journal, run, self._stored_plan, key)
 
     async def _found(self, run: str) -> History:
         found = await self._load(run)
@@ -97,11 +99,21 @@ class Runs:
             return None
         try:
             found = await self._found(run)
+            self._require_meaning(found)
         except StepwardError:
             await self._io(self.journal.release, lease)
             raise
         driver = Driver(self._setup, found.plan, run, found.state, found.last, lease)
         return driver, found
+
+    def _require_meaning(self, found: History) -> None:
+        """Raise JournalError for records that no machine wrote: nothing is done on their word.
+
+        Where there is a key, its signature has said already who wrote them.
+        """
+        if self._setup.key is None:
+            for fault in misfits(found):
+                raise JournalError(f"{fault.what}; see `stepward verify`")
 
     async def _taken(self, run: str) -> tuple[Driver, History]:
         await self._found(run)
@@ -117,7 +129,11 @@ class Runs:
         try:
             await driver.drive()
         except LeaseLost:
-            return await self.get(driver.run)
+            found = await self._found(driver.run)
+            if found.state.is_erased:
+                # What this driver has put into the vault since then belongs to records that did not land.
+                await self._io(self.journal.vault.erase, driver.run)
+            return seen(found)
         except asyncio.CancelledError:
             # A tool in a thread goes on: while the lease lasts nobody may take its effect for not done. Who is
             # interrupted in the synchronous form ends with the process, and the tool with it.
@@ -129,7 +145,13 @@ class Runs:
         state, last = driver.committed
         if state.is_over:
             return Run(driver.run, driver.plan, state, last)
-        return await self.get(driver.run)
+        found = await self._found(driver.run)
+        if found.state.is_cancelled and not found.state.is_over:
+            # Somebody asked after the last append, and left it to this driver, which still had the lease.
+            taken = await self._take(driver.run)
+            if taken is not None:
+                return await self._drive(taken[0])
+        return seen(found)
 
     async def _refuse(self, run: str, what: str, why: str) -> None:
         """Put a refused delivery into the journal of the run, so that somebody sees it."""
@@ -172,8 +194,9 @@ def seen(found: History) -> Run:
     suspensions, doubts = [], []
     for call, held in zip(step.calls, state.calls or (), strict=False):
         if held.phase == "suspended":
-            secret = found.secrets.get(token_reference(call.id, visit, held.performance), b"").decode()
-            suspensions.append(Suspension(call.id, f"{found.run}.{secret}" if secret else "", held.value))
+            secret = found.secrets.get(token_reference(call.id, visit, held.performance))
+            token = kept_token(secret, found.run, held.token, plan.digest, call.id, visit)
+            suspensions.append(Suspension(call.id, token, held.value))
         elif held.phase == "doubt":
             key = idempotency_key(plan.digest, found.run, call.id, visit, held.performance)
             doubts.append(Doubt(call.id, call.tool, key, held.error))

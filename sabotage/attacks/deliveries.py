@@ -1,0 +1,175 @@
+"""Skipped transitions: deliveries and intents that were not, or no longer are, and steps behind the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.rewriting import FROM_OUTSIDE, Forged, Rewriting, changed, with_body, with_note
+from stepward.sabotage.attacks.tampering import Honest, must_find, must_not_go_on, must_refuse, place, receipt_for
+from stepward.sabotage.attacks.transitions import picked, succeeded
+from stepward.sabotage.forging import Data, Forger, entry_of
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.vm.journal.store import Append
+
+
+class ForgedDelivery(Rewriting):
+    """The outcome of a call is replaced by a resumption, or a reconciliation, that nobody had to wait for."""
+
+    name = "forged-delivery"
+    surface = "outcomes in the journal"
+    action = "made a resumption or reconciliation where nothing was suspended or in doubt"
+    invariant = Invariant.DELIVERY
+    defence = "only what is suspended is resumed, and only what is in doubt is reconciled"
+
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Replace an outcome."""
+        stage = scene.stage
+        seq = picked(stage, records, lambda record: record["kind"] == "attempt" and succeeded(record))
+        if seq is None:
+            return None
+        kind, note = [("resumed", {}), ("reconciled", {"verdict": "done"})][place(stage, "kind", 2)]
+        stage.tell(f"write `{kind}` into record {seq} in place of an attempt")
+        return changed(records, seq, records[seq] | {"kind": kind, "note": note})
+
+
+_FORGED_INTENTS: dict[str, Callable[[Data], Data]] = {
+    "key": lambda intent: with_note(intent, key="0" * 64),
+    "performance": lambda intent: with_note(intent, performance=intent["note"]["performance"] + 1),
+    "arguments": lambda intent: with_body(intent, args=intent["body"]["args"] | {"another": 1}),
+    "tool": lambda intent: with_body(intent, tool="another"),
+    "policies": lambda intent: with_body(intent, policies=["0" * 64]),
+}
+
+
+class IntentForged(Rewriting):
+    """An intent is edited: what it is of, or its key or performance, so that the effect is done under another key."""
+
+    name = "intent-forged"
+    surface = "an intent in the journal"
+    action = "its key, performance, arguments, tool or policies edited"
+    invariant = Invariant.ONCE
+    defence = "a replay derives every intent again, and no machine goes on before that"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a call that has intents."""
+        return None if any(call.has_intent for call in target.calls.values()) else "no call has an intent"
+
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Edit an intent."""
+        stage = scene.stage
+        from hypothesis import strategies as st
+
+        seq = picked(stage, records, lambda record: record["kind"] == "intent")
+        if seq is None:
+            return None
+        what = stage.pick("field", st.sampled_from(list(_FORGED_INTENTS)))
+        stage.tell(f"edit the {what} of the intent in record {seq}")
+        return changed(records, seq, _FORGED_INTENTS[what](records[seq]))
+
+
+MAX_EFFECTS = 2
+"""Effects of a run behind which the process may die: most runs have no more."""
+
+
+class _AfterAnEffect(Points):
+    """Kills a process behind an effect, before it hears of the answer; `left` are the effects that it lives through."""
+
+    def __init__(self, stage: Stage, left: int) -> None:
+        super().__init__(None, stage.tell)
+        self.step = ""
+        self._ways = {f"after {call.tool} was asked by `{call.id}`": call.id for call in stage.target.writes}
+        self._left = left
+
+    async def pass_by(self, name: str) -> None:
+        """Go past a point."""
+        if not self.is_dead and name in self._ways:
+            self._left -= 1
+            if self._left < 0:
+                self.step = self._ways[name]
+                self.target = len(self.passed)
+        await super().pass_by(name)
+
+
+class OpenIntentRemoved(Attack):
+    """The process dies while an effect is under way, and its intent is cut off, so that the next one starts it anew.
+
+    The attacker has no signature of the shorter journal. Who has kept a genuine one from just then can roll back the
+    run, and only a receipt tells; see `journal-rolled-back`.
+    """
+
+    name = "open-intent-removed"
+    family = Family.TRANSITIONS
+    surface = "end of the journal of a run whose process died"
+    action = "the intent of an effect that is under way cut off"
+    invariant = Invariant.ONCE
+    defence = "a machine with a key goes on only with what that key signed"
+    severity = "critical"
+    weight = 2
+
+    def misses(self, target: Target) -> str | None:
+        """It needs an effect."""
+        return None if target.writes else "no tool writes"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Kill the process behind an effect, cut the intent off, and recover the run."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        points = _AfterAnEffect(stage, place(stage, "effects before", MAX_EFFECTS))
+        try:
+            scene.carry_on(scene.start(scene.machine(points)), scene.machine(points))
+            return Outcome.NOT_APPLICABLE
+        except Killed:
+            run = scene.reload()
+        forger = Forger(scene)
+        entries, records = forger.store.read(run.id), forger.records()
+        seq = next(r["seq"] for r in reversed(records) if r["kind"] == "intent" and r["body"]["step"] == points.step)
+        head = forger.store.head(run.id)
+        is_kept = stage.pick("signature kept", st.booleans())
+        stage.tell(f"cut off the intent of `{points.step}` and what follows, and write the head anew")
+        forger.put_with_head(entries[:seq], head.signature if head is not None and is_kept else None)
+        must_find(scene, "somebody with the key", (), trusts_key=True)
+        must_refuse(stage, scene, scene.machine(), Honest(run, forger.shelf(), receipt_for(run)))
+        return Outcome.DETECTED
+
+
+class StepAfterTheEnd(Attack):
+    """A record of an earlier step is appended to a run that has ended, by way of the store's own interface, with the
+    number and link that it needs.
+    """
+
+    name = "step-after-the-end"
+    family = Family.TRANSITIONS
+    surface = "interface of the store"
+    action = "a record appended to a run that has ended"
+    invariant = Invariant.ENDINGS
+    defence = "an ending absorbs: nothing is done in a run that has ended"
+    severity = "high"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Append a record behind the end."""
+        scene = stage.scene(faults=False)
+        unsigned = scene.machine(key=None)
+        run = scene.carry_on(scene.start(unsigned), unsigned)
+        if not run.is_over:
+            return Outcome.NOT_APPLICABLE
+        forger = Forger(scene)
+        records, last = forger.records(), forger.store.read(run.id)[-1]
+        again = [record for record in records if record["kind"] not in FROM_OUTSIDE]
+        again.append(records[0] | {"kind": "cancel", "body": {}, "note": {}})
+        record = again[place(stage, "record", len(again))]
+        stage.tell(f"append `{record['kind']}` of `{record['body'].get('step', '')}` again, behind the end")
+        entry = entry_of(record, last.digest, last.seq + 1)
+        stage.count()
+        forger.store.append(Append(run.id, last.seq, [entry], "RUNNING", 0.0, True), None)
+        must_find(scene, "somebody without a key", (), trusts_key=False)
+        must_not_go_on(stage, scene, scene.machine(key=None), run)
+        return Outcome.DETECTED
+
+
+ATTACKS: tuple[type[Attack], ...] = (ForgedDelivery, IntentForged, OpenIntentRemoved, StepAfterTheEnd)

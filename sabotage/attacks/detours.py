@@ -1,0 +1,212 @@
+"""Skipped transitions: a program that nobody checked goes round the steps that guard others."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final, NamedTuple
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.rewriting import Forged, Rewriting, changed, without_way
+from stepward.sabotage.attacks.tampering import place
+from stepward.sabotage.forging import Data
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.variants import unbound
+from stepward.vm.errors import ProgramError
+from stepward.vm.journal.canonical import portable
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+from stepward.vm.machine.calls import Visit, prepare, way_out
+from stepward.vm.machine.events import Call
+from stepward.vm.machine.history import fold
+from stepward.vm.machine.keys import idempotency_key
+from stepward.vm.machine.state import FRESH, visits_of
+
+MAX_STEPS: Final = 60
+"""Steps of a run of such a program: it may go round for ever."""
+
+NEXT: Final = ("next_step", "then", "otherwise", "error_step")
+"""Fields that say where control goes."""
+
+
+class Retarget(NamedTuple):
+    """A change of a program: of the step at this place in the list, the field leads to `to` now.
+
+    The field `entry` moves the step `to` to the top of the list, which is where a run begins.
+    """
+
+    field: str
+    step: int
+    to: str
+
+
+def retargets(target: Target) -> list[Retarget]:
+    """Return every change that has a way of the program lead to a step with which a rule is concerned."""
+    steps = target.program.to_dict()["steps"]
+    guarded = {target.plan.steps[position].id for position, _ in target.plan.watch.asked}
+    if not is_ruled(target):
+        last = target.writes[-1]
+        guarded = {step.id for step in target.plan.steps if last in step.calls}
+    found = [
+        Retarget(field, number, step["id"])
+        for step in steps
+        if step["id"] in guarded
+        for number, other in enumerate(steps)
+        for field in NEXT
+        if (field in other or (field == "next_step" and other["type"] not in ("condition", "end")))
+        and other.get(field) != step["id"]
+    ]
+    return [*(Retarget("entry", 0, step["id"]) for step in steps[1:] if step["id"] in guarded), *found]
+
+
+def is_ruled(target: Target) -> bool:
+    """Whether guardrails are in force."""
+    return bool(target.plan.meaning.rules)
+
+
+def derived(target: Target) -> dict[str, Any]:
+    """Return a policy for a program without one: its last write comes once, and after its first step."""
+    last, first = target.writes[-1].id, target.plan.steps[0].id
+    rules: list[dict[str, Any]] = [{"name": "derived-once", "at_most_once": {"step": last}}]
+    if first != last and target.plan.steps[0].calls:
+        rules.append({"name": "derived-order", "protects": {"step": last}, "requires": {"step": first}})
+    return {"policy": "derived", "guardrails": rules}
+
+
+def detour(target: Target, change: Retarget) -> Target | None:
+    """Return the target with that change, under its rules or a derived one; None where that is no program."""
+    return target.once(("detour", *map(str, change)), lambda: _detour(target, change))
+
+
+def _detour(target: Target, change: Retarget) -> Target | None:
+    data = copy.deepcopy(target.program.to_dict())
+    steps = data["steps"] = list(data["steps"])
+    if change.field == "entry":
+        steps.sort(key=lambda step: step["id"] != change.to)
+    else:
+        steps[change.step][change.field] = change.to
+        if change.field == "next_step":
+            steps[change.step].pop("is_terminal", None)
+            steps[change.step].pop("outcome", None)
+    data["max_steps"] = min(data.get("max_steps") or MAX_STEPS, MAX_STEPS)
+    policies = [*unbound(target), *([] if is_ruled(target) else [Policy.from_dict(derived(target))])]
+    try:
+        return Target(Program.from_dict(data), policies, target.routes)
+    except ProgramError:
+        return None
+
+
+def no_rules(target: Target) -> str | None:
+    """Return why a program gives no hold: nothing in it that a guardrail could be about."""
+    return None if is_ruled(target) or target.writes else "there is no guardrail, and nothing to protect"
+
+
+class GuardBypassed(Attack):
+    """A way of the program is changed, or where it begins, and nobody checks it: steps are reached without those that
+    guard them, a second time, or together with those that they exclude.
+    """
+
+    name = "guard-bypassed"
+    family = Family.TRANSITIONS
+    surface = "ways of a program that nobody checked"
+    action = "one of them leads elsewhere"
+    invariant = Invariant.GUARDRAIL
+    defence = "each guardrail has a monitor in the machine, which is asked before a step starts"
+    severity = "critical"
+    weight = 2
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a rule, or a write that one can be made for."""
+        return no_rules(target)
+
+    def play(self, stage: Stage) -> Outcome:
+        """Run the changed program, with the oracle beside it, which has read the rules too."""
+        scene = detoured(stage)
+        if scene is None:
+            return Outcome.NOT_APPLICABLE
+        run = scene.finish()
+        return Outcome.BLOCKED if run.reason == "guardrail" else Outcome.ABSORBED
+
+
+def detoured(stage: Stage) -> Scene | None:
+    """Decide a change of the program, and return a run of the changed one; None where that is none."""
+    among = retargets(stage.target)
+    change = among[place(stage, "way", len(among))] if among else None
+    target = detour(stage.target, change) if change is not None else None
+    if change is None or target is None:
+        return None
+    ids = [step.id for step in stage.target.plan.steps]
+    where = "the program begins" if change.field == "entry" else f"`{change.field}` of `{ids[change.step]}` leads"
+    stage.tell(f"change the program: {where} {'with' if change.field == 'entry' else 'to'} `{change.to}`")
+    return stage.scene(faults=False, target=target)
+
+
+class RejectionRemoved(Rewriting):
+    """A changed program comes to a step that a guardrail or policy forbids, and the record of that rejection is
+    replaced by an intent and an outcome, as if it had been allowed.
+    """
+
+    name = "rejection-removed"
+    surface = "record of a rejection"
+    action = "replaced by what would have come without it"
+    invariant = Invariant.GUARDRAIL
+    defence = "a replay asks the guardrails again before every step, and no machine goes on before that"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a rule, or a write that one can be made for."""
+        return no_rules(target)
+
+    def scene(self, stage: Stage) -> Scene:
+        """Return a run of a changed program, or of the program itself where the change makes none."""
+        return detoured(stage) or stage.scene(faults=False)
+
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Replace the rejection."""
+        seq = next((number for number, record in enumerate(records) if record["kind"] == "rejected"), None)
+        if seq is None:
+            return None
+        passed = _allowed(scene, records, seq)
+        if passed is None:
+            return None
+        scene.stage.tell(
+            f"write in place of record {seq}, a rejection by `{records[seq]['body']['rule']}`, that it passed"
+        )
+        return changed(records, seq, *passed)
+
+
+def _allowed(scene: Scene, records: list[Data], seq: int) -> list[Data] | None:
+    """Return the records of a step that was rejected, had it not been; None for what is no call of its own."""
+    found = scene.history()
+    plan, rejected = found.plan, records[seq]
+    state = fold(plan, found.events[:seq])
+    step = plan.steps[state.at]
+    name = rejected["body"]["step"]
+    if step.is_parallel or not step.calls or state.calls is not None or step.id != name:
+        return None
+    call, visit = step.calls[0], visits_of(plan, state, step.position) + 1
+    ready = prepare(Visit(plan, state, step, visit), call, FRESH)
+    output = scene.stage.pick(scene.named("output of what was rejected"), scene.target.output(call))
+    body = {"kind": "success", "output": output, "step": name, "visit": visit, **way_out(plan, step.ways["success"])}
+    note = {"attempt": 1, "performance": 1, "started": rejected["at"], "took": 0}
+    if call.is_model:
+        note |= {"tokens": 0, "cost": "0", "model": ""}
+    outcome = without_way(rejected) | {"kind": "attempt", "body": portable(_frozen(body)), "note": note}
+    if not call.has_intent:
+        return [outcome]
+    args = portable(ready.args) if isinstance(ready, Call) else {}
+    policies = list(plan.policy_documents)
+    said = {"args": args, "policies": policies, "step": name, "tool": call.tool, "visit": visit}
+    key = idempotency_key(plan.digest, scene.run, name, visit, 1)
+    intent = rejected | {"kind": "intent", "body": said, "note": {"attempt": 1, "performance": 1, "key": key}}
+    return [intent, outcome]
+
+
+def _frozen(body: dict[str, Any]) -> Any:
+    from stepward.vm.values import freeze
+
+    return freeze(body)
+
+
+ATTACKS: tuple[type[Attack], ...] = (GuardBypassed, RejectionRemoved)

@@ -1,0 +1,239 @@
+"""Hash corruption: heads, signatures, receipts, documents and sensitive values are forged, or put back as they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from stepward.sabotage.attack import Attack
+from stepward.sabotage.attacks.hashes import tail_of
+from stepward.sabotage.attacks.tampering import Honest, Tampering, must_find, place, receipt_for
+from stepward.sabotage.forging import Forger, Shelf, flipped, plant, stranger
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.vm.journal.canonical import canonical
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.receipts import Receipt
+from stepward.vm.machine.run import Run
+
+FIRST_POINT, LAST_POINT = 4, 12
+"""Points at which a process is killed: from when the run is there, to where most programs are still at work."""
+
+
+class Halfway(NamedTuple):
+    """A run that was interrupted, what the store had of it then, and how it ended once another process went on."""
+
+    scene: Scene
+    shelf: Shelf
+    ended: Run
+
+
+def halfway(stage: Stage) -> Halfway | None:
+    """Kill a process, look at the store, and have another one end the run; None where the first got to the end."""
+    scene = stage.scene(faults=False)
+    number = FIRST_POINT + place(stage, "points passed", LAST_POINT - FIRST_POINT)
+    try:
+        scene.start(scene.machine(Points(number, stage.tell)))
+    except Killed:
+        if scene.store.inner.head(scene.run) is None:
+            return None
+        forger = Forger(scene)
+        shelf = forger.shelf()
+        ended = scene.carry_on(_released(scene))
+        return None if ended.seq == shelf.entries[-1].seq else Halfway(scene, shelf, ended)
+    return None
+
+
+def _released(scene: Scene) -> Run:
+    """Return the run once the lease of the process that is gone has expired."""
+    scene.clock.time += 1_000_000_000
+    return scene.reload()
+
+
+def signed_receipt(stage: Stage, receipt: Receipt) -> Receipt:
+    """Return the receipt as the machine's key signs it."""
+    return Receipt.give(receipt.run, receipt.seq, receipt.digest, receipt.status, receipt.trace, stage.key)
+
+
+class Fork(Attack):
+    """A run is copied halfway, and both copies are carried on, each by a machine with the key.
+
+    Both are in order, and signed: only the receipt of one refutes the other.
+    """
+
+    name = "fork"
+    family = Tampering.family
+    surface = "copies of a store"
+    action = "a run carried on in two of them"
+    invariant = Invariant.TAMPERING
+    defence = "a receipt has the digest of its record"
+    severity = "high"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """End the run twice, from the same middle."""
+        was = halfway(stage)
+        if was is None or was.shelf.head is None:
+            return Outcome.NOT_APPLICABLE
+        store = MemoryJournal()
+        twin = stage.scene(faults=False, store=store)
+        twin.run = was.scene.run
+        plant(store, twin.run, was.shelf.entries, was.shelf, signature=was.shelf.head.signature)
+        twin.oracle.rest()
+        stage.tell("copy the store as it was when the process was killed, and carry on with the copy too, a day later")
+        twin.clock.time += 86_400_000_000
+        ended = twin.carry_on(twin.reload())
+        stage.hold(not twin.faults(), Invariant.REPLAY, "an honest journal is called damaged")
+        receipt = receipt_for(was.ended)
+        must_find(twin, "somebody with a receipt of the other branch", (receipt,), trusts_key=False)
+        signed = signed_receipt(stage, receipt_for(ended))
+        must_find(was.scene, "somebody with the key and a receipt of the copy", (signed,), trusts_key=True)
+        return Outcome.DETECTED
+
+
+class StrangeSignature(Tampering):
+    """The journal is changed, hashed anew, and its head signed by a key of the attacker's own."""
+
+    name = "strange-signature"
+    surface = "signature of the head"
+    action = "made anew by another key, over a journal that was changed"
+    defence = "only the given keys count"
+    by_itself = False
+
+    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
+        """Change a time, hash what follows, and sign it."""
+        entries, records = list(honest.shelf.entries), forger.records()
+        seq = place(stage, "record", len(entries))
+        stage.tell(f"write another time into record {seq}, hash the rest anew, and sign the head with another key")
+        records[seq]["at"] += 1
+        forged = [*entries[:seq], *tail_of(records, seq)]
+        forger.put_with_head(forged, stranger().sign_head(forger.run, forged[-1].seq, forged[-1].digest))
+        return True
+
+
+_EDITS: dict[str, Callable[[Receipt], dict[str, Any]]] = {
+    "status": lambda receipt: {"status": "FAILED" if receipt.status == "SUCCESS" else "SUCCESS"},
+    "trace": lambda receipt: {"trace": flipped(receipt.trace, 0)},
+    "digest": lambda receipt: {"digest": flipped(receipt.digest, 0)},
+    "seq": lambda receipt: {"seq": receipt.seq - 1},
+    "run": lambda receipt: {"run": f"{receipt.run}0"},
+}
+_SIGNED_EDITS: dict[str, Callable[[Receipt], dict[str, Any]]] = {
+    **_EDITS,
+    "key": lambda _: {"key": stranger().id},
+    "signature": lambda receipt: {"signature": flipped(receipt.signature or b"", 0)},
+    "both removed": lambda _: {"key": None, "signature": None},
+}
+
+
+class ReceiptEdited(Attack):
+    """One field of a receipt is edited by whoever has it; the journal is in order."""
+
+    name = "receipt-edited"
+    family = Tampering.family
+    surface = "a receipt"
+    action = "one of its fields edited"
+    invariant = Invariant.TAMPERING
+    defence = "the signature covers every field, and the records say what status and trace were"
+    severity = "high"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Edit a field of a receipt, signed or not, and verify the run with it."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        run = scene.start()
+        if not run.is_over and stage.pick("carried to its end", st.booleans()):
+            run = scene.carry_on(run)
+        receipt = receipt_for(run)
+        is_signed = stage.pick("signed", st.booleans())
+        if is_signed:
+            receipt = signed_receipt(stage, receipt)
+        edits = _SIGNED_EDITS if is_signed else _EDITS
+        stage.hold(not scene.faults((receipt,), trusts_key=is_signed), Invariant.REPLAY, "a good receipt is refused")
+        name = stage.pick("field", st.sampled_from(list(edits)))
+        stage.tell(f"edit the {name} of the receipt")
+        stage.count()
+        edited = Receipt.from_json(replace(receipt, **edits[name](receipt)).to_json())
+        must_find(scene, "somebody with the edited receipt", (edited,), trusts_key=is_signed)
+        return Outcome.DETECTED
+
+
+class DocumentEdited(Tampering):
+    """The program or a policy that a run was started with is edited where the store keeps it."""
+
+    name = "document-edited"
+    surface = "program and policies in the store"
+    action = "edited under their old digests"
+    defence = "a document is the one that the first record names when it has that digest"
+
+    def scene(self, stage: Stage) -> Scene:
+        """Return a run in a store of its own: documents are shared."""
+        return stage.scene(faults=False, store=MemoryJournal())
+
+    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
+        """Rename the program, or flip a bit."""
+        from hypothesis import strategies as st
+
+        digest = forger.documents[place(stage, "document", len(forger.documents))]
+        text = honest.shelf.documents[digest]
+        if stage.pick("still a document", st.sampled_from([True, False])):
+            data = json.loads(text)
+            data["policy" if "policy" in data else "name"] = "another"
+            changed = canonical(data).encode()
+        else:
+            changed = flipped(text, place(stage, "bit", len(text) * 8))
+        stage.tell(f"edit the document {digest[:8]}")
+        forger.put_document(digest, changed)
+        return True
+
+
+class SensitiveValueEdited(Tampering):
+    """The vault is edited: a value, its salt, two values that change places, or one that is gone."""
+
+    name = "sensitive-value-edited"
+    surface = "vault"
+    action = "a value or its salt edited, removed or swapped with another"
+    defence = "the record has a commitment to value and salt"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a value that the vault keeps."""
+        return None if target.plan.has_sensitive else "no value is sensitive"
+
+    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
+        """Edit the vault."""
+        from hypothesis import strategies as st
+
+        secrets = dict(honest.shelf.secrets)
+        # References are random, and a script has to find the same value again: it goes by the order of the records.
+        text = b"".join(entry.record for entry in honest.shelf.entries)
+        names = sorted((name for name in secrets if not name.startswith("token:")), key=lambda n: text.find(n.encode()))
+        if not names:
+            return False
+        name = names[place(stage, "value", len(names))]
+        how = stage.pick("change", st.sampled_from(["value", "salt", "removed", "swapped"]))
+        stage.tell(f"change a sensitive value in the vault: {how}")
+        if how == "removed":
+            del secrets[name]
+        elif how == "swapped":
+            other = names[place(stage, "with value", len(names))]
+            secrets[name], secrets[other] = secrets[other], secrets[name]
+        else:
+            bit = 0 if how == "salt" else len(secrets[name]) * 8 - 1
+            secrets[name] = flipped(secrets[name], bit)
+        forger.put_secrets(secrets)
+        return True
+
+
+ATTACKS: tuple[type[Attack], ...] = (
+    Fork,
+    StrangeSignature,
+    ReceiptEdited,
+    DocumentEdited,
+    SensitiveValueEdited,
+)

@@ -1,0 +1,117 @@
+"""What attacks on the course of a run have in common: an unsigned journal is rewritten, and hashed anew.
+
+Nobody has a key or a receipt here: only what the records mean can give them away. So each of these attacks writes
+something that the program does not admit; what it does admit, nobody can tell from another run.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar, NamedTuple
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.tampering import must_not_go_on
+from stepward.sabotage.forging import Data, Forger, chained, plant
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.machine.history import fold
+from stepward.vm.machine.plan import CallPlan
+from stepward.vm.machine.run import Run
+from stepward.vm.machine.state import snapshot
+
+FROM_OUTSIDE = ("cancel", "refused", "erased")
+"""Kinds of records that the program does not decide."""
+
+
+class Forged(NamedTuple):
+    """Records as the attacker wants them; behind the first `end` of them stand only ones that were there before."""
+
+    records: list[Data]
+    end: int
+
+
+class Rewriting(Attack):
+    """An attack on what the records of a run say happened.
+
+    `may_be_honest` says that what is forged may come to the same: nothing is left to notice then.
+    """
+
+    family = Family.TRANSITIONS
+    invariant = Invariant.GRAPH
+    severity = "critical"
+    weight = 2
+    may_be_honest: ClassVar[bool] = False
+
+    def play(self, stage: Stage) -> Outcome:
+        """Play a run to its end without a key, forge its journal, and have somebody verify it and a machine go on."""
+        from hypothesis import strategies as st
+
+        scene = self.scene(stage)
+        unsigned = scene.machine(key=None)
+        run = scene.carry_on(scene.start(unsigned), unsigned)
+        forger = Forger(scene)
+        forged = self.forge(scene, forger.records())
+        if forged is None:
+            return Outcome.NOT_APPLICABLE
+        is_cut = forged.end == len(forged.records) or not stage.pick("what follows is kept", st.booleans())
+        records = forged.records[: forged.end] if is_cut else forged.records
+        if is_cut:
+            stage.tell("cut off what follows")
+        stage.tell("hash the whole journal anew")
+        return self._read(stage, scene, run, records)
+
+    def scene(self, stage: Stage) -> Scene:
+        """Return the run to be."""
+        return stage.scene(faults=False)
+
+    @abstractmethod
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Return the records as the attacker wants them; None where the run gives no hold."""
+
+    def _read(self, stage: Stage, scene: Scene, run: Run, records: list[Data]) -> Outcome:
+        """Have the forged run verified, and recovered in a world in which nothing of it happened yet."""
+        twin = stage.scene(scene.name, faults=False, store=MemoryJournal(), target=scene.target)
+        twin.run = scene.run
+        twin.oracle.rest()
+        plant(twin.store.inner, twin.run, chained(records), Forger(scene).shelf())
+        stage.count(len(records))
+        if not twin.faults(trusts_key=False):
+            is_the_same = self.may_be_honest and _bytes(twin, len(records)) == _bytes(scene, len(records))
+            stage.hold(is_the_same, self.invariant, "a verification finds nothing in the forged journal")
+            return Outcome.ABSORBED
+        must_not_go_on(stage, twin, twin.machine(key=None), run)
+        return Outcome.DETECTED
+
+
+def _bytes(scene: Scene, count: int) -> bytes:
+    """Return the state of a run after some of its records."""
+    found = scene.history()
+    return snapshot(found.plan, fold(found.plan, found.events[:count]))
+
+
+def call_of(scene: Scene, record: Data) -> CallPlan | None:
+    """Return the call that a record speaks of, or None."""
+    return scene.target.calls.get(record["body"].get("step", ""))
+
+
+def changed(records: list[Data], seq: int, *instead: Data) -> Forged:
+    """Return records with one of them replaced by others."""
+    return Forged([*records[:seq], *instead, *records[seq + 1 :]], seq + len(instead))
+
+
+def with_body(record: Data, **fields: object) -> Data:
+    """Return a record with fields of its body replaced."""
+    return record | {"body": record["body"] | fields}
+
+
+def with_note(record: Data, **fields: object) -> Data:
+    """Return a record with fields of its note replaced."""
+    return record | {"note": record["note"] | fields}
+
+
+def without_way(record: Data) -> Data:
+    """Return a record without what its body says of where control goes."""
+    kept = {name: value for name, value in record["body"].items() if name not in ("next", "ends", "reason")}
+    return record | {"body": kept}

@@ -1,0 +1,281 @@
+"""Hash corruption: the SQLite file is changed by somebody who can write it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from stepward.sabotage.attack import Attack
+from stepward.sabotage.attacks.tampering import Honest, Tampering, must_find, must_refuse, place, receipt_for
+from stepward.sabotage.forging import FileHands, Forger, flipped
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.vm.journal.sqlite import SQLiteJournal
+from stepward.vm.journal.store import JournalError
+
+
+class TailCut(Tampering):
+    """The last records are deleted from the file; the head, which the store keeps apart, stays as it was."""
+
+    name = "tail-cut"
+    surface = "last rows of the records in a file"
+    action = "deleted, and the head left"
+    defence = "the head has the number of the last record"
+    store = "sqlite"
+    weight = 2
+
+    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
+        """Delete rows from one on, or all."""
+        entries = honest.shelf.entries
+        length = len(entries) - 1 - place(stage, "rows deleted, but one", len(entries))
+        stage.tell(f"delete all records from {length} on")
+        forger.put(entries[:length])
+        return True
+
+
+class HeadEdited(Tampering):
+    """The head is edited in the file: its number, its digest, or both, as they were earlier."""
+
+    name = "head-edited"
+    surface = "head of a run in a file"
+    action = "its number, its digest or both edited"
+    defence = "the head is the last record"
+    store = "sqlite"
+    weight = 2
+
+    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
+        """Edit the head."""
+        from hypothesis import strategies as st
+
+        head, entries = honest.shelf.head, honest.shelf.entries
+        assert head is not None, "the run is there"
+        change = stage.pick("change", st.sampled_from(["number", "digest", "earlier"]))
+        stage.tell(f"edit the head: {change}")
+        if change == "number":
+            head = head._replace(seq=head.seq + stage.pick("higher by", st.sampled_from([1, -1, 2**62])))
+        elif change == "digest":
+            head = head._replace(digest=flipped(head.digest, place(stage, "bit", 256)))
+        else:
+            seq = place(stage, "record", len(entries) - 1)
+            head = head._replace(seq=seq, digest=entries[seq].digest)
+        forger.put(entries, head)
+        return True
+
+
+class SignatureEdited(Tampering):
+    """The signature of the head is edited in the file, or removed; all else is in order."""
+
+    name = "signature-edited"
+    surface = "signature of a head in a file"
+    action = "a bit turned over, cut, or removed"
+    defence = "with a key, the head has to be signed by it"
+    by_itself = False
+    by_receipt = False
+    store = "sqlite"
+    weight = 2
+
+    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
+        """Edit the signature."""
+        from hypothesis import strategies as st
+
+        head = honest.shelf.head
+        assert head is not None, "the run is there"
+        assert head.signature is not None, "the run was signed"
+        change = stage.pick("change", st.sampled_from(["removed", "bit", "cut"]))
+        stage.tell(f"edit the signature of the head: {change}")
+        signature = {"removed": None, "cut": head.signature[:63]}.get(change)
+        if change == "bit":
+            signature = flipped(head.signature, place(stage, "bit", 512))
+        forger.put(honest.shelf.entries, head._replace(signature=signature))
+        return True
+
+
+_TYPES: dict[str, str] = {
+    "record": "UPDATE records SET record = CAST(record AS TEXT) WHERE run = ? AND seq = {seq}",
+    "digest": "UPDATE records SET digest = hex(digest) WHERE run = ? AND seq = {seq}",
+    "number of a record": "UPDATE records SET seq = 'x' WHERE run = ? AND seq = {seq}",
+    "number of the head": "UPDATE runs SET seq = 'x' WHERE run = ?",
+    "digest of the head": "UPDATE runs SET digest = hex(digest) WHERE run = ?",
+    "record as a number": "UPDATE records SET record = 7 WHERE run = ? AND seq = {seq}",
+}
+
+
+class TypesOfColumns(Tampering):
+    """A value in the file is made one of another type: text in place of bytes, or in place of a number."""
+
+    name = "types-of-columns"
+    surface = "a column of the journal's file"
+    action = "a value of another type in it"
+    defence = "what is read has to be of the very type that was written"
+    store = "sqlite"
+    weight = 2
+
+    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
+        """Change the type of one value."""
+        from hypothesis import strategies as st
+
+        assert isinstance(forger.hands, FileHands), "it is played on a file"
+        column = stage.pick("column", st.sampled_from([*_TYPES, "document", "sensitive value"]))
+        stage.tell(f"put a value of another type in a column: {column}")
+        stage.count()
+        if column == "document":
+            digest = forger.documents[0]
+            forger.put_document(digest, honest.shelf.documents[digest].decode())
+        elif column == "sensitive value":
+            names = sorted(name for name in honest.shelf.secrets if not name.startswith("token:"))
+            if not names:
+                return False
+            forger.put_secrets(honest.shelf.secrets | {names[0]: "text"})
+        else:
+            seq = place(stage, "record", len(honest.shelf.entries))
+            forger.hands.do((_TYPES[column].format(seq=seq), (forger.run,)))
+        return True
+
+    def noticed(self, stage: Stage, scene: Scene, honest: Honest) -> Outcome:
+        """Ask all readers, and put documents back: other runs of the file share them."""
+        try:
+            return super().noticed(stage, scene, honest)
+        finally:
+            store = scene.store.inner
+            assert isinstance(store, SQLiteJournal), "it is played on a file"
+            for digest, text in honest.shelf.documents.items():
+                FileHands(store).put_document(digest, text)
+
+
+_COLUMNS: tuple[tuple[str, Any], ...] = (
+    ("status", "RUNNING"),
+    ("status", "SUCCESS"),
+    ("status", "anything"),
+    ("program", "another"),
+    ("started", 0.0),
+    ("updated", 1e18),
+    ("expires", 0.0),
+)
+
+
+class ListOfRunsEdited(Attack):
+    """The list of runs, by which runs are found, is edited: the status or program of a run, or its times.
+
+    It is no evidence of anything, and nobody says that it was edited. A run that it calls ended is not found by
+    `recover` without a name; it is as it was all the same.
+    """
+
+    name = "list-of-runs-edited"
+    family = Tampering.family
+    surface = "list of runs in a file"
+    action = "status, program or times edited"
+    invariant = Invariant.HISTORY
+    defence = "what a run is, its records say"
+    severity = "medium"
+    store = "sqlite"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """Edit the list, recover all, and see that nothing happened."""
+        scene = stage.scene(faults=False)
+        run = scene.start()
+        forger = Forger(scene)
+        shelf, asked = forger.shelf(), len(scene.world.asked)
+        column, value = _COLUMNS[place(stage, "edit", len(_COLUMNS))]
+        stage.tell(f"write `{value}` as the {column} of the run into the list of runs, and recover all runs")
+        assert isinstance(forger.hands, FileHands), "it is played on a file"
+        before = next(row for row in scene.store.rows() if row.run == run.id)
+        # Other cases may have left runs in the middle: they are none of this one's business.
+        forger.hands.do(("UPDATE runs SET status = 'FAILED' WHERE run != ? AND status = 'RUNNING'", (run.id,)))
+        forger.hands.do((f"UPDATE runs SET {column} = ? WHERE run = ?", (value, run.id)))
+        stage.count(3)
+        scene.clock.time += 1_000_000_000
+        stage.do(scene.machine().recover())
+        stage.do(scene.machine().recover(run.id))
+        found = scene.reload()
+        forger.hands.do(("UPDATE runs SET status = ? WHERE run = ?", (before.status, run.id)))
+        stage.hold(len(scene.world.asked) == asked, self.invariant, "a tool was called on the word of the list of runs")
+        stage.hold(forger.shelf() == shelf, self.invariant, "records were written on the word of the list of runs")
+        stage.hold(found.snapshot() == run.snapshot(), self.invariant, "the run is another since the list was edited")
+        return Outcome.ABSORBED
+
+
+_FILES = ("runs.db", "runs.db.vault")
+_PARTS = 1 << 13
+"""Places in a file that are told apart: enough for each page and column, few enough to find the simplest."""
+
+
+class AnyByteOfTheFile(Attack):
+    """A byte of the journal's file, or of the vault's beside it, is changed, wherever it lies."""
+
+    name = "any-byte-of-the-file"
+    family = Tampering.family
+    surface = "bytes of the journal's file and of its vault"
+    action = "one bit turned over"
+    invariant = Invariant.TAMPERING
+    defence = "SQLite refuses the file, or its content is as it was, or verification finds what changed"
+    severity = "critical"
+    store = "sqlite"
+    weight = 4
+
+    def play(self, stage: Stage) -> Outcome:
+        """Play a run in a file of its own, and turn over bits in copies of that."""
+        from hypothesis import strategies as st
+
+        with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
+            store = SQLiteJournal(os.path.join(folder, _FILES[0]))
+            try:
+                scene = stage.scene(faults=False, store=store)
+                run = scene.start()
+                honest = Honest(run, Forger(scene).shelf(), receipt_for(run))
+            finally:
+                store.close()
+            files = [name for name in _FILES if os.path.exists(os.path.join(folder, name))]
+            places = st.tuples(st.sampled_from(range(len(files))), st.integers(0, _PARTS - 1)).map(list)
+            chosen: Sequence[Any] = stage.pick("flips", st.lists(places, min_size=1, max_size=4))
+            outcomes = [self._flip(stage, scene, honest, folder, files[file], part) for file, part in chosen]
+        return Outcome.DETECTED if Outcome.DETECTED in outcomes else Outcome.ABSORBED
+
+    def _flip(self, stage: Stage, scene: Scene, honest: Honest, folder: str, file: str, part: int) -> Outcome:
+        """Turn over a bit in a copy, `part` of `_PARTS` into the file, and have everybody read the copy."""
+        copy = os.path.join(folder, "copy.db")
+        for name in _FILES:
+            if os.path.exists(os.path.join(folder, name)):
+                shutil.copy(os.path.join(folder, name), name.replace(_FILES[0], copy))
+        with open(file.replace(_FILES[0], copy), "r+b") as damaged:
+            data = damaged.read()
+            bit = len(data) * 8 * part // _PARTS
+            damaged.seek(bit // 8)
+            damaged.write(bytes([data[bit // 8] ^ 1 << bit % 8]))
+        stage.tell(f"turn over bit {bit % 8} of byte {bit // 8} of {file}")
+        stage.count()
+        try:
+            store = SQLiteJournal(copy, create=False)
+        except JournalError:
+            return Outcome.DETECTED
+        scene.store.inner = store
+        try:
+            if _is_as_it_was(scene, honest):
+                return Outcome.ABSORBED
+            must_find(scene, "somebody with the key", (), trusts_key=True)
+            must_refuse(stage, scene, scene.machine(), honest)
+            return Outcome.DETECTED
+        finally:
+            store.close()
+
+
+def _is_as_it_was(scene: Scene, honest: Honest) -> bool:
+    """Whether the store has of the run what it had."""
+    try:
+        return Forger(scene).shelf() == honest.shelf
+    except (JournalError, ValueError, KeyError, IndexError, TypeError):
+        return False
+
+
+ATTACKS: tuple[type[Attack], ...] = (
+    TailCut,
+    HeadEdited,
+    SignatureEdited,
+    TypesOfColumns,
+    ListOfRunsEdited,
+    AnyByteOfTheFile,
+)
