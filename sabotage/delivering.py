@@ -64,7 +64,7 @@ def refused(
     invariant: Invariant = Invariant.DELIVERY,
     errors: tuple[type[StepwardError], ...] = (DeliveryRefused,),
 ) -> None:
-    """See that a delivery is refused with one of `errors`, and that nothing but its refusal is written. Raises Breach."""
+    """See that a delivery is refused with one of `errors`, and nothing but that is written. Raises Breach."""
     stage, store = scene.stage, scene.store.inner
     length, effects = len(store.read(scene.run)), len(scene.world.asked)
     stage.tell(what)

@@ -18,9 +18,6 @@ MAX_TURNS: Final = 200
 QUIET_ROUNDS: Final = 6
 """Rounds of the event loop without news after which every process is taken to stand at a point."""
 
-Work = Callable[[Points], Coroutine[Any, Any, Any]]
-"""What a process does, given the points that its machine is to pass."""
-
 
 class _Waiting(NamedTuple):
     process: str
@@ -28,7 +25,7 @@ class _Waiting(NamedTuple):
     turn: asyncio.Future[None]
 
 
-class _Crossing(Points):
+class Crossing(Points):
     """Points at which a process waits until it is its turn."""
 
     def __init__(self, process: str, waiting: list[_Waiting]) -> None:
@@ -45,6 +42,15 @@ class _Crossing(Points):
         await turn
         await super().pass_by(name)
 
+    @property
+    def standing(self) -> tuple[str, ...]:
+        """The points at which the process stands."""
+        return tuple(one.point for one in self._waiting if one.process == self._process)
+
+
+Work = Callable[[Crossing], Coroutine[Any, Any, Any]]
+"""What a process does, given the points that its machine is to pass."""
+
 
 async def interleave(stage: Stage, works: Mapping[str, Work]) -> dict[str, Any]:
     """Run processes to their ends, by name, one step at a time; return what each returned, or the refusal it raised.
@@ -55,7 +61,7 @@ async def interleave(stage: Stage, works: Mapping[str, Work]) -> dict[str, Any]:
     from hypothesis import strategies as st
 
     waiting: list[_Waiting] = []
-    crossings = {name: _Crossing(name, waiting) for name in works}
+    crossings = {name: Crossing(name, waiting) for name in works}
     tasks = {name: asyncio.ensure_future(work(crossings[name])) for name, work in works.items()}
     number = 0
     try:
@@ -110,7 +116,7 @@ def _ended(task: asyncio.Future[Any]) -> Any:
     return task.result() if error is None else error
 
 
-async def _end(crossings: Collection[_Crossing], tasks: Collection[asyncio.Future[Any]]) -> None:
+async def _end(crossings: Collection[Crossing], tasks: Collection[asyncio.Future[Any]]) -> None:
     """End the processes that are left: a dead one passes no point, not even to tidy up."""
     for crossing in crossings:
         crossing.is_dead = True

@@ -19,9 +19,10 @@ Work = Callable[[Points], Coroutine[Any, Any, Any]]
 class _Stop(Points):
     """Points of which one holds the process, and with it all that goes on in it side by side."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, then: Callable[[], None]) -> None:
         super().__init__()
         self.number = number
+        self._then = then
         self.here = asyncio.Event()
         self.way = asyncio.Event()
 
@@ -29,6 +30,7 @@ class _Stop(Points):
         """Wait where the process stands still; raises Killed once it is dead."""
         if len(self.passed) == self.number:
             self.here.set()
+            self._then()
         self.passed.append(name)
         if self.here.is_set():
             try:
@@ -48,15 +50,16 @@ class _Stop(Points):
 class Paused:
     """A process that was started, and stands still at the point of a number, counted from 0, if it has come to it.
 
-    It dies at the end of its `with` block, if it has not gone on. `point` is where it stands, None when it has ended before; `result` is what it returned, or the error of the machine
-    that it raised, once it has ended.
+    `then` is called as soon as it stands. It dies at the end of its `with` block, if it has not gone on. `point` is
+    where it stands, None when it has ended before; `result` is what it returned, or the error of the machine that it
+    raised, once it has ended.
     """
 
-    def __init__(self, stage: Stage, number: int, work: Work) -> None:
+    def __init__(self, stage: Stage, number: int, work: Work, then: Callable[[], None] = lambda: None) -> None:
         self.point: str | None = None
         self.result: Any = None
         self._stage = stage
-        self._stop = _Stop(number)
+        self._stop = _Stop(number, then)
         self._number = number
         self._work = work
         self._task: asyncio.Future[Any] | None = None

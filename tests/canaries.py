@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from stepward.sabotage.campaign import Matrix, Orders, attack_program
+from stepward.sabotage.campaign import DEFAULT_EXAMPLES, Matrix, Orders, attack_program
 from stepward.vm import Policy, Program
 
 FAMILIES = ("injection", "load", "replays", "times", "interleavings", "hashes", "transitions", "crashes")
@@ -33,10 +33,12 @@ class Canary(NamedTuple):
     policies: tuple[Mapping[str, Any], ...] = ()
     smallest: Mapping[str, Any] | None = None
 
-    def campaign(self) -> Matrix:
+    def campaign(self, examples: int = DEFAULT_EXAMPLES) -> Matrix:
         """Attack with the one attack, within the default budget."""
         policies = [Policy.from_dict(dict(policy)) for policy in self.policies]
-        return attack_program(Program.from_dict(dict(self.program)), policies, Orders(attacks=(self.attack,)))
+        return attack_program(
+            Program.from_dict(dict(self.program)), policies, Orders(examples=examples, attacks=(self.attack,))
+        )
 
 
 def canaries() -> tuple[Canary, ...]:

@@ -1,7 +1,165 @@
-"""Canaries of the family "times"; a helper, no tests stand here."""
+"""Canaries of the family "time"; a helper, no tests stand here."""
 
 from __future__ import annotations
 
-from canaries import Canary
+from typing import Any
 
-CANARIES: tuple[Canary, ...] = ()
+import pytest
+
+from canaries import Canary
+from canaries_replays import ASKS, FALSE, MAILS, PAYS, _program, _step
+from rewriting import rewrite
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.machine import apply, ask, calls, driver
+from stepward.vm.machine.driver import Driver
+from stepward.vm.machine.runs import Runs
+
+KNOWS_LATER = _program(
+    _step("know", "know"),
+    tools={"know": {"effect": "read", "returns": {"type": "string", "sensitive": True}}},
+)
+PAYS_IN_TIME = _program(_step("pay", "pay", timeout_seconds=5))
+LOOKS = _program(
+    _step("look", "look", timeout_seconds=5, on_error="retry", max_retries=3),
+    tools={"look": {"effect": "read", "returns": {"type": "integer"}}},
+)
+
+
+MAILED = {"inputs": {}, "mail, visit 1, attempt 1": FALSE}
+
+
+def time_outs_are_failures(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, calls, "_is_unknown", ('result.answer in ("timeout", "doubt")', 'result.answer == "doubt"'))
+
+
+def first_answer_counts(patch: pytest.MonkeyPatch) -> None:
+    """Take for the answer to an attempt what came first, also where an earlier one had asked for it."""
+    came: dict[tuple[str, str], Any] = {}
+
+    class Keeping:
+        def __init__(self, tools: Any) -> None:
+            self.tools = tools
+
+        def call(self, name: str, args: Any, context: Any) -> Any:
+            return self.first(self.tools.call(name, args, context), (context.run, context.step))
+
+        async def first(self, asked: Any, place: tuple[str, str]) -> Any:
+            came.setdefault(place, await asked)
+            return came[place]
+
+    whole = ask.ask_tool
+    patch.setattr(driver, "ask_tool", lambda tools, *rest: whole(Keeping(tools), *rest))
+
+
+def trace_has_times(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, apply, "traced", ("event.kind), text)", "event.kind), f\"{text}{event.note.get('started')}\")"))
+
+
+def lease_for_everybody(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, MemoryJournal, "acquire", ("kept.holder != holder and kept.expires > now", "False"))
+
+
+def no_look_at_the_lease(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Driver, "_attempt", ("if started / 1e6 >= self.lease.expires:", "if False:"))
+
+
+def failed_renewal_is_passed_over(patch: pytest.MonkeyPatch) -> None:
+    renewed = "self.lease = await setup.io(setup.journal.renew, self.lease, started / 1e6, setup.lease_seconds)"
+    tried = f"try:\n            {renewed}\n        except JournalError:\n            pass"
+    rewrite(patch, Driver, "_attempt", (renewed, tried))
+
+
+def no_fence(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, MemoryJournal, "append", (" or (fence is not None and fence != kept.fence)", ""))
+
+
+def appends_anywhere(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, MemoryJournal, "append", ("len(held) != expected + 1 or ", ""))
+
+
+def starts_after_a_cancellation(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Driver, "_give_way", ('state.is_cancelled and pending.event.kind == "intent"', "False"))
+
+
+def late_cancellation_is_left(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Runs, "_drive", ("if found.state.is_cancelled and not found.state.is_over:", "if False:"))
+
+
+def cancellation_is_a_rival(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(driver, "_FOREIGN", ("refused",))
+
+
+def fenced_driver_leaves_values(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Runs, "_drive", ("if found.state.is_erased:", "if False:"))
+
+
+CANARIES: tuple[Canary, ...] = (
+    Canary(
+        "time-outs-are-failures",
+        "a write that timed out is in doubt",
+        "answer-after-time-out",
+        PAYS_IN_TIME,
+        time_outs_are_failures,
+        smallest={
+            "inputs": {},
+            "late answers: pay, visit 1": 1,
+            "late answer: pay, visit 1, attempt 1": False,
+        },
+    ),
+    Canary("first-answer-counts", "an answer is its attempt's own", "late-result", LOOKS, first_answer_counts),
+    Canary(
+        "trace-has-times",
+        "no time is in the trace",
+        "clock-jumps",
+        MAILS,
+        trace_has_times,
+        smallest=MAILED | {"jumps": [{"point": 0, "seconds": 1}]},
+    ),
+    Canary(
+        "lease-for-everybody",
+        "a lease is one machine's",
+        "two-drivers",
+        MAILS,
+        lease_for_everybody,
+        smallest=MAILED | {"the driver stands still at point": 3},
+    ),
+    Canary("no-look-at-the-lease", "a lease is looked at before a call", "stale-driver", PAYS, no_look_at_the_lease),
+    Canary(
+        "failed-renewal-is-passed-over",
+        "without a lease nothing is called",
+        "lease-not-renewed",
+        PAYS,
+        failed_renewal_is_passed_over,
+    ),
+    Canary("no-fence", "an append has a fencing number", "drivers-interleaved", PAYS, no_fence),
+    Canary("appends-anywhere", "an append names the record before it", "cancelled-anywhere", PAYS, appends_anywhere),
+    Canary(
+        "starts-after-a-cancellation",
+        "nothing starts after a cancellation",
+        "cancelled-anywhere",
+        PAYS,
+        starts_after_a_cancellation,
+        smallest={"inputs": {}, "pay, visit 1, attempt 1": FALSE, "the driver stands still at point": 3},
+    ),
+    Canary(
+        "late-cancellation-is-left",
+        "a driver looks for a cancellation when it has let go",
+        "cancelled-anywhere",
+        ASKS,
+        late_cancellation_is_left,
+    ),
+    Canary(
+        "cancellation-is-a-rival",
+        "a driver gives way to a cancellation",
+        "resume-raced-with-cancel",
+        ASKS,
+        cancellation_is_a_rival,
+    ),
+    Canary(
+        "fenced-driver-leaves-values",
+        "a driver that was fenced drops what it brought",
+        "erased-anywhere",
+        KNOWS_LATER,
+        fenced_driver_leaves_values,
+    ),
+)

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,12 @@ from stepward.vm import (
     RunRefused,
     ScriptedModel,
     SQLiteJournal,
+    Suspend,
 )
 from stepward.vm.journal.records import write_record
 from stepward.vm.journal.store import Append, Journal, JournalError, LeaseLost
 from stepward.vm.journal.verify import verify
+from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.replay import replayer
 from stepward.vm.machine.runs import MAX_REFUSALS
 
@@ -387,3 +389,48 @@ def test_a_driver_does_not_give_way_to_another_driver(tmp_path: Path, kind: str)
     assert not isinstance(caught.value, LeaseLost)  # the run is read again, and its journal is no journal
     assert not other.done()
     assert len(other.journal.read(RUN)) == 2
+
+
+class Interrupted(ExecutionVM):
+    """A machine in whose way somebody comes, once, before it calls its store by the name of a method."""
+
+    def interrupt(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        self.waiting = {name: work}
+
+    async def _io(self, function: Any, *args: Any) -> Any:
+        work = self.waiting.pop(function.__name__, None)
+        if work is not None:
+            await work()
+        return await super()._io(function, *args)
+
+
+ASKING = {
+    "name": "asking",
+    "inputs": {},
+    "tools": {"ask": {"effect": "none", "suspends": True, "returns": {"type": "string", "sensitive": True}}},
+    "steps": [{"id": "ask", "type": "tool", "tool": "ask"}],
+}
+
+
+def test_a_cancellation_after_the_last_append_is_heard_by_the_driver_that_still_has_the_lease() -> None:
+    journal = MemoryJournal()
+    other = ExecutionVM({"ask": Suspend}, journal=journal)
+    vm = Interrupted({"ask": Suspend}, journal=journal)
+    vm.interrupt("release", lambda: other.cancel("one"))
+    assert asyncio.run(vm.run(Program.from_dict(ASKING), run_id="one")).status == "CANCELLED"
+    assert other.get_sync("one").status == "CANCELLED"
+
+
+def test_a_driver_that_was_fenced_brings_nothing_back_into_an_erased_vault() -> None:
+    journal, clock = MemoryJournal(), ManualClock()
+    tools = {"ask": lambda: "a secret"}
+    other = ExecutionVM(tools, journal=journal, clock=clock)
+    vm = Interrupted(tools, journal=journal, clock=clock)
+
+    async def erase() -> None:
+        clock.time += 3_600_000_000
+        assert (await other.erase("one")).is_over
+
+    vm.interrupt("put", erase)
+    assert asyncio.run(vm.run(Program.from_dict(ASKING), run_id="one")).status == "CANCELLED"
+    assert journal.vault.get("one") == {}

@@ -1,7 +1,333 @@
-"""Replay: what was good once is delivered again, elsewhere, or by somebody else."""
+"""Replay: what was delivered, answered or asked for once comes again."""
 
 from __future__ import annotations
 
-from stepward.sabotage.attack import Attack
+from typing import Any, Final
 
-ATTACKS: tuple[type[Attack], ...] = ()
+from stepward.sabotage.answers import Answer
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks import copies, tokens
+from stepward.sabotage.attacks.tokens import TokenAttack, variant
+from stepward.sabotage.delivering import in_doubt, refused, suspended
+from stepward.sabotage.interleaving import Work, interleave
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.world import Asking
+from stepward.vm.errors import StepwardError
+from stepward.vm.language.policy import Policy
+from stepward.vm.machine.refusals import DeliveryRefused, RunBusy, RunRefused
+from stepward.vm.machine.run import Run
+from stepward.vm.values import to_json
+
+
+class LateDelivery(TokenAttack):
+    """Somebody delivers a token that was never used, after the run was cancelled or its values were erased."""
+
+    name = "late-delivery"
+    action = "delivered after the run was cancelled or erased"
+    invariant = Invariant.ENDINGS
+    defence = "an ended run waits for nobody"
+    severity = "critical"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """End a run that waits, deliver, and see that it stays ended."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        run = suspended(scene, scene.start())
+        if run is None:
+            return Outcome.NOT_APPLICABLE
+        token = run.suspensions[0]
+        how = stage.pick("the run is", st.sampled_from(["cancelled", "erased"]))
+        stage.tell(f"the run is {how} while `{token.step}` waits")
+        stage.count()
+        machine = scene.machine()
+        ended = stage.do(machine.cancel(run.id) if how == "cancelled" else machine.erase(run.id))
+        stage.hold(ended.is_over, Invariant.ENDINGS, f"the run was {how}, and is {ended.status}")
+        call = stage.target.calls[token.step]
+        payload = stage.pick("late payload", stage.target.output(call))
+        what = f"deliver the token of `{token.step}` after the end"
+        refused(scene, what, scene.machine().resume(token.token, payload), invariant=Invariant.ENDINGS)
+        again = scene.reload()
+        said = (again.status, again.reason, again.trace_hash)
+        is_same = said == (ended.status, ended.reason, ended.trace_hash) or how == "erased"
+        stage.hold(is_same and again.is_over, Invariant.ENDINGS, f"the ended run is {again.status} now")
+        return Outcome.BLOCKED
+
+
+class ReconciledAgain(Attack):
+    """A webhook says twice what became of a write, or says it of a step that nobody asked about."""
+
+    name = "reconciled-again"
+    family = Family.REPLAY
+    surface = "reconciliation"
+    action = "said again, or of a step that is not in doubt"
+    invariant = Invariant.DELIVERY
+    defence = "only a step in doubt is reconciled, and that once"
+    severity = "critical"
+    weight = 2
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a write."""
+        return None if target.writes else "no tool writes"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Reconcile a write that was lost, and once more, with any verdict; and others that were not lost."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        run = in_doubt(scene)
+        if run is None:
+            return Outcome.NOT_APPLICABLE
+        doubts = {doubt.step for doubt in run.doubts}
+        step = run.doubts[0].step
+        verdict = stage.pick("the second verdict", st.sampled_from(["done", "not_done", "abandon"]))
+        others = sorted(stage.target.calls.keys() - doubts)
+        first = stage.pick("the first verdict", st.sampled_from(["the truth", "abandon", "of another step"]))
+        if first == "of another step" and others:
+            other = stage.pick("another step", st.sampled_from(others))
+            self._again(scene, other, verdict)
+        elif first == "abandon":
+            stage.tell(f"reconcile `{step}`: abandon")
+            stage.count()
+            run = stage.do(scene.machine().reconcile(run.id, step, "abandon"))
+            stage.hold(run.is_over, Invariant.ENDINGS, f"an abandoned run is {run.status}")
+        if not run.is_over:
+            run = scene.deliver(run, scene.machine())
+        self._again(scene, step, verdict)
+        scene.oracle.judge(scene.carry_on(scene.reload()))
+        return Outcome.BLOCKED
+
+    def _again(self, scene: Scene, step: str, verdict: Any) -> None:
+        target = scene.stage.target
+        output = None
+        if verdict == "done":
+            output = scene.stage.pick(f"forged output of {step}", target.output(target.calls[step]))
+        what = f"reconcile `{step}`, which is not in doubt: {verdict}"
+        refused(scene, what, scene.machine().reconcile(scene.run, step, verdict, output))
+
+
+class ReconciledAtOnce(Attack):
+    """Several processes are told at the same time what became of a write, and each of them says so."""
+
+    name = "reconciled-at-once"
+    family = Family.REPLAY
+    surface = "reconciliation"
+    action = "said by several processes at once"
+    invariant = Invariant.ONCE
+    defence = "whoever has the lease looks again whether the step is still in doubt"
+    severity = "critical"
+    weight = 4
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a write."""
+        return None if target.writes else "no tool writes"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Have them race, and see that exactly one counts."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        run = in_doubt(scene)
+        if run is None:
+            return Outcome.NOT_APPLICABLE
+        doubt = run.doubts[0]
+        happened = any(effect.key == doubt.key for effect in scene.world.effects)
+        output = scene.payload(doubt.step) if happened else None
+        if not happened:
+            scene.world.settled[doubt.step] += 1
+        count = stage.pick("processes", st.integers(2, 3))
+        verdict: Any = "done" if happened else "not_done"
+        stage.tell(f"{count} processes reconcile `{doubt.step}` at once: {verdict}")
+        stage.count(count)
+
+        def say(points: Points) -> Any:
+            return scene.machine(points).reconcile(scene.run, doubt.step, verdict, output)
+
+        works: dict[str, Work] = {str(number): say for number in range(1, count + 1)}
+        results = stage.do(interleave(stage, works))
+        taken = [result for result in results.values() if isinstance(result, Run)]
+        _only(results, (Run, RunBusy, DeliveryRefused))
+        stage.hold(len(taken) == 1, Invariant.DELIVERY, f"one reconciliation was taken {len(taken)} times")
+        scene.oracle.judge(scene.carry_on(scene.reload()))
+        return Outcome.BLOCKED
+
+
+def _only(results: dict[str, Any], kinds: tuple[type, ...]) -> None:
+    """Raise Breach for what a process came to and must not."""
+    for name, result in results.items():
+        if isinstance(result, StepwardError | Killed) and not isinstance(result, kinds):
+            raise Breach(Invariant.REFUSAL, f"process {name} got {type(result).__name__}: {result}")
+
+
+class RunIdReused(Attack):
+    """Somebody asks for a run under an id that is taken: with the same, or with other inputs, program or policies."""
+
+    name = "run-id-reused"
+    family = Family.REPLAY
+    surface = "run id"
+    action = "used again, for the same or for something else"
+    invariant = Invariant.IDENTITY
+    defence = "program, policies and inputs are held against those of the run that exists"
+    severity = "high"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """Ask again, and see that the run that exists is returned, or the request refused, and nothing is performed."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        run = scene.start()
+        if stage.pick("the run has", st.sampled_from(["stopped", "ended"])) == "ended":
+            run = scene.carry_on(run)
+        target = stage.target
+        other = stage.pick("other than before", st.sampled_from(["inputs", "program", "policies", "nothing"]))
+        program, inputs, policies = target.program, dict(scene.inputs), target.policies
+        if other == "program":
+            program = variant(target)
+        elif other == "policies":
+            policies = policies[1:] if policies else (Policy.from_dict({"policy": "another", "guardrails": []}),)
+        elif other == "inputs":
+            inputs = stage.pick("other inputs", target.inputs)
+            if not differs(target, inputs, scene.inputs):
+                return Outcome.NOT_APPLICABLE
+        asked = scene.machine(policy=policies).run(program, inputs, run_id=scene.run)
+        what = f"ask for the run again with {'the same' if other == 'nothing' else 'other ' + other}"
+        if other != "nothing":
+            refused(scene, what, asked, invariant=Invariant.IDENTITY, errors=(RunRefused,))
+        else:
+            self._same(scene, run, what, asked)
+        scene.oracle.judge(scene.carry_on(scene.reload()))
+        return Outcome.ABSORBED if other == "nothing" else Outcome.BLOCKED
+
+    def _same(self, scene: Scene, run: Run, what: str, asked: Any) -> None:
+        stage = scene.stage
+        stage.tell(what)
+        stage.count()
+        before = len(scene.world.asked)
+        found = stage.do(asked)
+        is_same = (found.id, found.status, found.trace_hash) == (run.id, run.status, run.trace_hash)
+        stage.hold(is_same, Invariant.IDENTITY, f"the run that exists is {run.status}, and {found.status} was returned")
+        stage.hold(
+            len(scene.world.asked) == before, Invariant.ONCE, "something was performed again for an equal request"
+        )
+
+
+def differs(target: Target, inputs: dict[str, Any], others: dict[str, Any]) -> bool:
+    """Whether two sets of inputs are two once their defaults are filled in."""
+    types = target.plan.input_types
+    given = [
+        to_json({name: made.get(name, spec.default if spec else None) for name, spec in types.items()})
+        for made in (inputs, others)
+    ]
+    return given[0] != given[1]
+
+
+class RunIdRaced(Attack):
+    """Two to four callers ask for a run under one id at the same time, one of them for other inputs perhaps."""
+
+    name = "run-id-raced"
+    family = Family.REPLAY
+    surface = "run id"
+    action = "used by several callers at once"
+    invariant = Invariant.ONCE
+    defence = "of any number of callers one makes the run, by a write that only one can make"
+    severity = "critical"
+    weight = 5
+
+    def play(self, stage: Stage) -> Outcome:
+        """Have them race, and see that there is one run, and everything in it happens once."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        count = stage.pick("callers", st.integers(2, 4))
+        stage.tell(f"{count} callers run the program under one id with {to_json(scene.inputs)}")
+        stage.count(count)
+
+        def ask(points: Points) -> Any:
+            return scene.machine(points).run(stage.target.program, scene.inputs, run_id=scene.run)
+
+        works: dict[str, Work] = {str(number): ask for number in range(1, count + 1)}
+        results = stage.do(interleave(stage, works))
+        _only(results, (Run,))
+        strangers = [run.id for run in results.values() if run.id != scene.run]
+        stage.hold(not strangers, Invariant.IDENTITY, f"the run `{strangers[:1]}` was returned")
+        scene.oracle.judge(scene.carry_on(scene.reload()))
+        return Outcome.ABSORBED
+
+
+class KeysThatCollide(Attack):
+    """Performances are made to look alike: loops, retries, parallel siblings, a process that dies, a second run."""
+
+    name = "keys-that-collide"
+    family = Family.REPLAY
+    surface = "idempotency key"
+    action = "asked for by performances that look alike"
+    invariant = Invariant.ONCE
+    defence = "a key is made of run, program, step, visit and performance"
+    severity = "critical"
+    weight = 4
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a tool."""
+        return None if len(target.models) < len(target.calls) else "no tool is called"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Make two equal runs, kill one, and see that performances and keys are one to one."""
+        from hypothesis import strategies as st
+
+        first, second = stage.scene(), stage.scene()
+        for scene in (first, second):
+            scene.world.decides.append(lambda asking: _failing_at_first(stage, asking))
+        points = Points(stage.pick("killed at point", st.integers(0, 40)), stage.tell)
+        try:
+            run = first.start(first.machine(points))
+        except Killed:
+            run = first.found() or first.start()
+        first.outlive(run)
+        second.finish()
+        keys: dict[tuple[str, str, int, int], str] = {}
+        owners: dict[str, tuple[str, str, int, int]] = {}
+        for scene in (first, second):
+            for asking, _ in scene.world.asked:
+                if asking.call.is_model:
+                    continue
+                performance = (scene.run, asking.call.id, asking.visit, asking.performance)
+                key = keys.setdefault(performance, asking.key)
+                stage.hold(key == asking.key, Invariant.ONCE, f"one performance of `{asking.call.id}` has two keys")
+                owner = owners.setdefault(key, performance)
+                said = f"{_named(owner, first)} and {_named(performance, first)} have one key"
+                stage.hold(owner == performance, Invariant.KEPT, said)
+        return Outcome.ABSORBED if keys else Outcome.NOT_APPLICABLE
+
+
+def _failing_at_first(stage: Stage, asking: Asking) -> Answer | None:
+    """Have what is tried again fail at first, where the attack decides so: a performance of its own follows."""
+    from hypothesis import strategies as st
+
+    if asking.call.is_model or asking.call.attempts == 1 or asking.attempt > 1:
+        return None
+    fails = stage.pick(f"fails at first: {asking.call.id}, visit {asking.visit}", st.booleans())
+    return Answer("fails", "it broke") if fails else None
+
+
+def _named(performance: tuple[str, str, int, int], first: Scene) -> str:
+    run, step, visit, number = performance
+    which = "first" if run == first.run else "second"
+    return f"performance {number} of visit {visit} of `{step}` in the {which} run"
+
+
+ATTACKS: Final[tuple[type[Attack], ...]] = (
+    *tokens.ATTACKS,
+    LateDelivery,
+    ReconciledAgain,
+    ReconciledAtOnce,
+    RunIdReused,
+    RunIdRaced,
+    KeysThatCollide,
+    *copies.ATTACKS,
+)

@@ -2,6 +2,225 @@
 
 from __future__ import annotations
 
-from stepward.sabotage.attack import Attack
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Any, Final, TypeVar
 
-ATTACKS: tuple[type[Attack], ...] = ()
+from stepward.sabotage.answers import Answer
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks import drivers
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.points import Points
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.world import LATE_BY, Asking, TooLate, WorldClock
+from stepward.vm.machine.tools import ToolContext, Tools
+
+T = TypeVar("T")
+
+MAX_LATE: Final = 3
+"""Attempts of one visit that are late, at most."""
+
+
+class AnswerAfterTimeOut(Attack):
+    """A write happens, and its answer comes after the time-out: once, twice, or every time that it is asked."""
+
+    name = "answer-after-time-out"
+    family = Family.TIME
+    surface = "tool answer"
+    action = "given after the time-out, though the effect happened"
+    invariant = Invariant.KEPT
+    defence = "a write that timed out is in doubt, or repeated under its key; it has not failed"
+    severity = "critical"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a write with a time-out."""
+        return None if any(call.timeout is not None for call in target.writes) else "no write has a time-out"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Be late, and see that the run knows that the effect may have happened, and has it once."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        late: list[Asking] = []
+
+        def decide(asking: Asking) -> Answer | None:
+            call = asking.call
+            if not call.writes or call.timeout is None:
+                return None
+            many = stage.pick(f"late answers: {call.id}, visit {asking.visit}", st.integers(0, MAX_LATE))
+            if asking.attempt > many:
+                return None
+            late.append(asking)
+            return Answer("late", stage.pick(f"late answer: {asking.name}", stage.target.output(call)))
+
+        scene.world.decides.append(decide)
+        scene.finish()
+        if not late:
+            return Outcome.NOT_APPLICABLE
+        has_told = any(record["body"].get("kind") == "doubt" for record in scene.oracle.records)
+        return Outcome.DETECTED if has_told else Outcome.ABSORBED
+
+
+class _Hanging:
+    """Tools of which some answer only once others are asked, long after the machine has given up on them."""
+
+    def __init__(self, inner: Tools, clock: _Impatient) -> None:
+        self._inner = inner
+        self._clock = clock
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tool of that name."""
+        return self._inner.has(name)
+
+    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
+        """Return what to await for the output of a tool."""
+        hangs = self._clock.next = asyncio.Event()
+        return self._call(name, args, context, hangs)
+
+    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext, hangs: asyncio.Event) -> Any:
+        await self._clock.let_late_answers_in()
+        try:
+            return await self._inner.call(name, args, context)
+        except TooLate:
+            hangs.set()
+        while not self._clock.way.is_set():
+            try:
+                await self._clock.way.wait()
+            except asyncio.CancelledError:  # it does not let itself be stopped
+                continue
+        return self._clock.late_values[context.step, context.visit, context.attempt]
+
+
+class _Impatient(WorldClock):
+    """A clock that gives up on what hangs, as that of the product does, and does not wait for what it stops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.next: asyncio.Event | None = None
+        self.way = asyncio.Event()
+        self.late_values: dict[tuple[str, int, int], Any] = {}
+        self.tasks: list[asyncio.Future[Any]] = []
+
+    async def limit(self, awaited: Awaitable[T], seconds: float) -> T:
+        """Return what is awaited; raises TimeoutError once it hangs."""
+        hangs, self.next = self.next, None
+        if hangs is None:
+            return await super().limit(awaited, seconds)
+        task = asyncio.ensure_future(awaited)
+        hanging = asyncio.ensure_future(hangs.wait())
+        await asyncio.wait({task, hanging}, return_when=asyncio.FIRST_COMPLETED)
+        hanging.cancel()
+        if task.done():
+            return task.result()
+        self.time += int(seconds * 1_000_000) + LATE_BY
+        self.tasks.append(task)
+        task.cancel()
+        raise TimeoutError
+
+    async def let_late_answers_in(self) -> None:
+        """Have everything that hangs answer, before somebody else does."""
+        self.way.set()
+        done = [task for task in self.tasks if not task.done()]
+        if done:
+            await asyncio.wait(done)
+        self.way.clear()
+
+
+class LateResult(Attack):
+    """A tool hangs until its time-out is over, and answers while the next call is under way, with another result."""
+
+    name = "late-result"
+    family = Family.TIME
+    surface = "tool answer"
+    action = "brought by an attempt that was given up, while a later one runs"
+    invariant = Invariant.DATA
+    defence = "an answer belongs to the attempt that asked for it, and nobody waits for one that was given up"
+    severity = "high"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a tool with a time-out."""
+        calls = (call for call in target.calls.values() if not call.is_model)
+        return None if any(call.timeout is not None for call in calls) else "no tool has a time-out"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Have tools hang, and see that what they bring in the end is nowhere."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        clock = _Impatient()
+        scene.clock = clock
+
+        def decide(asking: Asking) -> Answer | None:
+            call = asking.call
+            if call.timeout is None or call.is_model:
+                return None
+            many = stage.pick(f"tool hangs: {call.id}, visit {asking.visit}", st.integers(0, MAX_LATE))
+            if asking.attempt > many:
+                return None
+            value = stage.pick(f"late result: {asking.name}", stage.target.output(call))
+            clock.late_values[call.id, asking.visit, asking.attempt] = value
+            return Answer("late", value)
+
+        scene.world.decides.append(decide)
+        try:
+            scene.finish(scene.machine(around=lambda tools: _Hanging(tools, clock)))
+        finally:
+            stage.do(clock.let_late_answers_in())
+        return Outcome.ABSORBED if clock.late_values else Outcome.NOT_APPLICABLE
+
+
+JUMPS: Final = (1, -1, 60, 3_600, -3_600, 86_400 * 400, -86_400 * 400, 10**8, -(10**8))
+"""Seconds by which a clock jumps: a little, past a lease, past every waiver, and years."""
+
+
+class _Jumping(Points):
+    """Points at some of which the clock jumps."""
+
+    def __init__(self, scene: Scene, jumps: list[dict[str, int]]) -> None:
+        super().__init__()
+        self.seconds = 0
+        self._scene = scene
+        self._jumps = {jump["point"]: jump["seconds"] for jump in jumps}
+
+    async def pass_by(self, name: str) -> None:
+        """Go past a point."""
+        seconds = self._jumps.get(len(self.passed), 0)
+        if seconds:
+            self._scene.stage.tell(f"the clock jumps by {seconds} seconds {name}")
+            self._scene.stage.count()
+            self._scene.clock.time += seconds * 1_000_000
+            self.seconds += abs(seconds)
+        await super().pass_by(name)
+
+
+class ClockJumps(Attack):
+    """The clock of the machine jumps, forwards and backwards, between any two things that it does."""
+
+    name = "clock-jumps"
+    family = Family.TIME
+    surface = "clock"
+    action = "set forwards and backwards during a run"
+    invariant = Invariant.REPLAY
+    defence = "no clock enters the core: what a run means, and its trace hash, have no time in them"
+    severity = "high"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """Run twice, once with jumps, and see that both runs are the same."""
+        from hypothesis import strategies as st
+
+        jump = st.fixed_dictionaries({"point": st.integers(0, 30), "seconds": st.sampled_from(JUMPS)})
+        jumps = stage.pick("jumps", st.lists(jump, min_size=1, max_size=4))
+        calm = stage.scene()
+        before = calm.finish()
+        scene = stage.scene()
+        points = _Jumping(scene, jumps)
+        after = scene.finish(scene.machine(points))
+        same = [(run.status, run.reason, run.steps, run.trace_hash) for run in (before, after)]
+        stage.hold(same[0] == same[1], Invariant.REPLAY, f"without jumps the run is {same[0]}, with them {same[1]}")
+        return Outcome.ABSORBED if points.seconds else Outcome.NOT_APPLICABLE
+
+
+ATTACKS: Final[tuple[type[Attack], ...]] = (AnswerAfterTimeOut, LateResult, ClockJumps, *drivers.ATTACKS)

@@ -1,0 +1,386 @@
+"""Time: two machines at one run, one that was paused for too long, and whoever comes in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.erasures import not_gone
+from stepward.sabotage.delivering import suspended
+from stepward.sabotage.interleaving import Crossing, interleave
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.machines import WatchedStore
+from stepward.sabotage.pausing import Paused
+from stepward.sabotage.points import Points
+from stepward.sabotage.scene import LEASE_SECONDS, Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.vm.journal.store import Append, JournalError, Lease, LeaseLost
+from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
+from stepward.vm.machine.run import Run
+
+if TYPE_CHECKING:
+    from stepward.vm.journal.store import Journal
+
+LEASE_IS_OVER = int(2 * LEASE_SECONDS * 1_000_000)
+"""Microseconds after which a lease that nobody renewed is over."""
+
+
+class DriverAttack(Attack):
+    """What attacks with a driver that stands still at each of its points share."""
+
+    family = Family.TIME
+    invariant = Invariant.DRIVER
+    severity = "critical"
+    weight = 10
+    enumerates = "every append and every effect of the run that was drawn, before and after"
+
+    def stops(self, stage: Stage, *, faults: bool = False, is_stale: bool = False) -> Iterator[tuple[Scene, Paused]]:
+        """Yield a run for each point, with the driver that stands still there; the process ends with its turn.
+
+        With `is_stale` its lease is over then. That is not done between the machine's last look at its lease and the
+        first line of a tool: a pause there is one inside the tool, where only the tool could fence.
+        """
+        whole = Points()
+        scene = stage.scene(faults=faults)
+        scene.carry_on(scene.start(scene.machine(whole)))
+        stage.story.clear()
+        for number in stage.each("the driver stands still at point", len(whole.passed)):
+            if is_stale and is_inside(whole.passed[number]):
+                continue
+            scene = stage.scene(faults=faults)
+            with _paused(scene, number, is_stale=is_stale) as process:
+                if process.point is not None:
+                    yield scene, process
+
+
+def _paused(scene: Scene, number: int, *, is_stale: bool) -> Paused:
+    def let_the_lease_end() -> None:
+        if is_stale:
+            scene.clock.time += LEASE_IS_OVER
+
+    return Paused(scene.stage, number, lambda points: _start(scene, points), let_the_lease_end)
+
+
+def _start(scene: Scene, points: Points) -> Any:
+    return scene.machine(points).run(scene.stage.target.program, scene.inputs, run_id=scene.run)
+
+
+def is_inside(point: str) -> bool:
+    """Whether a process that stands at a point has made up its mind to call: it looks at no lease any more."""
+    return point.startswith("before ") and " is asked by " in point
+
+
+def _head(scene: Scene) -> Any:
+    return scene.store.inner.head(scene.run)
+
+
+class TwoDrivers(DriverAttack):
+    """A second machine recovers a run while the first one is at work, at every point of its work."""
+
+    name = "two-drivers"
+    surface = "lease"
+    action = "a second machine recovers a run that is driven"
+    defence = "a run that is leased is nobody else's"
+
+    def play(self, stage: Stage) -> Outcome:
+        """See that the second one is told to wait, and does nothing; the first one finishes."""
+        outcome = Outcome.NOT_APPLICABLE
+        for scene, process in self.stops(stage):
+            found = scene.found()
+            if found is not None and not found.is_over:
+                outcome = Outcome.BLOCKED
+                self._recover(scene)
+            run = process.go_on()
+            stage.hold(isinstance(run, Run), Invariant.DRIVER, f"the driver was disturbed: {run}")
+            scene.oracle.judge(scene.carry_on(run))
+        return outcome
+
+    def _recover(self, scene: Scene) -> None:
+        stage = scene.stage
+        is_leased = any(row.run == scene.run and row.expires > scene.clock.time / 1e6 for row in scene.store.rows())
+        before = (_head(scene), len(scene.world.asked))
+        stage.tell("a second machine recovers the run")
+        stage.count()
+        try:
+            stage.do(scene.machine().recover(scene.run))
+        except RunBusy:
+            pass
+        else:
+            stage.hold(not is_leased, Invariant.DRIVER, "a run that somebody drives was given to a second machine")
+        now = (_head(scene), len(scene.world.asked))
+        stage.hold(now == before, Invariant.DRIVER, "a second machine went on with a run that somebody drives")
+
+
+class StaleDriver(DriverAttack):
+    """A machine is paused for longer than its lease, at every point; another one takes the run over and ends it; then
+    the first one goes on. A pause between its look at the lease and the first line of a tool is out of scope: there
+    only the tool could fence, by the key that it is given."""
+
+    name = "stale-driver"
+    surface = "process"
+    action = "paused past its lease, and going on after another one has finished"
+    defence = "a lease is looked at before every call, and every append has its fencing number"
+
+    def play(self, stage: Stage) -> Outcome:
+        """See that nothing of the first one takes place any more once the other has taken over."""
+        for scene, process in self.stops(stage, faults=True, is_stale=True):
+            stage.tell("its lease ends, and another machine takes the run over")
+            ended = scene.carry_on(scene.found() or scene.start())
+            head, asked = _head(scene), len(scene.world.asked)
+            result = process.go_on()
+            stage.hold(len(scene.world.asked) == asked, Invariant.ONCE, "a driver that was fenced has called something")
+            stage.hold(_head(scene) == head, Invariant.DRIVER, "a record of a driver that was fenced has landed")
+            is_told = isinstance(result, Run) and result.status == ended.status
+            stage.hold(is_told, Invariant.DRIVER, f"a driver that was fenced came to {result}")
+            scene.oracle.judge(scene.reload())
+        return Outcome.BLOCKED
+
+
+class FencedStore(WatchedStore):
+    """A store of which the attack sees who holds the newest lease, and whose entries land."""
+
+    def __init__(self, inner: Journal, scene: Scene) -> None:
+        super().__init__(inner, scene)
+        self._newest = 0
+
+    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
+        """Make a run."""
+        return self._seen(super().create(append, program, holder, ttl))
+
+    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
+        """Lease a run."""
+        return self._seen(super().acquire(run, holder, now, ttl))
+
+    def append(self, append: Append, fence: int | None) -> None:
+        """Add entries; raises Breach when they are those of a driver that somebody has fenced."""
+        super().append(append, fence)
+        if fence is not None and fence < self._newest:
+            raise Breach(
+                Invariant.DRIVER, f"entries under lease {fence} have landed after lease {self._newest} was given"
+            )
+
+    def _seen(self, lease: Lease | None) -> Lease | None:
+        if lease is not None:
+            self._newest = max(self._newest, lease.fence)
+        return lease
+
+
+class DriversInterleaved(Attack):
+    """A machine outlasts its lease at some point, and a second one recovers the run: both go on, in any order. A pause
+    inside a tool is out of scope, as it is for `stale-driver`."""
+
+    name = "drivers-interleaved"
+    family = Family.TIME
+    surface = "lease"
+    action = "taken over while its holder goes on"
+    invariant = Invariant.DRIVER
+    defence = "every append has its fencing number, and knows the record before it"
+    severity = "critical"
+    weight = 5
+
+    def play(self, stage: Stage) -> Outcome:
+        """See that only the entries of whoever holds the newest lease land, and everything happens once."""
+        scene = stage.scene(faults=False)
+        scene.store = FencedStore(scene.store.inner, scene)
+        crossings: list[Crossing] = []
+
+        def first(points: Crossing) -> Any:
+            crossings.append(points)
+            return _start(scene, points)
+
+        async def second(points: Crossing) -> Any:
+            while True:
+                await points.pass_by("before it looks after the runs")
+                if not any(map(is_inside, crossings[0].standing)):
+                    break
+            stage.tell("the lease of the first machine ends")
+            scene.clock.time += LEASE_IS_OVER
+            return None if _head(scene) is None else await scene.machine(points).recover(scene.run)
+
+        stage.count()
+        results = stage.do(interleave(stage, {"first": first, "second": second}))
+        wrong = [result for result in results.values() if not isinstance(result, Run | list | RunBusy | None)]
+        stage.hold(not wrong, Invariant.DRIVER, f"a driver came to {wrong[:1]}")
+        scene.outlive(scene.reload())
+        return Outcome.BLOCKED
+
+
+class CancelledAnywhere(DriverAttack):
+    """Somebody cancels the run at every point of the work of the machine that drives it."""
+
+    name = "cancelled-anywhere"
+    surface = "cancellation"
+    action = "asked for at any point of a driver's work"
+    invariant = Invariant.ENDINGS
+    defence = "a driver finds what others appended before its own records, and starts nothing after a cancellation"
+
+    def play(self, stage: Stage) -> Outcome:
+        """See that no effect starts any more, and the run ends."""
+        outcome = Outcome.NOT_APPLICABLE
+        for scene, process in self.stops(stage):
+            if scene.found() is None:
+                process.go_on()
+                continue
+            outcome = Outcome.ABSORBED
+            stage.tell("somebody cancels the run")
+            stage.count()
+            stage.do(scene.machine().cancel(scene.run))
+            length = _head(scene).seq
+            result = process.go_on()
+            stage.hold(isinstance(result, Run), Invariant.ENDINGS, f"the driver of a cancelled run came to {result}")
+            late = [
+                record["body"]["step"] for record in scene.oracle.records[length + 1 :] if record["kind"] == "intent"
+            ]
+            stage.hold(not late, Invariant.ENDINGS, f"`{late[:1]}` has started after the run was cancelled")
+            run = scene.reload()
+            stage.hold(run.is_over, Invariant.ENDINGS, f"a cancelled run is {run.status}")
+            scene.oracle.judge(run)
+        return outcome
+
+
+class ErasedAnywhere(DriverAttack):
+    """Somebody erases the run at every point of the work of the machine that drives it, whose lease may be over."""
+
+    name = "erased-anywhere"
+    surface = "erasure"
+    action = "asked for at any point of a driver's work"
+    invariant = Invariant.ERASURE
+    defence = "a run that is driven is not erased, and a driver that was fenced leaves nothing in the vault"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs sensitive values."""
+        return None if target.plan.has_sensitive else "no value is sensitive"
+
+    def play(self, stage: Stage) -> Outcome:
+        """See that nothing is left, of what the driver had and of what it still brings, once the erasure is done."""
+        from hypothesis import strategies as st
+
+        is_stale = stage.pick("the lease of the driver is over", st.booleans())
+        outcome = Outcome.NOT_APPLICABLE
+        for scene, process in self.stops(stage, is_stale=is_stale):
+            if scene.found() is None:
+                continue
+            stage.tell("somebody erases the run")
+            stage.count()
+            try:
+                stage.do(scene.machine().erase(scene.run))
+                is_erased = True
+                outcome = Outcome.ABSORBED
+            except RunBusy:
+                is_erased = False
+                outcome = Outcome.BLOCKED
+            result = process.go_on()
+            stage.hold(isinstance(result, Run), Invariant.ERASURE, f"the driver of an erased run came to {result}")
+            if not is_erased:
+                stage.tell("somebody erases the run again")
+                stage.count()
+                stage.do(scene.machine().erase(scene.run))
+            left = scene.store.inner.vault.get(scene.run)
+            stage.hold(not left, Invariant.ERASURE, f"the vault has {len(left)} values of a run that was erased")
+            shown = not_gone(scene.reload())
+            stage.hold(not shown, Invariant.ERASURE, f"`{shown[:1]}` can be read after its erasure")
+            stage.hold(not scene.faults(), Invariant.REPLAY, "an erased run is called damaged")
+        return outcome
+
+
+class ResumeRacedWithCancel(Attack):
+    """One process resumes a run, and another one cancels it, in any order of their steps."""
+
+    name = "resume-raced-with-cancel"
+    family = Family.TIME
+    surface = "resume token"
+    action = "delivered while the run is cancelled"
+    invariant = Invariant.ENDINGS
+    defence = "both are appended behind a record that their writer knows, one of them first"
+    severity = "high"
+    weight = 2
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a step that suspends."""
+        return None if target.waits else "no tool suspends"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Have them race, and see that the run ends one way, and all processes say the same of it."""
+        scene = stage.scene(faults=False)
+        run = suspended(scene, scene.start())
+        if run is None:
+            return Outcome.NOT_APPLICABLE
+        token = run.suspensions[0]
+        payload = scene.payload(token.step)
+        stage.count(2)
+        works = {
+            "resume": lambda points: scene.machine(points).resume(token.token, payload),
+            "cancel": lambda points: scene.machine(points).cancel(scene.run),
+        }
+        results = stage.do(interleave(stage, works))
+        is_cancelled = isinstance(results["cancel"], Run)
+        stage.hold(is_cancelled, Invariant.ENDINGS, f"who cancelled got {results['cancel']!r}")
+        is_known = isinstance(results["resume"], Run | DeliveryRefused)
+        stage.hold(is_known, Invariant.ENDINGS, f"who resumed got {results['resume']!r}")
+        found = scene.reload()
+        stage.hold(found.is_over, Invariant.ENDINGS, f"a cancelled run is {found.status}")
+        scene.oracle.judge(found)
+        return Outcome.BLOCKED if isinstance(results["resume"], DeliveryRefused) else Outcome.ABSORBED
+
+
+class _NoRenewal(WatchedStore):
+    """A store that does not renew leases, or does and fails to say so."""
+
+    def __init__(self, inner: Journal, scene: Scene, *, is_done: bool) -> None:
+        super().__init__(inner, scene)
+        self.asked: int | None = None
+        self._is_done = is_done
+
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
+        """Fail, and keep in mind how much had been called by then."""
+        if self._is_done:
+            self.inner.renew(lease, now, ttl)
+        if self.asked is None:
+            self.asked = len(self.scene.world.asked)
+        raise JournalError("the store does not answer")
+
+
+class LeaseNotRenewed(DriverAttack):
+    """A machine is paused for longer than its lease, at every point, and the store fails when it renews the lease. A
+    pause inside a tool is out of scope, as it is for `stale-driver`."""
+
+    name = "lease-not-renewed"
+    surface = "store"
+    action = "fails when a lease that is over is renewed"
+    defence = "without a lease that lasts nothing is called"
+
+    def play(self, stage: Stage) -> Outcome:
+        """See that nothing is called after the failure, and that another machine ends the run."""
+        from hypothesis import strategies as st
+
+        is_done = stage.pick("the store has renewed it all the same", st.booleans())
+        outcome = Outcome.NOT_APPLICABLE
+        for scene, process in self.stops(stage, is_stale=True):
+            watched = scene.store.inner
+            store = _NoRenewal(watched, scene, is_done=is_done)
+            stage.tell("its lease ends, and the store fails to renew it")
+            kept = scene.store.renew
+            scene.store.renew = store.renew  # type: ignore[method-assign]
+            result = process.go_on()
+            scene.store.renew = kept  # type: ignore[method-assign]
+            if store.asked is not None:
+                outcome = Outcome.BLOCKED
+                is_kept = store.asked == len(scene.world.asked)
+                stage.hold(is_kept, Invariant.DRIVER, "something was called under a lease that was over")
+                is_said = isinstance(result, JournalError) and not isinstance(result, LeaseLost)
+                stage.hold(is_said, Invariant.DRIVER, f"the failure of the store was not told, but {result}")
+            scene.outlive(scene.found() or scene.start())
+        return outcome
+
+
+ATTACKS: tuple[type[Attack], ...] = (
+    TwoDrivers,
+    StaleDriver,
+    DriversInterleaved,
+    CancelledAnywhere,
+    ErasedAnywhere,
+    ResumeRacedWithCancel,
+    LeaseNotRenewed,
+)

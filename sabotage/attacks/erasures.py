@@ -1,0 +1,286 @@
+"""Replay: what was erased, or belongs to another run, brought back; and traces of it that were left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from stepward.sabotage.answers import Answer, answers
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.delivering import refused
+from stepward.sabotage.forging import Forger
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.world import Asking
+from stepward.vm.journal.canonical import ErasedError
+from stepward.vm.journal.sqlite import SQLiteJournal
+from stepward.vm.journal.store import JournalError
+from stepward.vm.language.types import TypeSpec, refusal
+from stepward.vm.machine.data import REDACTED
+from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.machine.replay import replay
+from stepward.vm.machine.run import Run
+from stepward.vm.machine.views import ERASED
+
+
+class ErasureAttack(Attack):
+    """What attacks on sensitive values share."""
+
+    family = Family.REPLAY
+    invariant = Invariant.ERASURE
+
+    def misses(self, target: Target) -> str | None:
+        """It needs sensitive values."""
+        return None if target.plan.has_sensitive else "no value is sensitive"
+
+
+def _some_run(scene: Scene) -> Run:
+    """Return a run that has stopped, or ended: as is drawn."""
+    from hypothesis import strategies as st
+
+    run = scene.start()
+    if scene.stage.pick(scene.named("the run has"), st.sampled_from(["stopped", "ended"])) == "ended":
+        run = scene.carry_on(run)
+    return run
+
+
+def _values(scene: Scene) -> dict[str, bytes]:
+    """Return the sensitive values that the vault has of the run, by reference, without what are tokens."""
+    held = scene.store.inner.vault.get(scene.run)
+    return {name: secret for name, secret in held.items() if not name.startswith("token:")}
+
+
+def _erase(scene: Scene) -> Run:
+    scene.stage.tell("erase the run")
+    scene.stage.count()
+    run = scene.stage.do(scene.machine().erase(scene.run))
+    scene.stage.hold(run.is_over, Invariant.ENDINGS, f"an erased run is {run.status}")
+    return run
+
+
+def not_gone(run: Run) -> list[str]:
+    """Return the names under which an erased run still shows that it has a sensitive value."""
+    shown = run.view("trace")
+    try:
+        run.view("tool")
+    except ErasedError:
+        pass
+    else:
+        return [name for name, value in shown.items() if _has(value, REDACTED) or _has(value, ERASED)]
+    return [name for name, value in shown.items() if _has(value, REDACTED)]
+
+
+def _has(value: Any, text: str) -> bool:
+    if isinstance(value, Mapping):
+        return any(_has(item, text) for item in value.values())
+    return any(_has(item, text) for item in value) if isinstance(value, tuple) else value == text
+
+
+class VaultRestored(ErasureAttack):
+    """Somebody erases a run, and then puts the vault's rows back from a copy that he made before."""
+
+    name = "vault-restored"
+    surface = "vault"
+    action = "erased values put back from a copy"
+    defence = "the record of an erasure outlives the values: what it names is gone, whatever the vault has"
+    severity = "critical"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """Erase, put back, and see that nothing can be read, a verification tells, and a second erasure mends it."""
+        scene = stage.scene(faults=False)
+        _some_run(scene)
+        scene.oracle.rest()
+        kept, values = scene.store.inner.vault.get(scene.run), _values(scene)
+        _erase(scene)
+        if not values:
+            return Outcome.NOT_APPLICABLE
+        stage.tell("the rows of the vault are put back")
+        Forger(scene).put_secrets(kept)
+        shown = not_gone(scene.reload())
+        stage.hold(not shown, Invariant.ERASURE, f"`{shown[:1]}` can be read after its erasure")
+        stage.hold(
+            bool(scene.faults()), Invariant.ERASURE, "values that were erased are in the vault, and nobody tells"
+        )
+        _erase(scene)
+        stage.hold(not _values(scene), Invariant.ERASURE, "a second erasure leaves values in the vault")
+        stage.hold(not scene.faults(), Invariant.REPLAY, "a run that was erased twice is called damaged")
+        return Outcome.DETECTED
+
+
+class VaultOfAnotherRun(ErasureAttack):
+    """Somebody puts the sensitive values of another run of the program in the place of a run's own."""
+
+    name = "vault-of-another-run"
+    surface = "vault"
+    action = "filled with the values of another run"
+    invariant = Invariant.TAMPERING
+    defence = "the journal has a salted commitment to each value"
+    severity = "critical"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """Run twice, exchange the values, and see that the run can't be read, and a verification tells."""
+        from hypothesis import strategies as st
+
+        scene, other = stage.scene(faults=False), stage.scene("other", faults=False)
+        run = _some_run(scene)
+        other.start()
+        own, foreign = _values(scene), _values(other)
+        if not own or not foreign:
+            return Outcome.NOT_APPLICABLE
+        strangers = sorted(foreign.values())
+        exchanged = {name: strangers[number % len(strangers)] for number, name in enumerate(sorted(own))}
+        stage.tell("the values of another run are put in place of its own")
+        Forger(scene).put_secrets(scene.store.inner.vault.get(scene.run) | exchanged)
+        machine = scene.machine()
+        how = stage.pick("the run is", st.sampled_from(["read", "recovered", "cancelled", "resumed"]))
+        if how == "resumed" and not run.suspensions:
+            return Outcome.NOT_APPLICABLE
+        asked: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+            "read": lambda: machine.get(scene.run),
+            "recovered": lambda: machine.recover(scene.run),
+            "cancelled": lambda: machine.cancel(scene.run),
+            "resumed": lambda: machine.resume(run.suspensions[0].token, None),
+        }
+        refused(scene, f"the run is {how}", asked[how](), invariant=Invariant.TAMPERING, errors=(JournalError,))
+        stage.hold(bool(scene.faults()), Invariant.TAMPERING, "a verification takes the values of another run")
+        return Outcome.BLOCKED
+
+
+class ErasedRunAskedFor(ErasureAttack):
+    """Somebody reads, recovers, cancels, replays, verifies, starts and erases a run again whose values were erased."""
+
+    name = "erased-run-asked-for"
+    surface = "erased run"
+    action = "read, recovered, replayed and erased again"
+    defence = "erasing destroys the rows of the vault, and leaves a record that says so"
+    severity = "critical"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """Erase, do one thing more, and see that nothing has come back and nothing is out of order."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        _some_run(scene)
+        ended = _erase(scene)
+        machine = scene.machine()
+        how = stage.pick(
+            "then it is", st.sampled_from(["read", "recovered", "cancelled", "erased", "started", "replayed"])
+        )
+        stage.tell(f"then it is {how}")
+        stage.count()
+        if how == "started":
+            self._start(scene)
+        elif how == "replayed":
+            again = replay(scene.store.inner, scene.run)
+            stage.hold(again is not None and not again.faults, Invariant.REPLAY, "an erased run can't be replayed")
+        else:
+            asked: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+                "read": lambda: machine.get(scene.run),
+                "recovered": lambda: machine.recover(scene.run),
+                "cancelled": lambda: machine.cancel(scene.run),
+                "erased": lambda: machine.erase(scene.run),
+            }
+            stage.do(asked[how]())
+        run = scene.reload()
+        shown = not_gone(run)
+        stage.hold(not shown, Invariant.ERASURE, f"`{shown[:1]}` can be read after its erasure")
+        left = scene.store.inner.vault.get(scene.run)
+        stage.hold(not left, Invariant.ERASURE, f"the vault has {len(left)} values of a run that was erased")
+        stage.hold(run.trace_hash == ended.trace_hash, Invariant.REPLAY, "the trace of an erased run has changed")
+        stage.hold(not scene.faults(), Invariant.REPLAY, "an erased run is called damaged")
+        return Outcome.ABSORBED
+
+    def _start(self, scene: Scene) -> None:
+        target = scene.stage.target
+        asked = scene.machine().run(target.program, scene.inputs, run_id=scene.run)
+        refused(scene, "start it again", asked, invariant=Invariant.ERASURE, errors=(RunRefused,))
+
+
+def _marker(scene: Scene) -> str:
+    """Return a text that stands nowhere but in the sensitive values of this run."""
+    return f"Sensitive-{scene.run}-7d1f0c9a"
+
+
+class ErasureLeavesBytes(ErasureAttack):
+    """Somebody takes the disk: he looks for sensitive values in the bytes of every file of the store, before and after
+    an erasure. Blocks that the file system keeps, and copies that were made before, are out of scope."""
+
+    name = "erasure-leaves-bytes"
+    surface = "files of the store"
+    action = "searched for sensitive values, before and after their erasure"
+    defence = "values are in a vault without write-ahead log, which is overwritten and written anew"
+    severity = "critical"
+    weight = 5
+    store = "sqlite"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Run with values that can be recognized, look, erase, and look again."""
+        scene = stage.scene(faults=False)
+        text = _marker(scene)
+        marker = text.encode()
+        scene.inputs = {
+            name: _marked(value, stage.target.plan.input_types[name], text) for name, value in scene.inputs.items()
+        }
+        scene.world.decides.append(lambda asking: _marking(scene, asking))
+        _some_run(scene)
+        store = scene.store.inner
+        assert isinstance(store, SQLiteJournal), "it is played on files"
+        path = store._file._path
+        stage.count()
+        found = [name for name in _files_with(path, marker) if not name.endswith(".vault")]
+        if found:
+            raise Breach(Invariant.SECRECY, f"`{_suffix(found[0], path)}` has a sensitive value")
+        if not any(marker in secret for secret in _values(scene).values()):
+            return Outcome.NOT_APPLICABLE
+        _erase(scene)
+        stage.count()
+        left = list(_files_with(path, marker))
+        if left:
+            raise Breach(Invariant.ERASURE, f"`{_suffix(left[0], path)}` still has a value that was erased")
+        return Outcome.ABSORBED
+
+
+def _files_with(path: str, text: bytes) -> Iterator[str]:
+    """Yield the files of a store that have a text anywhere in their bytes."""
+    folder, name = os.path.split(path)
+    for file in sorted(Path(folder).iterdir()):
+        if file.name.startswith(name) and text in file.read_bytes():
+            yield str(file)
+
+
+def _suffix(file: str, path: str) -> str:
+    return f"runs.db{file[len(path) :]}"
+
+
+def _marking(scene: Scene, asking: Asking) -> Answer | None:
+    """Return what the world would answer, with sensitive values that can be recognized."""
+    target, call = scene.stage.target, asking.call
+    data = scene.stage.pick(scene.named(asking.name), answers(target, call, faults=False))
+    if data["does"] != "returns" or call.returns is None:
+        return None
+    return Answer("returns", _marked(data["value"], call.returns, _marker(scene)))
+
+
+def _marked(value: Any, spec: TypeSpec | None, text: str, *, inside: bool = False) -> Any:
+    """Return a value of the type whose sensitive texts can be recognized; what can have no other text stays."""
+    if spec is None:
+        return value
+    inside = inside or spec.sensitive
+    if isinstance(value, dict):
+        known = spec.properties or {}
+        return {name: _marked(item, known.get(name), text, inside=inside) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_marked(item, spec.items, text, inside=inside) for item in value]
+    forms = (text, f"{text}@example.org")
+    fitting = [form for form in forms if inside and isinstance(value, str) and refusal(form, spec) is None]
+    return fitting[0] if fitting else value
+
+
+ATTACKS: tuple[type[Attack], ...] = (VaultRestored, VaultOfAnotherRun, ErasedRunAskedFor, ErasureLeavesBytes)

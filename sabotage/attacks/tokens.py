@@ -1,0 +1,279 @@
+"""Replay: resume tokens that are used again, somewhere else, or were never given out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.delivering import MAX_STOPS, refused, suspended
+from stepward.sabotage.interleaving import Work, interleave
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.points import Points
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.language.program import Program
+from stepward.vm.machine.refusals import DeliveryRefused
+from stepward.vm.machine.run import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class TokenAttack(Attack):
+    """What attacks with resume tokens share."""
+
+    family = Family.REPLAY
+    surface = "resume token"
+    invariant = Invariant.DELIVERY
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a step that suspends."""
+        return None if target.waits else "no tool suspends"
+
+
+def _another_payload(scene: Scene, step: str) -> Any:
+    """Return what the attacker delivers: the step would take it."""
+    target = scene.stage.target
+    return scene.stage.pick(scene.named(f"forged payload for {step}"), target.output(target.calls[step]))
+
+
+class TokenTwice(TokenAttack):
+    """Somebody delivers a token that was used, once more or several times, at once or after the run has ended."""
+
+    name = "token-twice"
+    action = "delivered again after it was used"
+    defence = "a token is looked up among the steps that wait, and its delivery is the end of the wait"
+    severity = "critical"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """Deliver, deliver again, and see that only the first one counts."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        machine = scene.machine()
+        run = suspended(scene, scene.start(machine))
+        if run is None:
+            return Outcome.NOT_APPLICABLE
+        token = run.suspensions[0]
+        run = scene.deliver(run, machine)
+        if stage.pick("the token comes again", st.sampled_from(["at once", "after the end"])) == "after the end":
+            run = scene.carry_on(run, machine)
+        for _ in range(stage.pick("how often", st.integers(1, 3))):
+            payload = _another_payload(scene, token.step)
+            refused(
+                scene, f"deliver the used token of `{token.step}` again", scene.machine().resume(token.token, payload)
+            )
+        scene.oracle.judge(scene.carry_on(scene.reload()))
+        return Outcome.BLOCKED
+
+
+class TokenRaced(TokenAttack):
+    """Two to four processes deliver one token at the same time, in any order of their steps."""
+
+    name = "token-raced"
+    action = "delivered by several processes at once"
+    defence = "whoever has the lease looks again whether the token is still awaited"
+    severity = "critical"
+    weight = 4
+
+    def play(self, stage: Stage) -> Outcome:
+        """Have them race, and see that exactly one delivery counts, and what follows it happens once."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        run = suspended(scene, scene.start())
+        if run is None:
+            return Outcome.NOT_APPLICABLE
+        token = run.suspensions[0]
+        payload = scene.payload(token.step)
+        count = stage.pick("processes", st.integers(2, 4))
+        stage.tell(f"{count} processes resume `{token.step}` at once")
+        stage.count(count)
+
+        def deliver(points: Points) -> Any:
+            return scene.machine(points).resume(token.token, payload)
+
+        works: dict[str, Work] = {str(number): deliver for number in range(1, count + 1)}
+        results = stage.do(interleave(stage, works))
+        taken = [name for name, result in results.items() if isinstance(result, Run)]
+        others = [result for result in results.values() if not isinstance(result, Run | DeliveryRefused)]
+        if others:
+            raise Breach(Invariant.REFUSAL, f"{type(others[0]).__name__} was raised: {others[0]}")
+        stage.hold(len(taken) == 1, Invariant.DELIVERY, f"one token was taken {len(taken)} times")
+        scene.oracle.judge(scene.carry_on(scene.reload()))
+        return Outcome.BLOCKED
+
+
+class TokenOfAnotherStep(TokenAttack):
+    """Somebody delivers the tokens of earlier steps, and of earlier visits, wherever the run waits later."""
+
+    name = "token-of-another-step"
+    action = "delivered where another step, or another visit, waits"
+    defence = "a token is bound to its step and its visit"
+    severity = "critical"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """Go through the run, and try every old token at every stop."""
+        scene = stage.scene(faults=False)
+        machine = scene.machine()
+        run = scene.start(machine)
+        old: list[tuple[str, str]] = []
+        tried = False
+        for _ in range(MAX_STOPS):
+            if run.is_over:
+                break
+            for step, token in old if run.suspensions else ():
+                tried = True
+                waiting = run.suspensions[0].step
+                payload = _another_payload(scene, waiting)
+                what = f"deliver the old token of `{step}` while `{waiting}` waits"
+                refused(scene, what, scene.machine().resume(token, payload))
+            if run.suspensions:
+                old.append((run.suspensions[0].step, run.suspensions[0].token))
+            run = scene.deliver(run, machine)
+        scene.oracle.judge(scene.carry_on(run, machine))
+        return Outcome.BLOCKED if tried else Outcome.NOT_APPLICABLE
+
+
+class TokenOfAnotherRun(TokenAttack):
+    """Two runs wait at the same step; somebody who has the token of one makes one for the other from it."""
+
+    name = "token-of-another-run"
+    action = "made for another run by exchanging the id in it"
+    defence = "every performance has a secret of its own, and its digest is bound to the run"
+    severity = "critical"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """Start two equal runs, exchange the halves of their tokens, and see that both are refused."""
+        mine, other = stage.scene(faults=False), stage.scene(faults=False)
+        own = suspended(mine, mine.start())
+        foreign = suspended(other, other.start())
+        if own is None or foreign is None:
+            return Outcome.NOT_APPLICABLE
+        step = own.suspensions[0].step
+        payload = _another_payload(mine, step)
+        for scene, run, source in ((other, foreign, own), (mine, own, foreign)):
+            forged = f"{run.id}.{secret_of(source.suspensions[0].token)}"
+            refused(scene, f"deliver the token of the other run at `{step}`", scene.machine().resume(forged, payload))
+        for scene, run in ((mine, own), (other, foreign)):
+            scene.oracle.judge(scene.carry_on(run))
+        return Outcome.BLOCKED
+
+
+class TokenOfAnotherProgram(TokenAttack):
+    """A run of the same id waits in another store, in a program that differs by one character; its token is brought."""
+
+    name = "token-of-another-program"
+    action = "brought from a run of the same id in another program"
+    defence = "a token is a fresh secret, and its digest is bound to the program"
+    severity = "high"
+    weight = 3
+
+    def play(self, stage: Stage) -> Outcome:
+        """Start the program here and its variant there, exchange their tokens, and see that both are refused."""
+        here, there = stage.scene(faults=False), stage.scene(faults=False, store=MemoryJournal())
+        there.run = here.run
+        run = suspended(here, here.start())
+        if run is None:
+            return Outcome.NOT_APPLICABLE
+        stage.tell("run a program under the same id in another store that differs by one character")
+        stage.count()
+        started = stage.do(there.machine().run(variant(stage.target), there.inputs, run_id=there.run))
+        twin = suspended(there, started)
+        assert twin is not None, "a program that differs in its description goes the same way"
+        payload = _another_payload(here, run.suspensions[0].step)
+        what = "deliver the token of the other program"
+        refused(here, what, here.machine().resume(twin.suspensions[0].token, payload))
+        refused(there, what, there.machine().resume(run.suspensions[0].token, payload))
+        here.oracle.judge(here.carry_on(run))
+        there.oracle.judge(there.carry_on(twin))
+        return Outcome.BLOCKED
+
+
+class GuessedToken(TokenAttack):
+    """Somebody who has seen tokens, the journal and the keys that tools are given makes tokens from what they saw."""
+
+    name = "guessed-token"
+    action = "guessed: edited, cut, exchanged, or taken from the journal"
+    defence = "a token's secret is random, and the journal keeps only its digest"
+    severity = "critical"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """Deliver a forgery where the run waits, and see that it is refused and the true token still counts."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        run = suspended(scene, scene.start())
+        if run is None:
+            return Outcome.NOT_APPLICABLE
+        waiting = run.suspensions[0]
+        how = stage.pick("the forgery", st.sampled_from(sorted(FORGERIES)))
+        forged = FORGERIES[how](scene, waiting.token)
+        if forged == waiting.token:
+            return Outcome.NOT_APPLICABLE
+        payload = _another_payload(scene, waiting.step)
+        refused(scene, f"deliver a token that is {how}", scene.machine().resume(forged, payload))
+        scene.oracle.judge(scene.carry_on(run))
+        return Outcome.BLOCKED
+
+
+def secret_of(token: str) -> str:
+    """Return the secret half of a token."""
+    return token.rpartition(".")[2]
+
+
+def _digest(scene: Scene, token: str) -> str:
+    """Return the token with the digest that the journal has in place of its secret."""
+    intents = [record["note"] for record in scene.oracle.records if "token" in record["note"]]
+    return f"{scene.run}.{intents[-1]['token']}" if intents else token
+
+
+def _key(scene: Scene, token: str) -> str:
+    keys = [asked.asking.key for asked in scene.world.asked if asked.asking.key]
+    return f"{scene.run}.{keys[-1]}" if keys else token
+
+
+_URL_TO_PLAIN: Final = str.maketrans("-_", "+/")
+
+FORGERIES: Final[dict[str, Callable[[Scene, str], str]]] = {
+    "a digest from the journal": _digest,
+    "an idempotency key": _key,
+    "cut by a character": lambda _, token: token[:-1],
+    "cut to half of its secret": lambda _, token: token[: -len(secret_of(token)) // 2],
+    "empty behind the run": lambda scene, _: f"{scene.run}.",
+    "in other letters": lambda scene, token: f"{scene.run}.{secret_of(token).swapcase()}",
+    "longer by a character": lambda _, token: f"{token}A",
+    "longer by a space": lambda _, token: f"{token} ",
+    "of another alphabet": lambda scene, token: f"{scene.run}.{secret_of(token).translate(_URL_TO_PLAIN)}",
+    "only the run": lambda scene, _: scene.run,
+    "only the secret": lambda _, token: secret_of(token),
+    "read backwards": lambda scene, token: f"{scene.run}.{secret_of(token)[::-1]}",
+    "the halves exchanged": lambda scene, token: f"{secret_of(token)}.{scene.run}",
+    "the name of any file": lambda scene, token: f"../{scene.run}.{secret_of(token)}",
+}
+
+
+def variant(target: Target) -> Program:
+    """Return the program with one more character in its description: another one, which does the same."""
+    return target.once(("variant",), lambda: _variant(target.program))
+
+
+def _variant(program: Program) -> Program:
+    data = program.to_dict()
+    return Program.from_dict({**data, "description": f"{data.get('description') or ''}."})
+
+
+ATTACKS: tuple[type[Attack], ...] = (
+    TokenTwice,
+    TokenRaced,
+    TokenOfAnotherStep,
+    TokenOfAnotherRun,
+    TokenOfAnotherProgram,
+    GuessedToken,
+)

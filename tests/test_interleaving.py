@@ -1,0 +1,132 @@
+"""Processes of a campaign that take turns, and one that stands still: they move when they are told to, and end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from stepward.sabotage.choices import Recorded
+from stepward.sabotage.interleaving import MAX_TURNS, interleave
+from stepward.sabotage.invariants import Breach, Invariant
+from stepward.sabotage.pausing import Paused
+from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.vm import Program
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.store import LeaseLost
+
+PROGRAM = {
+    "name": "paying",
+    "inputs": {},
+    "tools": {"pay": {"effect": "write", "returns": {"type": "boolean"}}},
+    "steps": [{"id": "pay", "type": "tool", "tool": "pay"}],
+}
+PAID = {"inputs": {}, "pay, visit 1, attempt 1": {"does": "returns", "value": True}}
+
+
+@contextmanager
+def staged(**choices: Any) -> Iterator[Stage]:
+    with asyncio.Runner() as runner:
+        choices = {name.replace("_", " "): value for name, value in choices.items()}
+        yield Stage(Target(Program.from_dict(PROGRAM)), Recorded(PAID | choices), MemoryJournal(), "case", runner)
+
+
+def turns(*names: str) -> dict[str, str]:
+    return {f"turn_{number}": name for number, name in enumerate(names)}
+
+
+async def walk(points: Points, name: str, seen: list[str], count: int = 2) -> str:
+    for number in range(count):
+        await points.pass_by(f"{name}{number}")
+        seen.append(f"{name}{number}")
+    return name
+
+
+def test_the_processes_move_as_they_are_told_and_one_that_is_left_goes_on_alone() -> None:
+    seen: list[str] = []
+    with staged(**turns("b", "a", "b")) as stage:
+        works = {"a": lambda points: walk(points, "a", seen), "b": lambda points: walk(points, "b", seen)}
+        assert stage.do(interleave(stage, works)) == {"a": "a", "b": "b"}
+        assert seen == ["b0", "a0", "b1", "a1"]
+        assert stage.story == ["process b: b0", "process a: a0", "process b: b1", "process a: a1"]
+
+
+def test_a_refusal_is_a_result_and_a_breach_is_raised_and_ends_the_others() -> None:
+    seen: list[str] = []
+
+    async def fail(points: Points, error: Exception) -> None:
+        await points.pass_by("before it fails")
+        raise error
+
+    with staged(**turns("a", "b", "b")) as stage:
+        lost = LeaseLost("gone")
+        works = {"a": lambda points: fail(points, lost), "b": lambda points: walk(points, "b", seen)}
+        assert stage.do(interleave(stage, works)) == {"a": lost, "b": "b"}
+        breach = Breach(Invariant.ONCE, "twice")
+        works = {"a": lambda points: fail(points, breach), "b": lambda points: walk(points, "c", seen)}
+        with pytest.raises(Breach, match="twice"):
+            stage.do(interleave(stage, works))
+        assert "c0" not in seen
+
+
+def test_who_waits_for_another_gets_turns_until_that_one_has_gone_on() -> None:
+    is_done = False
+
+    async def wait(points: Points) -> None:
+        while not is_done:
+            await points.pass_by("before it looks")
+
+    async def do(points: Points) -> None:
+        nonlocal is_done
+        await points.pass_by("before it is done")
+        is_done = True
+
+    with staged(**turns(*["wait"] * MAX_TURNS)) as stage:
+        assert stage.do(interleave(stage, {"wait": wait, "do": do})) == {"wait": None, "do": None}
+
+
+def test_machines_race_for_one_run_and_it_is_performed_once() -> None:
+    with staged(**turns(*["a", "b"] * 20)) as stage:
+        scene = stage.scene()
+
+        def start(points: Points) -> Any:
+            return scene.machine(points).run(stage.target.program, scene.inputs, run_id=scene.run)
+
+        results = stage.do(interleave(stage, {"a": start, "b": start}))
+        assert {run.id for run in results.values()} == {scene.run}
+        assert len(scene.world.effects) == 1
+
+
+def test_a_process_stands_still_and_goes_on() -> None:
+    seen: list[str] = []
+    with staged() as stage, Paused(stage, 1, lambda points: walk(points, "a", seen), lambda: seen.append("!")) as one:
+        assert (one.point, seen) == ("a1", ["a0", "!"])
+        assert one.go_on() == "a"
+        assert seen == ["a0", "!", "a1"]
+
+
+def test_a_process_that_does_not_come_so_far_has_ended() -> None:
+    with staged() as stage, Paused(stage, 5, lambda points: walk(points, "a", [])) as one:
+        assert (one.point, one.result) == (None, "a")
+        assert one.go_on() == "a"
+
+
+def test_what_goes_on_side_by_side_stands_still_too_and_dies_at_the_end() -> None:
+    seen: list[str] = []
+    ended: list[BaseException] = []
+
+    async def both(points: Points) -> None:
+        done = await asyncio.gather(*(walk(points, name, seen) for name in "ab"), return_exceptions=True)
+        ended.extend(error for error in done if isinstance(error, BaseException))
+
+    with staged() as stage:
+        with Paused(stage, 1, both) as one:
+            assert one.point == "a1"
+            assert seen == ["a0"]
+        assert [type(error) for error in ended] == [Killed, Killed]
+        assert seen == ["a0"]
