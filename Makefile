@@ -86,9 +86,10 @@ fixtures: .venv/installed-test
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,machine-peers]'
 	$(BIN)/python benchmarks/check.py
+	$(BIN)/python benchmarks/cache.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/machine.py
 	$(BIN)/python benchmarks/sabotage.py
 
 clean:
-	rm -rf .venv .typing build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .typing build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .stepward_cache .hypothesis

@@ -168,7 +168,7 @@ def cold(rounds: int) -> None:
         off = "import gc; gc.disable(); "
         commands = {
             "python -c 'import networkx, pydantic'": [sys.executable, "-c", off + "import networkx, pydantic"],
-            "stepward check ten_steps.json": [str(command), "check", str(program)],
+            "stepward check ten_steps.json": [str(command), "check", "--no-cache", str(program)],
             "python -c pass": [sys.executable, "-c", off + "pass"],
         }
         if not command.exists() or not _has_command():

@@ -409,7 +409,7 @@ def test_a_bug_of_ours_is_told_in_two_lines(monkeypatch: pytest.MonkeyPatch) -> 
     def burst(*_: object, **__: object) -> None:
         raise ValueError("oh no")
 
-    monkeypatch.setattr("stepward.validator.gate.checking.validate_document", burst)
+    monkeypatch.setattr("stepward.validator.validator.validate_document", burst)
     result = check("good.yaml")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: internal error (while checking `good.yaml`): ValueError: oh no\n")

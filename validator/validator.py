@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.context import Context
 from stepward.validator.analysis.graph import StepGraph
@@ -12,6 +13,9 @@ from stepward.vm.errors import DocumentError, Problem
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.reading.document import Document
+
+if TYPE_CHECKING:
+    from stepward.sabotage.campaign import Matrix, Orders, Progress
 
 
 class ProgramValidator:
@@ -54,6 +58,22 @@ class ProgramValidator:
             properties=tuple(self._certified(context.properties)),
             matched_policy_rules=frozenset(context.matched_policy_rules),
             measure=lambda: context.bounds.in_all,
+        )
+
+    def sabotage(self, orders: Orders | None = None, *, progress: Progress | None = None) -> Matrix:
+        """Attack the machine that runs the program under these policies, and return what came of it.
+
+        `orders` say how much and with what; `progress` is told of each part that is done. The ways that the checker
+        knows to each effect are among the runs that are tried. Raises ProgramError for a program that no machine could
+        follow.
+        """
+        from stepward.sabotage.campaign import Orders, attack_program
+        from stepward.validator.routes import routes
+
+        context = self._context
+        ways = routes(context.program, context.meaning.policies)
+        return attack_program(
+            context.program, context.meaning.policies, orders or Orders(), routes=ways, progress=progress
         )
 
     def _certified(self, properties: list[Property]) -> list[Property]:
@@ -105,4 +125,5 @@ def _finding(problem: Problem) -> Finding:
         step=problem.step,
         related=tuple(Label(place, text) for place, text in problem.related),
         span=problem.span,
+        mend=problem.mend,
     )

@@ -12,6 +12,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stepward.validator.gate.cache import Cache
     from stepward.validator.gate.checking import RunResult
     from stepward.validator.gate.settings import Configurations
 
@@ -49,6 +50,9 @@ WITH_FIXES = ("json", "sarif")
 @click.option("--statistics", is_flag=True, help="Count the findings by code, and say what a run can do.")
 @click.option("--skip-non-programs", is_flag=True, help="Skip files that are no programs, also those that are named.")
 @click.option("--object", "objects", multiple=True, metavar="MODULE:NAME", help="Import a program and check it.")
+@click.option(
+    "--no-cache", is_flag=True, envvar="STEPWARD_NO_CACHE", help="Look at every file again, and keep nothing."
+)
 @click.option("--stdin-filename", metavar="NAME", help="The file that standard input stands for, with PATHS `-`.")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration for all files.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
@@ -159,6 +163,7 @@ def _run(options: dict[str, Any], configurations: Configurations) -> RunResult:
     from stepward.validator.gate.checking import Run
 
     progress = _Progress()
+    cache = None if options["no_cache"] else _cache(options, configurations)
     run = Run(
         configurations,
         skip_non_programs=options["skip_non_programs"],
@@ -166,6 +171,7 @@ def _run(options: dict[str, Any], configurations: Configurations) -> RunResult:
         with_fixes=_needs_fixes(options),
         certify=options["certificates"] is not None,
         on_file=progress.listener,
+        cache=cache,
     )
     try:
         for name in options["objects"]:
@@ -181,6 +187,22 @@ def _run(options: dict[str, Any], configurations: Configurations) -> RunResult:
         return run.result(options["write_baseline"])
     finally:
         progress.clear()
+        if cache is not None:
+            cache.close()
+
+
+def _cache(options: dict[str, Any], configurations: Configurations) -> Cache | None:
+    """Return the cache beside the configuration of the current folder, or in that folder when it has none."""
+    from stepward.validator.gate.cache import FOLDER, Cache
+    from stepward.validator.gate.settings import ConfigurationError
+    from stepward.validator.gate.version import version_digest
+
+    folder = Path.cwd()
+    try:
+        source = None if options["config"] or options["isolated"] else configurations.above(folder).source
+    except ConfigurationError:
+        source = None  # it may be one that no file of this run is under
+    return Cache.open((source.parent if source else folder) / FOLDER, version_digest)
 
 
 def _needs_fixes(options: dict[str, Any]) -> bool:

@@ -22,6 +22,7 @@ COMMANDS: Final = (
     "runs",
     "replay",
     "recheck",
+    "sabotage",
     "verify",
     "key",
     "completion",

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from stepward.validator.findings import Finding, Property, Report, Severity
 from stepward.validator.gate.baseline import Baseline, write_baseline
-from stepward.validator.gate.discovery import Contents, find_candidates, read_candidate, read_content
-from stepward.validator.gate.paths import absolute, shown_name, why_not
-from stepward.validator.gate.settings import ConfigurationError, Configurations, FileIgnore, Settings
+from stepward.validator.gate.discovery import (
+    Candidate,
+    Contents,
+    candidate_bytes,
+    find_candidates,
+    read_candidate,
+    read_content,
+    shown_text,
+)
+from stepward.validator.gate.known import KnownFile, KnownFiles, SourceFile
+from stepward.validator.gate.paths import absolute, shown_name
+from stepward.validator.gate.policies import Policies, PolicyFile
+from stepward.validator.gate.settings import Configurations, FileIgnore, Settings
 from stepward.validator.gate.suppressions import UNUSED, complaint, read_comments, silence
-from stepward.validator.validator import ProgramValidator, unreadable, validate_document
 from stepward.vm.errors import DocumentError, PolicyError, ProgramError
-from stepward.vm.language.guardrails import Never
-from stepward.vm.language.policy import Policy
-from stepward.vm.language.program import Program
 from stepward.vm.reading.document import Document, Format
+from stepward.vm.reading.limits import MAX_BYTES
 from stepward.vm.reading.source import Place, Span
 
+# A run that finds all in the cache must not wait for the models of programs and for the rules: they are imported where
+# a program is looked at.
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
+    from stepward.validator.gate.cache import Cache
+    from stepward.vm.language.policy import Policy
+    from stepward.vm.language.program import Program
 
 STDIN: Final = "<stdin>"
 
@@ -33,18 +46,30 @@ BLOCKING: Final = frozenset({"SW001", "SW002", "SW003", "SW004", "SW101", "SW106
 program would else get rid of all that the policy finds by breaking the program and excusing the break."""
 
 
+class Suppressed(NamedTuple):
+    """A finding that is not reported, since somebody knows of it: where that is written, and why."""
+
+    finding: Finding
+    kind: Literal["comment", "configuration", "baseline"]
+    reason: str
+
+
 @dataclass(frozen=True)
 class RunResult:
     """What a run found.
 
-    `findings` are those that are not silenced, hidden or deselected; `sources` holds the text of each file with such
-    a finding. `is_failed` says whether the gate stays shut, each file judged by its own `fail-on`. `skipped` counts the
+    `findings` are those that are not silenced, hidden or deselected, `suppressed` those that are silenced or hidden;
+    `sources` holds the text of each file with a finding of the first kind. `failing` are the findings that keep the
+    gate shut, each file judged by its own `fail-on`, and `files` those that hold programs. `skipped` counts the
     files that are no programs, `not_literal` programs in Python that can't be read without running it, `hidden` what
     a baseline hides; `stale` are the baseline entries that match nothing any more. `bounds` are those of each program,
-    in a run that was asked for them.
+    in a run that was asked for them. `status` is the exit status of the command, where a command made the run.
     """
 
     findings: tuple[Finding, ...] = ()
+    failing: frozenset[Finding] = frozenset()
+    suppressed: tuple[Suppressed, ...] = ()
+    files: tuple[str, ...] = ()
     properties: tuple[Property, ...] = ()
     bounds: tuple[ProgramBounds, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +79,12 @@ class RunResult:
     not_literal: int = 0
     hidden: int = 0
     stale: tuple[Mapping[str, Any], ...] = ()
-    is_failed: bool = False
+    status: int = 0
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the gate stays shut."""
+        return bool(self.failing)
 
     def count(self, severity: Severity) -> int:
         """Return how many findings have a severity."""
@@ -84,7 +114,9 @@ class Run:
     """Collects what there is to say of paths, texts and objects; `result` then says it.
 
     `today` is the day by which waivers are judged; `on_file` hears the name of each file before it is read. Bounds of
-    programs are computed where `with_bounds` is set, and proofs keep what certificates are written from with `certify`.
+    programs are computed where `with_bounds` is set, findings have their fixes `with_fixes`, and proofs keep what
+    certificates are written from with `certify`. What a `cache` knows of files in paths is not worked out again; with
+    `certify` none is used, since nothing that is kept writes certificates.
     """
 
     def __init__(
@@ -93,18 +125,26 @@ class Run:
         *,
         skip_non_programs: bool = False,
         with_bounds: bool = False,
+        with_fixes: bool = False,
         certify: bool = False,
         today: datetime.date | None = None,
         on_file: Callable[[str], None] | None = None,
+        cache: Cache | None = None,
     ) -> None:
         self._configurations = configurations
         self._skip_non_programs = skip_non_programs
         self._with_bounds = with_bounds
+        self._with_fixes = with_fixes
         self._certify = certify
-        self._today = today
+        self._today = today or datetime.datetime.now(datetime.UTC).date()
         self._on_file = on_file
-        self._policies = _Policies()
+        self._policies = Policies()
+        self._known: KnownFiles | None = None
+        if cache is not None and not certify:
+            self._known = KnownFiles(cache, self._policies, self._today, with_bounds=with_bounds, with_fixes=with_fixes)
         self._entries: list[_Entry] = []
+        self._silenced: list[tuple[_Entry, Suppressed]] = []
+        self._files: set[str] = set()
         self._properties: list[Property] = []
         self._bounds: list[ProgramBounds] = []
         self._sources: dict[str, str] = {}
@@ -127,9 +167,8 @@ class Run:
             shown = shown_name(candidate.path)
             if self._on_file is not None:
                 self._on_file(shown)
-            contents = read_candidate(candidate, skip_non_programs=self._skip_non_programs)
+            self._check_file(candidate, shown)
             self._read.add(str(candidate.path))
-            self._add_contents(contents, candidate.path, shown)
 
     def check_text(self, content: bytes, filename: str | None) -> None:
         """Check the programs in what came through a pipe; `filename` is the file that it stands for, if any."""
@@ -141,6 +180,9 @@ class Run:
 
     def check_object(self, value: Program | dict[str, Any], name: str) -> None:
         """Check a program that was built in code; `name` is what reports call it."""
+        from stepward.validator.validator import ProgramValidator, unreadable
+        from stepward.vm.language.program import Program
+
         settings = self._configurations.above(FilePath.cwd())
         policies = self._policies.of(settings)
         document = None
@@ -160,6 +202,8 @@ class Run:
 
         Raises ConfigurationError for settings that can't be used, PolicyError for a policy that is none.
         """
+        from stepward.validator.validator import ProgramValidator
+
         document = program.document
         assert document is not None, "a program of a file was read from it"
         path = absolute(document.name)
@@ -171,25 +215,67 @@ class Run:
 
     # -- one file --------------------------------------------------------------------------------------------------
 
-    def _add_contents(self, contents: Contents, path: FilePath, shown: str) -> None:
+    def _check_file(self, candidate: Candidate, shown: str) -> None:
+        file = self._source(candidate, shown) if self._known is not None else None
+        if file is None or self._known is None:
+            contents = read_candidate(candidate, skip_non_programs=self._skip_non_programs)
+            self._add_contents(contents, candidate.path, shown)
+            return
+        known = self._known.find(file, self._configurations)
+        if known is not None:
+            self._add_known(known, file)
+            return
+        contents = read_content(file.content, str(file.path), shown, must_be_program=file.must_be_program)
+        self._add_contents(contents, file.path, shown, file)
+
+    def _source(self, candidate: Candidate, shown: str) -> SourceFile | None:
+        """Return a file as it is read, or None when it is too large to be kept."""
+        content = candidate_bytes(candidate.path)
+        if content is None or len(content) > MAX_BYTES:
+            return None
+        return SourceFile(candidate.path, shown, content, candidate.is_named and not self._skip_non_programs)
+
+    def _add_known(self, known: KnownFile, file: SourceFile) -> None:
+        self._not_literal += known.not_literal
+        if known.reports is None:
+            self._skipped += 1
+            return
+        settings = self._configurations.above(file.path.parent)
+        text = shown_text(file.content)
+        self._add_reports(list(known.reports), text, _format(file.path), file.path, file.shown, settings)
+
+    def _add_contents(self, contents: Contents, path: FilePath, shown: str, file: SourceFile | None = None) -> None:
+        """Add what a file holds; `file` is given where the outcome is to be kept."""
         self._not_literal += contents.not_literal
         if contents.error is None and not contents.documents:
             self._skipped += 1
+            if file is not None and self._known is not None:
+                self._known.keep_none(file, contents.not_literal)
             return
         settings = self._configurations.above(path.parent)
+        started = time.monotonic()
         try:
-            reports = list(self._reports(contents, self._policies.of(settings)))
+            reports = list(self._reports(contents, self._policies.of(settings), path))
         except Exception as error:
             error.add_note(f"while checking `{shown}`")
             raise
-        format: Format = {".py": "python", ".json": "json"}.get(path.suffix, "yaml")  # type: ignore[assignment]
-        self._add_reports(reports, contents.text, format, path, shown, settings)
+        if file is not None and self._known is not None:
+            self._known.keep(file, settings, reports, contents.not_literal, time.monotonic() - started)
+        self._add_reports(reports, contents.text, _format(path), path, shown, settings)
 
-    def _reports(self, contents: Contents, policies: Sequence[Policy]) -> Iterator[Report]:
+    def _reports(self, contents: Contents, policies: Sequence[Policy], path: FilePath) -> Iterator[Report]:
+        from stepward.validator.validator import unreadable, validate_document
+
         if contents.error is not None:
             yield unreadable(contents.error)
-        for document in contents.documents:
-            yield validate_document(document, policies, today=self._today, certify=self._certify)
+        for number, document in enumerate(contents.documents):
+            report = validate_document(document, policies, today=self._today, certify=self._certify)
+            if self._with_fixes and any(finding.mend is not None for finding in report.findings):
+                from stepward.validator.gate.mending import with_fixes
+
+                fixed = with_fixes(report.findings, contents.documents, number, lambda text: _documents(text, path))
+                report = replace(report, findings=tuple(fixed))
+            yield report
 
     def _add_reports(
         self, reports: list[Report], text: str, format: Format, path: FilePath, shown: str, settings: Settings
@@ -199,7 +285,7 @@ class Run:
         findings = []
         for number, report in enumerate(reports, start=self._programs):
             self._matched |= report.matched_policy_rules
-            self._properties.extend(replace(entry, file=shown) for entry in report.properties)
+            self._properties.extend(_of(shown, entry) for entry in report.properties)
             if self._with_bounds and report.bounds is not None:
                 self._bounds.append(replace(report.bounds, file=shown))
             for found in report.findings:
@@ -209,9 +295,16 @@ class Run:
         outcome = silence(
             findings, read_comments(text, format), shown, lambda finding: self._is_fixed(finding, settings)
         )
+        for finding, reason in outcome.silenced:
+            self._silenced.append((_Entry(finding, settings), Suppressed(finding, "comment", reason)))
         for finding in (*outcome.kept, *outcome.complaints):
-            if not self._is_file_ignored(finding, path, settings):
-                self._entries.append(_Entry(finding, settings, owners.get(id(finding), self._programs)))
+            entry = _Entry(finding, settings, owners.get(id(finding), self._programs))
+            ignored = self._file_ignored(finding, path, settings)
+            if ignored is None:
+                self._entries.append(entry)
+            else:
+                self._silenced.append((entry, Suppressed(finding, "configuration", ignored.reason)))
+        self._files.add(shown)
         self._note_matched_files(path, settings)
         if findings or outcome.complaints:
             self._sources[shown] = text
@@ -221,7 +314,7 @@ class Run:
         """Return whether nothing but a policy can lift the finding."""
         return finding.policy is not None or (finding.code in BLOCKING and bool(settings.policies))
 
-    def _is_file_ignored(self, finding: Finding, path: FilePath, settings: Settings) -> bool:
+    def _file_ignored(self, finding: Finding, path: FilePath, settings: Settings) -> FileIgnore | None:
         for entry in settings.per_file_ignores:
             if finding.code == UNUSED or not finding.code.startswith(entry.codes) or not entry.files.verdict(path):
                 continue
@@ -230,8 +323,8 @@ class Run:
                 use.fixed = finding
             else:
                 use.silenced = True
-                return True
-        return False
+                return entry
+        return None
 
     def _note_matched_files(self, path: FilePath, settings: Settings) -> None:
         for entry in settings.per_file_ignores:
@@ -256,8 +349,20 @@ class Run:
         visible = [entry for entry in visible if self._is_wanted(entry)]
         findings = tuple(entry.finding for entry in visible)
         files = {finding.file for finding in findings}
+        silenced = [
+            *self._silenced,
+            *((entry, Suppressed(entry.finding, "baseline", "the baseline lists it")) for entry in hidden),
+        ]
         return RunResult(
             findings=findings,
+            failing=frozenset(entry.finding for entry in visible if _fails(entry)),
+            suppressed=tuple(
+                sorted(
+                    (told for entry, told in silenced if self._is_wanted(entry)),
+                    key=lambda told: told.finding.sort_key(),
+                )
+            ),
+            files=tuple(sorted(self._files)),
             properties=tuple(sorted(self._properties, key=lambda entry: entry.file)),
             bounds=tuple(sorted(self._bounds, key=lambda entry: entry.file)),
             sources={file: text for file, text in self._sources.items() if file in files},
@@ -265,9 +370,8 @@ class Run:
             programs_with_findings=len({entry.program for entry in visible} - {None}),
             skipped=self._skipped,
             not_literal=self._not_literal,
-            hidden=hidden,
+            hidden=len(hidden),
             stale=tuple(stale),
-            is_failed=any(_fails(entry) for entry in visible),
         )
 
     def _is_wanted(self, entry: _Entry) -> bool:
@@ -278,22 +382,25 @@ class Run:
 
     def _hide(
         self, entries: list[_Entry], new_baseline: FilePath | None
-    ) -> tuple[list[_Entry], int, list[Mapping[str, Any]]]:
-        """Take away what a baseline hides; return the rest, how much that was, and the stale entries."""
+    ) -> tuple[list[_Entry], list[_Entry], list[Mapping[str, Any]]]:
+        """Take away what a baseline hides; return the rest, what that was, and the stale entries."""
         if new_baseline is not None:
             hidden = [entry for entry in entries if self._can_hide(entry) and self._is_wanted(entry)]
             write_baseline(absolute(new_baseline), (entry.finding for entry in hidden))
             left = [entry for entry in entries if not (self._can_hide(entry) and self._is_wanted(entry))]
-            return left, len(hidden), []
+            return left, hidden, []
         paths = sorted({path for settings in self._settings.values() if (path := settings.baseline) is not None})
         baselines = {path: Baseline.load(absolute(path)) for path in paths}
-        left = [entry for entry in entries if not (self._can_hide(entry) and _is_hidden(entry, baselines))]
+        left, hidden = [], []
+        for entry in entries:
+            is_hidden = self._can_hide(entry) and _is_hidden(entry, baselines)
+            (hidden if is_hidden else left).append(entry)
         stale: list[Mapping[str, Any]] = [
             {"baseline": shown_name(baseline.path), **entry}
             for baseline in baselines.values()
             for entry in baseline.stale(self._knows)
         ]
-        return left, len(entries) - len(left), stale
+        return left, hidden, stale
 
     def _knows(self, file: FilePath) -> bool:
         path = os.path.normpath(file)
@@ -327,23 +434,37 @@ class Run:
         """
         if not self._programs or any(entry.finding.code in BLOCKING for entry in self._entries):
             return
-        for policy, settings in self._policies.used():
-            for number, rule in enumerate(policy.guardrails):
-                is_ban = isinstance(rule, Never) and rule.when is None
-                if not is_ban and (policy.policy, rule.name) not in self._matched:
-                    yield self._vacuous(policy, rule.name, number, settings)
+        for policy in self._policies.used():
+            for number, rule in enumerate(policy.outline.rules):
+                if not rule.is_ban and (policy.outline.name, rule.name) not in self._matched:
+                    yield self._vacuous(policy, rule.name, number)
 
-    def _vacuous(self, policy: Policy, rule: str, number: int, settings: Settings) -> _Entry:
+    def _vacuous(self, policy: PolicyFile, rule: str, number: int) -> _Entry:
         from stepward.validator.rules.registry import RULE_BY_CODE
 
         place = Place(("guardrails", number, "name"))
         message = f"guardrail `{rule}` says nothing: what it protects is in no program of this run"
         help = "correct the name in the guardrail, or `applies_to`; or remove the guardrail"
-        finding = RULE_BY_CODE["SW407"]().finding(message, help, place, policy=f"{policy.policy}/{rule}")
+        finding = RULE_BY_CODE["SW407"]().finding(message, help, place, policy=f"{policy.outline.name}/{rule}")
         document = policy.document
-        assert document is not None, "the policies of a run are read from files"
         self._sources[document.name] = document.text
-        return _Entry(replace(finding, file=document.name, span=document.locate([place])[place]), settings)
+        return _Entry(replace(finding, file=document.name, span=document.locate([place])[place]), policy.settings)
+
+
+def _of(file: str, entry: Property) -> Property:
+    return entry if entry.file == file else replace(entry, file=file)
+
+
+def _format(path: FilePath) -> Format:
+    return {".py": "python", ".json": "json"}.get(path.suffix, "yaml")  # type: ignore[return-value]
+
+
+def _documents(text: str, path: FilePath) -> Sequence[Document]:
+    """Return the programs in a text that a file could hold; raises ProgramError when it can't be read."""
+    contents = read_content(text.encode(), str(path), str(path), must_be_program=True)
+    if contents.error is not None:
+        raise contents.error
+    return contents.documents
 
 
 def _fails(entry: _Entry) -> bool:
@@ -355,34 +476,10 @@ def _is_hidden(entry: _Entry, baselines: Mapping[FilePath, Baseline]) -> bool:
     return path is not None and baselines[path].hides(entry.finding)
 
 
-class _Policies:
-    """Reads every policy file once."""
-
-    def __init__(self) -> None:
-        self._by_file: dict[str, tuple[Policy, Settings]] = {}
-
-    def of(self, settings: Settings) -> list[Policy]:
-        """Return the policies that some settings name; raises PolicyError or ConfigurationError for what is none."""
-        return list({os.path.realpath(path): self._load(path, settings) for path in settings.policies}.values())
-
-    def used(self) -> Iterable[tuple[Policy, Settings]]:
-        """Return every policy of the run, and the settings that named it first."""
-        return self._by_file.values()
-
-    def _load(self, path: FilePath, settings: Settings) -> Policy:
-        real = os.path.realpath(path)
-        if real not in self._by_file:
-            try:
-                self._by_file[real] = (Policy.load(shown_name(absolute(path))), settings)
-            except OSError as error:
-                shown = shown_name(absolute(path))
-                message = f"the policy `{shown}` can't be read: {why_not(error)}"
-                raise ConfigurationError(message, "correct the path") from None
-        return self._by_file[real][0]
-
-
 def policy_result(error: PolicyError) -> RunResult:
     """Return the result of a run that a policy ends because it is none: what is wrong with it, as findings."""
+    from stepward.validator.validator import unreadable
+
     document: Document | None = None
     try:
         from stepward.vm.reading.files import read_file
@@ -393,4 +490,4 @@ def policy_result(error: PolicyError) -> RunResult:
         pass
     report = unreadable(error, document)
     text = document.text if document else ""
-    return RunResult(findings=report.findings, sources={error.name: text}, is_failed=True)
+    return RunResult(findings=report.findings, failing=frozenset(report.findings), sources={error.name: text})

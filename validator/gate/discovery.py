@@ -171,19 +171,26 @@ def read_candidate(candidate: Candidate, *, skip_non_programs: bool = False) -> 
     """
     path = candidate.path
     must_be_program = candidate.is_named and not skip_non_programs
+    content = candidate_bytes(path)
+    if content is None:
+        return _too_large(path, must_be_program=must_be_program)
+    return read_content(content, str(path), shown_name(path), must_be_program=must_be_program)
+
+
+def candidate_bytes(path: FilePath) -> bytes | None:
+    """Return the content of a file, or None when it is too large; raises TargetError when it can't be read."""
     try:
         if stat.S_ISREG(path.stat().st_mode) and path.stat().st_size > MAX_BYTES:
-            return _too_large(path, must_be_program=must_be_program)
+            return None
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise TargetError(f"`{shown_name(path)}` can't be read: {why_not(error)}", "exclude the file") from None
-    return read_content(content, str(path), shown_name(path), must_be_program=must_be_program)
 
 
 def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool) -> Contents:
     """Return what the bytes of a file hold; `name` gives the format by its suffix, messages speak of `shown`."""
-    if not must_be_program and b"steps" not in content:
+    if is_ruled_out(content, must_be_program=must_be_program):
         return Contents()
     suffix = os.path.splitext(name)[1]
     text, not_literal = "", 0
@@ -199,7 +206,7 @@ def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool
         is_meant = must_be_program or has_steps_on_top(content, suffix)
         if not is_meant:
             return Contents()
-        return Contents(error=error, text=text or content[:MAX_BYTES].decode("utf-8-sig", "replace"))
+        return Contents(error=error, text=shown_text(content))
     programs = tuple(document for document in documents if isinstance(document.data, dict) and "steps" in document.data)
     if suffix == ".py":
         programs = tuple(documents)
@@ -209,6 +216,19 @@ def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool
         else:
             return Contents(error=_not_a_program(name, shown, documents, not_literal), text=text)
     return Contents(programs, None, text if programs else "", not_literal)
+
+
+def is_ruled_out(content: bytes, *, must_be_program: bool) -> bool:
+    """Return whether a file needs no second look: it can't hold a program, and nobody said that it does."""
+    return not must_be_program and b"steps" not in content
+
+
+def shown_text(content: bytes) -> str:
+    """Return the text of a file as reports show it, whatever its bytes are."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content[:MAX_BYTES].decode("utf-8-sig", "replace")
 
 
 def _resembles_a_program(data: Any) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path as FilePath
 from typing import Any, Final
@@ -312,6 +311,8 @@ def near_code(code: str) -> str:
 
 
 def _near(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    from difflib import get_close_matches
+
     names = list(known)
     near = get_close_matches(word, names, n=1, cutoff=0.6)
     if near:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import tokenize
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -75,6 +74,8 @@ def _end_of_line(text: str, start: int) -> int:
 
 def _python_comments(text: str) -> Iterator[tuple[int, bool]]:
     """Yield the offset of each comment, and whether it stands alone on its line."""
+    import tokenize
+
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):

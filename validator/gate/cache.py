@@ -1,0 +1,181 @@
+"""The cache of results: a folder of small files, each under the digest of everything that its content hangs on.
+
+Nothing here is ever wrong, only absent: what is not there, not whole, not ours or not readable is computed again.
+Every entry is sealed with a secret of its user, since whoever writes a program can put files beside it: an entry that
+somebody else made, in a pull request say, would else say that there is nothing to find.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+FOLDER: Final = ".stepward_cache"
+SECRET_VARIABLE: Final = "STEPWARD_CACHE_KEY"
+
+MAX_ENTRIES: Final = 20_000
+MAX_BYTES: Final = 64 << 20
+"""Entries, and bytes of them, that a folder holds; what was not needed for the longest time goes first."""
+
+MAX_ENTRY_BYTES: Final = 4 << 20
+"""Bytes of one result that is kept; a larger one is computed again."""
+
+_LAYOUT: Final = b"stepward cache 1"
+_SECRET_BYTES: Final = 32
+_DAY_SECONDS: Final = 86_400
+_ENTRY: Final = re.compile(r"[0-9a-f]{64}")
+_UNFINISHED: Final = re.compile(r"[0-9a-f]{64}\..+")
+_TAG: Final = """\
+Signature: 8a477f597d28d172789f06886806bc55
+# Results of `stepward check`. The folder can be deleted at any time.
+"""
+
+
+class Cache:
+    """Results by their keys. What is put is written by `close`, in one step each, so that many runs may share a folder.
+
+    `version` returns the digest of the code that computes the results: it is asked again before anything is written.
+    """
+
+    def __init__(self, folder: FilePath, secret: bytes, version: Callable[[], str | None], digest: str) -> None:
+        self._folder = folder
+        self._secret = secret
+        self._version = version
+        self._digest = digest
+        self._new: dict[str, bytes] = {}
+
+    @classmethod
+    def open(cls, folder: FilePath, version: Callable[[], str | None]) -> Cache | None:
+        """Return the cache in a folder, which need not be there yet; None when nothing can be kept or trusted."""
+        # A link could lead to where other files would be taken for old entries, or entries be left.
+        if os.path.islink(folder):
+            return None
+        try:
+            secret, digest = _secret(), version()
+        except OSError:
+            return None
+        return None if secret is None or digest is None else cls(folder, secret, version, digest)
+
+    def key(self, parts: Iterable[bytes]) -> str:
+        """Return the key of a result that hangs on these parts, in this order, and on the version."""
+        digest = hashlib.sha256(_LAYOUT)
+        for part in (self._digest.encode(), *parts):
+            # With the length before it no two lists of parts make the same text.
+            digest.update(b"%d:" % len(part))
+            digest.update(part)
+        return digest.hexdigest()
+
+    def get(self, key: str) -> Any:
+        """Return what was put under a key, as JSON has it; None when nothing was."""
+        path = self._folder / key
+        try:
+            with path.open("rb") as file:
+                content = file.read(MAX_ENTRY_BYTES + 1)
+                age = time.time() - os.fstat(file.fileno()).st_mtime
+        except OSError:
+            return None
+        seal, _, data = content.partition(b"\n")
+        if seal != self._seal(key, data):
+            return None
+        if age > _DAY_SECONDS:
+            with suppress(OSError):
+                os.utime(path)  # it is in use, so others go before it
+        return json.loads(data)
+
+    def put(self, key: str, data: Any) -> None:
+        """Keep JSON data under a key, unless it is too large."""
+        content = json.dumps(data, separators=(",", ":")).encode()
+        if len(content) < MAX_ENTRY_BYTES - 2 * _SECRET_BYTES:
+            self._new[key] = content
+
+    def close(self) -> None:
+        """Write what was put; a folder that can't be written to is left as it is, without a word."""
+        new, self._new = self._new, {}
+        with suppress(OSError):
+            # Code that was changed while it ran is neither what it was nor what it is now.
+            if not new or self._version() != self._digest:
+                return
+            self._make_folder()
+            for key, content in new.items():
+                _write(self._folder / key, self._seal(key, content) + b"\n" + content)
+            self._drop_the_oldest()
+
+    def _seal(self, key: str, content: bytes) -> bytes:
+        seal = hashlib.blake2b(key.encode() + content, digest_size=_SECRET_BYTES, key=self._secret)
+        return seal.hexdigest().encode()
+
+    def _make_folder(self) -> None:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        for name, text in ((".gitignore", "*\n"), ("CACHEDIR.TAG", _TAG)):
+            with suppress(FileExistsError), (self._folder / name).open("x", encoding="utf-8") as file:
+                file.write(text)
+
+    def _drop_the_oldest(self) -> None:
+        entries, now = [], time.time()
+        with os.scandir(self._folder) as found:
+            for file in found:
+                if _ENTRY.fullmatch(file.name):
+                    status = file.stat(follow_symlinks=False)
+                    entries.append((status.st_mtime_ns, status.st_size, file.path))
+                elif (
+                    _UNFINISHED.fullmatch(file.name) and now - file.stat(follow_symlinks=False).st_mtime > _DAY_SECONDS
+                ):
+                    _remove(file.path)  # whoever began to write it did not come to the end
+        count, size = len(entries), sum(entry[1] for entry in entries)
+        for _, bytes_, path in sorted(entries):
+            if count <= MAX_ENTRIES and size <= MAX_BYTES:
+                break
+            _remove(path)
+            count, size = count - 1, size - bytes_
+
+
+def _write(path: FilePath, content: bytes) -> None:
+    """Put content in place of a file, in one step; only its user may read it."""
+    import tempfile
+
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    try:
+        with open(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        _remove(temporary)
+        raise
+
+
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)
+
+
+# -- the secret --------------------------------------------------------------------------------------------------------
+
+
+def _secret() -> bytes | None:
+    """Return what entries are sealed with: what the environment gives, else the user's own, made when there is none."""
+    given = os.environ.get(SECRET_VARIABLE)
+    if given:
+        return hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    if not os.path.isabs(base):
+        return None  # without a home it would be a folder of the files that are checked
+    path = FilePath(base, "stepward", "secret")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(
+            path, os.urandom(_SECRET_BYTES)
+        )  # of two runs that make one the later wins: the other's entries are lost
+    # A secret that others may read, or that they have put there, is none. That of git's check-outs is theirs, too:
+    # they are never closed to others unless their user asks for that.
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        secret = file.read(_SECRET_BYTES + 1)
+    is_ours = os.name != "posix" or (status.st_uid == os.geteuid() and not status.st_mode & 0o077)
+    return secret if is_ours and len(secret) == _SECRET_BYTES else None

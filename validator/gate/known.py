@@ -1,0 +1,123 @@
+"""What earlier runs found in the files of this one, out of the cache.
+
+Kept is what the rules say of a file, before anything is selected, silenced or hidden. The key of that covers whatever
+they could have looked at: bytes, name and path of the file, the settings, the bytes of every policy, the day where a
+waiver can expire, and (in the cache) the code. What is kept under another key is not even seen.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+from typing import Final, NamedTuple
+
+from stepward.validator.findings import Report, Verdict
+from stepward.validator.gate.cache import Cache
+from stepward.validator.gate.discovery import is_ruled_out
+from stepward.validator.gate.kept import report_from_data, report_to_data
+from stepward.validator.gate.policies import Policies, PolicyOutline, PolicyRule
+from stepward.validator.gate.settings import ConfigurationError, Configurations, Settings
+
+PATIENCE_SECONDS: Final = 60.0
+"""Solvers are killed after this long. A check that was shorter had none killed, so it says the same on any machine."""
+
+
+class SourceFile(NamedTuple):
+    """A file as it was read; `shown` is what reports call it, and a file that was named by its user has to be one of
+    programs."""
+
+    path: FilePath
+    shown: str
+    content: bytes
+    must_be_program: bool
+
+
+class KnownFile(NamedTuple):
+    """What is known of a file: the reports on its programs, None where it is no file of programs.
+
+    `not_literal` counts the programs in it that can't be read without running it.
+    """
+
+    reports: tuple[Report, ...] | None
+    not_literal: int
+
+
+class KnownFiles:
+    """What is known of files under the policies and on the day of a run.
+
+    Reports hold bounds `with_bounds`, and fixes `with_fixes`: what is kept with them is for runs that ask for the same.
+    """
+
+    def __init__(
+        self, cache: Cache, policies: Policies, today: datetime.date, *, with_bounds: bool, with_fixes: bool
+    ) -> None:
+        self._cache = cache
+        self._policies = policies
+        self._today = today.isoformat()
+        self._with_bounds = with_bounds
+        self._with_fixes = with_fixes
+
+    def find(self, file: SourceFile, configurations: Configurations) -> KnownFile | None:
+        """Return what is known of a file, or None. Policies that its programs were held against count as used then."""
+        if is_ruled_out(file.content, must_be_program=file.must_be_program):
+            return KnownFile(None, 0)
+        data = self._cache.get(self._key_of_none(file))
+        if data is not None:
+            return KnownFile(None, data["not_literal"])
+        try:
+            settings = configurations.above(file.path.parent)
+            key = self._key(file, settings)
+        except ConfigurationError:
+            return None  # it matters only when the file turns out to hold programs
+        data = self._cache.get(key)
+        if data is None:
+            return None
+        policies = self._policies.use(settings)
+        for policy, (name, rules) in zip(policies, data["policies"], strict=True):
+            policy.know(PolicyOutline(name, tuple(PolicyRule(rule, is_ban) for rule, is_ban in rules)))
+        reports = (report_from_data(one, file.shown, lambda at: policies[at].document) for one in data["reports"])
+        return KnownFile(tuple(reports), data["not_literal"])
+
+    def keep_none(self, file: SourceFile, not_literal: int) -> None:
+        """Keep that a file is no file of programs."""
+        self._cache.put(self._key_of_none(file), {"not_literal": not_literal})
+
+    def keep(
+        self, file: SourceFile, settings: Settings, reports: Sequence[Report], not_literal: int, seconds: float
+    ) -> None:
+        """Keep the reports on a file that took `seconds` to check, unless another run might find more in it."""
+        unknown = any(one.verdict is Verdict.UNKNOWN for report in reports for one in report.properties)
+        policies = self._policies.use(settings)
+        if unknown or seconds >= PATIENCE_SECONDS:
+            return
+        assert self._has_day(settings) or not any(policy.policy.waivers for policy in policies)
+        documents = [policy.document for policy in policies]
+        data = {
+            "policies": [policy.outline for policy in policies],
+            "reports": [report_to_data(one, documents, with_bounds=self._with_bounds) for one in reports],
+            "not_literal": not_literal,
+        }
+        self._cache.put(self._key(file, settings), data)
+
+    def _key_of_none(self, file: SourceFile) -> str:
+        return self._cache.key([b"no program", *_parts(file)])
+
+    def _key(self, file: SourceFile, settings: Settings) -> str:
+        parts = [b"reports", *_parts(file), b"%d%d" % (self._with_bounds, self._with_fixes)]
+        # The whole of the settings, also what has no say here: what is added to them one day is in it from then on.
+        parts.append(repr(settings).encode("utf-8", "surrogateescape"))
+        parts.append(self._today.encode() if self._has_day(settings) else b"any day")
+        for shown, content in self._policies.contents(settings):
+            parts += [shown.encode("utf-8", "surrogateescape"), content]
+        return self._cache.key(parts)
+
+    def _has_day(self, settings: Settings) -> bool:
+        """Return whether the day matters: some policy has waivers, perhaps with its letters written as escapes."""
+        return any(b"waivers" in content or b"\\" in content for _, content in self._policies.contents(settings))
+
+
+def _parts(file: SourceFile) -> list[bytes]:
+    names = [os.fsencode(file.path), file.shown.encode("utf-8", "surrogateescape")]
+    return [*names, b"%d" % file.must_be_program, file.content]

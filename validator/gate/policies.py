@@ -1,0 +1,118 @@
+"""The policies of a run: each file is read once, and understood only when somebody has to know what it says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepward.validator.gate.paths import absolute, shown_name, why_not
+from stepward.validator.gate.settings import ConfigurationError, Settings
+from stepward.vm.reading.limits import MAX_BYTES
+
+if TYPE_CHECKING:
+    from stepward.vm.language.policy import Policy
+    from stepward.vm.reading.document import Document
+
+
+class PolicyRule(NamedTuple):
+    """A guardrail of a policy; one that bans a tool says something also where no program has the tool."""
+
+    name: str
+    is_ban: bool
+
+
+class PolicyOutline(NamedTuple):
+    """What the run as a whole has to know of a policy: its name, and its guardrails in order."""
+
+    name: str
+    rules: tuple[PolicyRule, ...]
+
+
+class PolicyFile:
+    """A policy that programs of the run were held against; `settings` are the first that named it."""
+
+    def __init__(self, shown: str, content: bytes, settings: Settings) -> None:
+        self.shown = shown
+        self.settings = settings
+        self._content = content
+        self._policy: Policy | None = None
+        self._outline: PolicyOutline | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """The policy; raises PolicyError for what is none."""
+        if self._policy is None:
+            from stepward.vm.language.policy import Policy
+
+            self._policy = Policy.from_bytes(self._content, self.shown)
+        return self._policy
+
+    @property
+    def document(self) -> Document:
+        """The document that the policy was read from."""
+        document = self.policy.document
+        assert document is not None, "the policies of a run are read from files"
+        return document
+
+    @property
+    def outline(self) -> PolicyOutline:
+        """The outline of the policy, as an earlier run told it, or as it is read now."""
+        if self._outline is None:
+            from stepward.vm.language.guardrails import Never
+
+            rules = (
+                PolicyRule(rule.name, isinstance(rule, Never) and rule.when is None) for rule in self.policy.guardrails
+            )
+            self._outline = PolicyOutline(self.policy.policy, tuple(rules))
+        return self._outline
+
+    def know(self, outline: PolicyOutline) -> None:
+        """Take over what an earlier run told of these bytes."""
+        self._outline = self._outline or outline
+
+
+class Policies:
+    """The policies of a run, each file once."""
+
+    def __init__(self) -> None:
+        self._contents: dict[str, bytes] = {}
+        self._used: dict[str, PolicyFile] = {}
+
+    def of(self, settings: Settings) -> list[Policy]:
+        """Return the policies that some settings name; raises PolicyError or ConfigurationError for what is none."""
+        return [file.policy for file in self.use(settings)]
+
+    def use(self, settings: Settings) -> list[PolicyFile]:
+        """Return the files that some settings name, for a program to be held against them.
+
+        Raises ConfigurationError for a file that can't be read.
+        """
+        found = {}
+        for path in settings.policies:
+            real = os.path.realpath(path)
+            if real not in self._used:
+                self._used[real] = PolicyFile(shown_name(absolute(path)), self._content(path), settings)
+            found[real] = self._used[real]
+        return list(found.values())
+
+    def used(self) -> Iterable[PolicyFile]:
+        """Return every policy that a program of the run was held against."""
+        return self._used.values()
+
+    def contents(self, settings: Settings) -> list[tuple[str, bytes]]:
+        """Return names and bytes of the files that some settings name; raises ConfigurationError as `use` does."""
+        files = {os.path.realpath(path): path for path in settings.policies}
+        return [(shown_name(absolute(path)), self._content(path)) for path in files.values()]
+
+    def _content(self, path: FilePath) -> bytes:
+        real = os.path.realpath(path)
+        if real not in self._contents:
+            try:
+                with absolute(path).open("rb") as file:
+                    self._contents[real] = file.read(MAX_BYTES + 1)
+            except OSError as error:
+                message = f"the policy `{shown_name(absolute(path))}` can't be read: {why_not(error)}"
+                raise ConfigurationError(message, "correct the path") from None
+        return self._contents[real]
