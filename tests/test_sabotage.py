@@ -184,6 +184,11 @@ def test_what_is_no_script_is_refused(change: Any, words: str, monkeypatch: pyte
         Script.load(file)
 
 
+@pytest.mark.parametrize("file", sorted((ROOT / "tests/breaches").iterdir()), ids=lambda file: file.stem)
+def test_a_breach_that_was_mended_does_not_show_any_more(file: Path) -> None:
+    assert Script.load(file).replay()[0] is not Outcome.BREACHED
+
+
 # -- the whole ---------------------------------------------------------------------------------------------------------
 
 

@@ -234,9 +234,11 @@ class Driver:
             if self.state.is_cancelled and not self._is_open(call):
                 return
         started = setup.clock.now()
-        if started / 1e6 >= self.lease.expires:
-            # This process was paused: somebody else may have the run by now, and must not see this effect too.
+        while started / 1e6 >= self.lease.expires:
+            # This process was paused: somebody else may have the run by now, and must not see this effect too. It may
+            # have been paused while it asked, so it looks again.
             self.lease = await setup.io(setup.journal.renew, self.lease, started / 1e6, setup.lease_seconds)
+            started = setup.clock.now()
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
             result = await ask_model(setup.model, setup.clock, plan, call)
