@@ -1,9 +1,8 @@
 """A million adversarial events over the good programs: `python benchmarks/sabotage.py`.
 
 An event is something that reached the machine or its store: a record, a call of a tool or model, a delivery, a change
-by an attacker. The campaign goes round the programs until there are enough; the last column of its first table shows
-whether memory stays flat. Attacks that
-had too few events get more. Ends with an error when anything was breached.
+by an attacker. The campaign goes round the programs until there are enough, then gives more to each attack that had too
+few; the last column of its first table shows whether memory stays flat. Ends with an error when anything was breached.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ class Fenceless(Watched):
     def append(self, append: Append, fence: int | None) -> None:
         super().append(append, None)
 
-    def renew(self, lease: Lease, *args: Any) -> Lease:
-        return lease
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
+        return lease._replace(expires=now + ttl)
 
 
 class Races(Campaign):

@@ -434,3 +434,21 @@ def test_a_driver_that_was_fenced_brings_nothing_back_into_an_erased_vault() -> 
     vm.interrupt("put", erase)
     assert asyncio.run(vm.run(Program.from_dict(ASKING), run_id="one")).status == "CANCELLED"
     assert journal.vault.get("one") == {}
+
+
+def test_a_cancellation_is_heard_between_reads_that_take_their_time() -> None:
+    journal, clock = MemoryJournal(), ManualClock()
+    steps = [{"id": f"s{number}", "type": "tool", "tool": "look"} for number in range(40)]
+    program = Program.from_dict({"name": "reads", "inputs": {}, "tools": {"look": {"effect": "read"}}, "steps": steps})
+    asked = []
+
+    async def look() -> str:
+        asked.append("look")
+        clock.time += 5_000_000
+        if len(asked) == 1:
+            await ExecutionVM({"look": look}, journal=journal, clock=clock).cancel("one")
+        return "seen"
+
+    run = asyncio.run(ExecutionVM({"look": look}, journal=journal, clock=clock).run(program, run_id="one"))
+    assert run.status == "CANCELLED"
+    assert len(asked) <= 3

@@ -30,6 +30,9 @@ from stepward.vm.values import FrozenMap, as_text
 MAX_PENDING: Final = 256
 """Records that may wait for the next commit."""
 
+MAX_WAIT: Final = 1_000_000
+"""Microseconds that may lie between records of one commit when something is to be called."""
+
 MAX_CHARACTER: Final = 4
 """Bytes of UTF-8 that a character has at most."""
 
@@ -229,16 +232,11 @@ class Driver:
             return
         if plan.has_intent:
             token = await self._intend(plan, call, note)
-        if self.urgency:
+        if self.urgency or self._is_overdue():
             await self.flush()
             if self.state.is_cancelled and not self._is_open(call):
                 return
-        started = setup.clock.now()
-        while started / 1e6 >= self.lease.expires:
-            # This process was paused: somebody else may have the run by now, and must not see this effect too. It may
-            # have been paused while it asked, so it looks again.
-            self.lease = await setup.io(setup.journal.renew, self.lease, started / 1e6, setup.lease_seconds)
-            started = setup.clock.now()
+        started = await self._held()
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
             result = await ask_model(setup.model, setup.clock, plan, call)
@@ -253,6 +251,26 @@ class Driver:
         note["started"] = started
         note["took"] = ended - started
         self._answer(plan, call, result, note, ended)
+
+    async def _held(self) -> int:
+        """Return the time, at which the lease lasts; raises LeaseLost.
+
+        A process that was paused for longer asks for its lease again: somebody else may have the run by now, and must
+        not see another effect. One that was paused while it asked does not know either.
+        """
+        setup = self.setup
+        now = setup.clock.now()
+        if now / 1e6 < self.lease.expires:
+            return now
+        self.lease = await setup.io(setup.journal.renew, self.lease, now / 1e6, setup.lease_seconds)
+        after = setup.clock.now()
+        if after / 1e6 >= self.lease.expires:
+            raise LeaseLost(f"the lease of run `{self.run}` had run out when it was renewed")
+        return after
+
+    def _is_overdue(self) -> bool:
+        """Whether records wait for longer than they may: a cancellation is heard when they are appended."""
+        return len(self.pending) > 1 and self.pending[-1].at - self.pending[0].at >= MAX_WAIT
 
     def _is_open(self, call: Call) -> bool:
         held = self.state.calls
