@@ -65,7 +65,7 @@ def no_look_at_the_lease(patch: pytest.MonkeyPatch) -> None:
 
 def failed_renewal_is_passed_over(patch: pytest.MonkeyPatch) -> None:
     renewed = "self.lease = await setup.io(setup.journal.renew, self.lease, now / 1e6, setup.lease_seconds)"
-    tried = f"try:\n        {renewed}\n    except JournalError:\n        return now"
+    tried = f"try:\n            {renewed}\n        except JournalError:\n            return now"
     rewrite(patch, Driver, "_held", (renewed, tried))
 
 

@@ -33,6 +33,9 @@ MAX_PENDING: Final = 256
 MAX_WAIT: Final = 1_000_000
 """Microseconds that may lie between records of one commit when something is to be called."""
 
+MAX_RENEWALS: Final = 3
+"""How often a lease that has run out is asked for again before a call."""
+
 MAX_CHARACTER: Final = 4
 """Bytes of UTF-8 that a character has at most."""
 
@@ -256,17 +259,15 @@ class Driver:
         """Return the time, at which the lease lasts; raises LeaseLost.
 
         A process that was paused for longer asks for its lease again: somebody else may have the run by now, and must
-        not see another effect. One that was paused while it asked does not know either.
+        not see another effect. It may have been paused while it asked, so it looks again.
         """
         setup = self.setup
-        now = setup.clock.now()
-        if now / 1e6 < self.lease.expires:
-            return now
-        self.lease = await setup.io(setup.journal.renew, self.lease, now / 1e6, setup.lease_seconds)
-        after = setup.clock.now()
-        if after / 1e6 >= self.lease.expires:
-            raise LeaseLost(f"the lease of run `{self.run}` had run out when it was renewed")
-        return after
+        for _ in range(MAX_RENEWALS):
+            now = setup.clock.now()
+            if now / 1e6 < self.lease.expires:
+                return now
+            self.lease = await setup.io(setup.journal.renew, self.lease, now / 1e6, setup.lease_seconds)
+        raise LeaseLost(f"the lease of run `{self.run}` runs out sooner than it can be renewed")
 
     def _is_overdue(self) -> bool:
         """Whether records wait for longer than they may: a cancellation is heard when they are appended."""
