@@ -45,7 +45,7 @@ class Actors:
         except (RunBusy, DeliveryRefused, RunRefused):
             self.refusals += 1
         except Killed:
-            pass
+            self.scenes[name].oracle.forget()
         self._check()
 
     def _check(self) -> None:

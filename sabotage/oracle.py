@@ -64,7 +64,7 @@ class Oracle:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self._payloads: dict[tuple[str, int], Any] = {}
-        self.rests = False
+        self.rests = self.is_adrift = False
         self._steps = frozenset(step.id for step in scene.target.program.steps)
         self._begin()
 
@@ -110,8 +110,24 @@ class Oracle:
 
     def forget(self) -> None:
         """Take note that a process is gone, and with it what it was answered and did not write."""
-        if not self.rests:
-            self._begin_again()
+        if self.rests:
+            return
+        self._begin_again()
+        self.is_adrift = self.rests = self._is_in_bounded_wave()
+
+    def _is_in_bounded_wave(self) -> bool:
+        """Whether a crash ends a wave that is smaller than its step.
+
+        What is tried in which wave after that, the reference does not know; effects are counted all the same.
+        """
+        plan = self.scene.target.plan
+        waiting = {one.step for one in self.reference.asked}
+        return plan.program.max_tokens is not None and any(
+            step.concurrency is not None
+            and step.concurrency < len(step.calls)
+            and waiting.intersection(call.id for call in step.calls)
+            for step in plan.steps
+        )
 
     def rest(self) -> None:
         """Stop reading the store: from here on it says what an attacker wants it to say."""
@@ -290,6 +306,10 @@ class Oracle:
 
     def judge(self, run: Run) -> None:
         """Say whether a run that was watched has come to what it had to, and the store says so too. Raises Breach."""
+        if self.is_adrift:
+            self._judge_counts()
+            self._judge_store(run)
+            return
         self.look()
         self._judge_effects(run)
         self._judge_store(run)
@@ -308,10 +328,8 @@ class Oracle:
 
     def _judge_effects(self, run: Run) -> None:
         """Say whether each effect happened once, and the journal knows of it."""
-        counts = Counter((effect.step, effect.visit, effect.performance) for effect in self.scene.world.effects)
-        for performance, count in counts.items():
-            if count > 1:
-                raise Breach(Invariant.ONCE, f"`{performance[0]}` happened {count} times in one performance")
+        counts = self._judge_counts()
+        for performance in counts:
             if performance not in self.claimed and run.is_over and run.reason != "abandoned":
                 raise Breach(Invariant.KEPT, f"`{performance[0]}` happened, and the journal says that it did not")
         for record in self.records:
@@ -320,6 +338,14 @@ class Oracle:
                 performance = (body["step"], body["visit"], note["performance"])
                 if performance not in counts:
                     raise Breach(Invariant.KEPT, f"the journal says that `{performance[0]}` happened, and it did not")
+
+    def _judge_counts(self) -> Counter[tuple[str, int, int]]:
+        """Return how often each performance happened; raises Breach for one that happened twice."""
+        counts = Counter((effect.step, effect.visit, effect.performance) for effect in self.scene.world.effects)
+        for performance, count in counts.items():
+            if count > 1:
+                raise Breach(Invariant.ONCE, f"`{performance[0]}` happened {count} times in one performance")
+        return counts
 
     def _writes(self, step: str) -> bool:
         call = self.scene.target.calls.get(step)

@@ -144,6 +144,7 @@ class Scene:
 
     def outlive(self, run: Run) -> Run:
         """Have a new process carry on with a run whose process is gone, and have the oracle judge the end."""
+        self.oracle.forget()
         self.clock.time += int(2 * LEASE_SECONDS * 1_000_000)
         ended = self.carry_on(run)
         self.oracle.judge(ended)

@@ -90,7 +90,7 @@ class _Hanging:
                 await self._clock.way.wait()
             except asyncio.CancelledError:  # it does not let itself be stopped
                 continue
-        return self._clock.late_values[context.step, context.visit, context.attempt]
+        return self._clock.late_values.get((context.step, context.visit, context.attempt))
 
 
 class _Impatient(WorldClock):
