@@ -64,6 +64,8 @@ def campaign(events: int, examples: int, workers: int) -> list[tuple[Matrix, flo
     seed = 0
     while sum(matrix.events for matrix, _ in found) < events:
         for file in files:
+            if seed and sum(matrix.events for matrix, _ in found) >= events:
+                break
             orders = Orders(seed=seed, examples=examples, workers=workers)
             began = time.monotonic()
             matrix = ProgramValidator(Program.load(file), policies).sabotage(orders)
