@@ -18,6 +18,7 @@ from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.stage import Stage, Weakness
 from stepward.sabotage.steady import steady
 from stepward.sabotage.target import Target
+from stepward.vm.errors import StepwardError
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import Journal
@@ -67,6 +68,10 @@ class Harvest(NamedTuple):
     events: int
     seconds: float
     found: Found | None
+
+
+class NoCases(StepwardError):  # noqa: N818 - it is what happened, not a fault
+    """Nothing could be drawn for a program: mend the type that no value was found for."""
 
 
 class Theatre:
@@ -163,6 +168,7 @@ def harvest(
     machines lack, for a self-test.
     """
     from hypothesis import HealthCheck, Phase, settings
+    from hypothesis.errors import Unsatisfiable
 
     phases = [Phase.generate, Phase.shrink] if database is None else [Phase.reuse, Phase.generate, Phase.shrink]
     how = settings(
@@ -183,6 +189,9 @@ def harvest(
             search(attack, stages, shard.own_seed, how, tally)
         except Breach:
             assert tally.found is not None, "a breach is noted before it is raised"
+        except Unsatisfiable:
+            words = f"no case of `{attack.name}` could be made: some type of the program seems to admit no value"
+            raise NoCases(words) from None
         except Exception:
             if tally.found is None:
                 raise

@@ -164,3 +164,12 @@ def test_the_self_test_shows_that_the_alarm_works() -> None:
     assert result.stdout.splitlines()[-1] == "every alarm went off"
     data = json.loads(run("--self-test", "--output-format", "json").stdout)
     assert data["survived"] == 0
+
+
+def test_a_program_that_no_value_fits_is_no_silent_pass() -> None:
+    x = {"type": "string", "pattern": "(?=a)b"}
+    program = Program.from_dict({"name": "none", "inputs": {"x": x}, "steps": [{"id": "e", "type": "end"}]})
+    Path("none.yaml").write_text(program.to_yaml())
+    result = run("none.yaml", "--attacks", "references-in-data,orders-in-data,killed-anywhere", "--seed", "1")
+    assert result.exit_code == 2
+    assert "seems to admit no value" in result.output

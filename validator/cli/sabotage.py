@@ -73,8 +73,9 @@ class _Names(click.ParamType[tuple[str, ...]]):
 def sabotage(file: Path | None, **options: Any) -> None:
     """Attack the machine that runs the program in FILE, on its real store.
 
-    Each attack is played in many cases, found by Hypothesis and judged by an oracle that shares nothing with the
-    machine. A breach is shrunk and saved. Exits with 0 when nothing broke, 1 when something did.
+    Each attack is played in many cases, found by Hypothesis and judged by an oracle that shares the parsed program
+    with the machine, and nothing else. A breach is shrunk and saved. Exits with 0 when nothing broke, 1 when something
+    did.
     """
     if options["replay"] is not None:
         sys.exit(_replay(options["replay"], options))
@@ -129,6 +130,7 @@ def _orders(options: dict[str, Any]) -> Orders:
 
 
 def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -> int:
+    from stepward.sabotage.shard import NoCases
     from stepward.validator.validator import ProgramValidator
     from stepward.vm.errors import ProgramError
 
@@ -139,6 +141,8 @@ def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -
     except ProgramError as error:
         help = "`stepward check` says what to mend"
         raise AdvisedError(f"no machine can run `{program.name}`: {error.problems[0].message}", help) from None
+    except NoCases as error:
+        raise AdvisedError(str(error), "look at `pattern`, `minimum` and `maximum` of inputs and outputs") from None
     saved = _save(matrix, options["save"])
     _tell(matrix, saved, options)
     return 0 if matrix.ok else BREACHED
