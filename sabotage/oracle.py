@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepward.sabotage.answers import Answer
@@ -324,6 +324,9 @@ class Oracle:
             raise Breach(Invariant.BOUNDS, f"the run was charged {said}")
         if run.is_over and not _agree(reference.output, run.output):
             raise Breach(Invariant.DATA, f"the run returns {_shown(run.output)}, not {_shown(reference.output)}")
+        if sorted(rule for rule, _ in run.broken) != sorted(reference.broken()):
+            said = f"{_listed(rule for rule, _ in run.broken)}, and it broke {_listed(reference.broken())}"
+            raise Breach(Invariant.GUARDRAIL, f"the run is said to have broken {said}")
         self._judge_values(run)
 
     def _judge_effects(self, run: Run) -> None:
@@ -394,6 +397,10 @@ def _agree(due: Any, has: Any) -> bool:
     if isinstance(due, list | tuple) and isinstance(has, list | tuple):
         return len(due) == len(has) and all(map(_agree, due, has))
     return same(due, has)
+
+
+def _listed(rules: Iterable[str]) -> str:
+    return ", ".join(f"`{rule}`" for rule in sorted(rules)) or "no guardrail"
 
 
 def _shown(value: Any) -> str:
