@@ -380,6 +380,18 @@ def test_what_a_rule_kept_from_starting_did_not_follow() -> None:
         assert (run.reason, [name for name, _ in run.broken]) == ("guardrail", ["f"])
 
 
+def test_sub_steps_succeed_when_their_step_is_left() -> None:
+    """A rule ends the run within a parallel step, behind a sub-step that has paid: nobody comes to owe anything."""
+    rules = [
+        {"name": "f", "followed_by": {"first": PAY, "then": {"step": "book"}}},
+        {"name": "n", "never": {"step": "q"}},
+    ]
+    made = both("p", tool("pay", "write"), tool("q"), max_concurrency=1)
+    bench = Bench()
+    run = bench.run(program(made, tool("book"), guardrails=rules, max_tokens=9))  # waves, for the tokens
+    assert (run.reason, run.broken, bench.tools.steps()) == ("guardrail", (), ["pay"])
+
+
 # -- the tests can fail ------------------------------------------------------------------------------------------------
 
 
