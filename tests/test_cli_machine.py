@@ -943,6 +943,11 @@ def test_a_receipt_shows_what_was_cut() -> None:
     Path("unsigned.json").write_text(printed.stdout)
     assert stepward("verify", "runs.db", "--receipt", "unsigned.json").exit_code == 0
     assert stepward("verify", "runs.db", "--receipt", "unsigned.json", "--key", "k.pub").exit_code == 1
+    stepward("key", "other")
+    shop("--run-id", "r2")
+    for run, key in (("r1", "other"), ("r2", "k")):
+        refused = stepward("runs", "receipt", run, "--key", key)
+        says(refused, 2, f"error: the head of run `{run}` is not signed by the key")
     with database("runs.db") as connection:
         connection.execute("DELETE FROM records")
         connection.execute("DELETE FROM runs")

@@ -15,7 +15,7 @@ import click
 from stepward.validator.gate.settings import AdvisedError
 
 if TYPE_CHECKING:
-    from stepward.vm.journal.signing import SigningKey
+    from stepward.vm.journal.signing import SigningKey, VerifyKey
     from stepward.vm.journal.store import Journal
     from stepward.vm.language.policy import Policy
     from stepward.vm.machine.execution import ExecutionVM
@@ -230,12 +230,12 @@ def uses_color() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def history_of(journal: Journal, run: str) -> History:
-    """Return the records of a run; raises NoSuchRun, or JournalError when they are damaged."""
+def history_of(journal: Journal, run: str, key: VerifyKey | None = None) -> History:
+    """Return the records of a run; raises NoSuchRun, or JournalError when they are damaged or, with a key, not its."""
     from stepward.vm.machine.history import load, stored_plan
     from stepward.vm.machine.refusals import NoSuchRun
 
-    found = load(journal, run, lambda *documents: stored_plan(journal, *documents))
+    found = load(journal, run, lambda *documents: stored_plan(journal, *documents), key)
     if found is None:
         raise NoSuchRun(f"there is no run `{run}`")
     return found

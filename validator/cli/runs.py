@@ -142,14 +142,17 @@ def _row_data(row: Row) -> dict[str, Any]:
 @key_option
 @journal_option
 def receipt(run: str, output: Path | None, **options: Any) -> None:
-    """Give a receipt for a run as it is: kept elsewhere, it shows later whether the journal was rewritten or cut."""
+    """Give a receipt for a run as it is: kept elsewhere, it shows later whether the journal was rewritten or cut.
+
+    With a key only for a run that this key has signed: a receipt vouches for all that came before.
+    """
     from stepward.validator.cli.machine import load_key
     from stepward.vm.journal.receipts import Receipt
 
     with explained(), closing(open_journal(options["journal"])) as journal:
-        found = history_of(journal, run)
-        state, last = found.state, found.last
         key = load_key(options["key_file"])
+        found = history_of(journal, run, key.public if key is not None else None)
+        state, last = found.state, found.last
         text = Receipt.give(run, last.seq, last.digest, state.status, state.trace, key).to_json()
     if output is None:
         click.echo(text)
