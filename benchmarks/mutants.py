@@ -54,6 +54,7 @@ EVERY: Final[dict[str, Any]] = {
     "inputs": {
         "amount": {"type": "integer", "minimum": 0, "maximum": 9},
         "card": {"type": "string", "sensitive": True},
+        "notes": {"type": "object", "default": {}, "additionalProperties": {"type": "string", "sensitive": True}},
     },
     "tools": {
         "look": {"effect": "read", "args": {}, "returns": {"type": "integer"}},
@@ -79,6 +80,7 @@ EVERY: Final[dict[str, Any]] = {
     ],
     "max_steps": 40,
     "max_tokens": 200,
+    "max_stalled_steps": 6,
     "steps": [
         {"id": "look", "type": "tool", "tool": "look", "output_key": "stock", "on_error": "retry", "max_retries": 2},
         {
@@ -118,6 +120,7 @@ EVERY: Final[dict[str, Any]] = {
             ],
             "on_error": "retry",
             "max_retries": 2,
+            "max_visits": 2,
             "next_step": "tell",
         },
         {
@@ -133,7 +136,7 @@ EVERY: Final[dict[str, Any]] = {
             "next_step": "count",
         },
         {"id": "count", "type": "set", "set": {"stock": "$stock - 1"}, "max_visits": 2, "next_step": "more"},
-        {"id": "more", "type": "condition", "condition": "$stock > 7", "then": "count", "otherwise": "done"},
+        {"id": "more", "type": "condition", "condition": "$stock > 7", "then": "both", "otherwise": "done"},
         {
             "id": "refuse",
             "type": "tool",

@@ -147,6 +147,15 @@ def names_no_doubts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decide, "ended", ended)
 
 
+def looks_for_tokens_too_late(patch: pytest.MonkeyPatch) -> None:
+    whole = calls._out_of_tokens
+    patch.setattr(
+        calls,
+        "_out_of_tokens",
+        lambda plan, state, models: whole(plan, state._replace(tokens=state.tokens - 1), models),
+    )
+
+
 def has_tokens_without_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls, "_out_of_tokens", lambda plan, state, models: False)
 
@@ -224,6 +233,13 @@ CANARIES: tuple[Canary, ...] = (
         attack="tokens-at-the-edge",
         program=ASKED,
         patch=charges_no_rejected_replies,
+    ),
+    Canary(
+        "tokens-one-more",
+        "the budget of tokens is used up by its last token",
+        "tokens-at-the-edge",
+        ASKED,
+        looks_for_tokens_too_late,
     ),
     Canary("tokens-anew", "tokens are counted on when a run is resumed", "tokens-at-the-edge", ASKED, forgets_tokens),
     Canary(

@@ -13,7 +13,7 @@ from stepward.sabotage.scene import Scene
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.target import Target
 from stepward.sabotage.variants import calls_in, variant
-from stepward.sabotage.world import Asking
+from stepward.sabotage.world import TOKENS_OF_A_REPLY, Asking
 from stepward.vm.machine.plan import StepPlan
 from stepward.vm.machine.run import Run
 
@@ -38,6 +38,8 @@ class _Edge(Attack):
     severity = "high"
     weight = 2
     faults = True
+    last = 1
+    """What the last thing that is charged takes of the budget: with so much less, it is used up before that."""
 
     @staticmethod
     @abstractmethod
@@ -65,8 +67,8 @@ class _Edge(Attack):
         spent = self.spent(run, first)
         if spent < 1:
             return Outcome.NOT_APPLICABLE
-        edges = [one for one in dict.fromkeys((spent - 1, spent, spent + 1, spent // 2, 1)) if one > 0]
-        most = stage.pick("budget", st.sampled_from(edges))
+        edges = dict.fromkeys((spent - self.last, spent - 1, spent, spent + 1, spent // 2, 1))
+        most = stage.pick("budget", st.sampled_from([one for one in edges if one > 0]))
         stage.story.clear()
         stage.tell(f"the same run again, where it takes {spent} and has {most}")
         target = variant(stage.target, f"{self.name} {most}", lambda data: self.limit(data, most))
@@ -105,6 +107,7 @@ class TokensAtTheEdge(_Edge):
     surface = "budget of tokens"
     action = "spent by replies and by rejected replies"
     defence = "every reply is charged, and the budget is looked at before each call"
+    last = TOKENS_OF_A_REPLY
 
     def misses(self, target: Target) -> str | None:
         """It needs a model."""
