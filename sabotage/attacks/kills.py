@@ -15,8 +15,8 @@ from stepward.sabotage.points import Points
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.target import Target
 
-MOST_KILLS: Final = 12
-"""Processes that one case kills at most: of a run with more points, every second, third, ... is taken."""
+MOST_KILLS: Final = 100
+"""Processes that one case kills at most: of a run with more points, which is a long one, every second, ... is taken."""
 
 
 class Killed9(Attack):
@@ -29,7 +29,7 @@ class Killed9(Attack):
     invariant = Invariant.ONCE
     defence = "what a process had appended is in the file, whatever becomes of the process; one lease at a time"
     severity = "critical"
-    enumerates = "up to 12 evenly spaced points of the run that was drawn; at which it begins, is drawn"
+    enumerates = "every point of the run that was drawn; of a run with over 100, so many, evenly spaced"
     weight = 100
 
     def __init__(self) -> None:
