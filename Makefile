@@ -52,7 +52,7 @@ demo: .venv/installed
 	@echo "== the machine of the refund program, attacked"
 	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	$(BIN)/stepward sabotage $(PROGRAMS)/good/customer_refund.yaml --policy specs/policies/payments.yaml \
-		--seed 1 --examples 4 --time 15 --save "$$folder"
+		--seed 1 --examples 4 --time 12 --save "$$folder"
 	@echo
 	@echo "the gate let the good programs through and stopped the bad one; the machine ran one, and held. next:"
 	@echo "  $(BIN)/stepward explain SW401"
