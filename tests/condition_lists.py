@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from stepward.validator.engine.cases import Cases
+from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.domains import Domains
 from stepward.validator.engine.states import State, outcome
 from stepward.vm import Meaning, Program
@@ -78,7 +79,7 @@ def cases_of(inputs: dict[str, Any], conditions: list[str], layer: Callable[...,
     meaning = Meaning(program(inputs, conditions))
     trees = [clause.tree for clause in meaning.clauses_of[1]]
     assert all(tree is not None for tree in trees), conditions
-    cases = Cases([tree for tree in trees if tree is not None], Domains(meaning))
+    cases = Cases([tree for tree in trees if tree is not None], Domains(meaning), UNLIMITED)
     if layer is not None:
         cases.__dict__.update(layer=layer(cases.trees, cases.domains), finite=None)
     return cases

@@ -36,5 +36,5 @@ def _silent(self: Any, system: Any) -> None:
     return None
 
 
-def _refused(system: Any, domains: Any) -> None:
+def _refused(*asked: Any) -> None:
     raise TooMany

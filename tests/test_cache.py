@@ -21,7 +21,6 @@ from click.testing import CliRunner, Result
 from stepward.validator import ProgramValidator
 from stepward.validator.analysis.bounds import Most, ProgramBounds, ToolBounds, Way
 from stepward.validator.cli import main
-from stepward.validator.engine import blocks, horn
 from stepward.validator.engine.witness import Witness
 from stepward.validator.findings import (
     Edit,
@@ -36,7 +35,7 @@ from stepward.validator.findings import (
     Verdict,
 )
 from stepward.validator.gate import cache as cache_module
-from stepward.validator.gate import known, version
+from stepward.validator.gate import version
 from stepward.validator.gate.cache import FOLDER, Cache
 from stepward.validator.gate.checking import Run, RunResult
 from stepward.validator.gate.kept import report_from_data, report_to_data
@@ -406,6 +405,7 @@ CHANGES = {
     "select": 'select = ["SW1"]\n',
     "ignore": 'ignore = ["SW210"]\n',
     "fail-on": 'fail-on = "warning"\n',
+    "time-limit": "time-limit = 59\n",
     "baseline": 'baseline = "base.json"\n',
     "exclude": 'extend-exclude = ["x/"]\n',
     "policies": 'policies = ["policy.yaml"]\n',
@@ -428,7 +428,15 @@ def test_changed_settings_never_hit(change: str, checked: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    ["--select=SW1", "--ignore=SW210", "--fail-on=warning", "--policy=policy.yaml", "--isolated", "--statistics"],
+    [
+        "--select=SW1",
+        "--ignore=SW210",
+        "--fail-on=warning",
+        "--policy=policy.yaml",
+        "--isolated",
+        "--statistics",
+        "--time-limit=59",
+    ],
 )
 def test_other_options_never_hit(options: str, checked: list[str]) -> None:
     put("good.yaml", CLEAN)
@@ -579,17 +587,17 @@ def test_what_is_not_known_is_not_kept(checked: list[str]) -> None:
     assert entries() == []
 
 
-def test_what_took_so_long_that_a_solver_may_have_been_killed_is_not_kept(
-    checked: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("options", "seconds"), [((), 60), (("--time-limit=5",), 5)])
+def test_what_took_so_long_that_the_clock_may_have_stopped_it_is_not_kept(
+    checked: list[str], monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], seconds: int
 ) -> None:
-    assert min(horn.KILLED_AFTER, blocks.KILLED_AFTER / 1000) >= known.PATIENCE_SECONDS
     put("good.yaml", CLEAN)
     with monkeypatch.context() as slow:
-        clock = iter(range(0, 10**6, 60))
+        clock = iter(range(0, 10**6, seconds))
         slow.setattr("stepward.validator.gate.checking.time.monotonic", lambda: next(clock))
-        assert not is_hit(checked)
-    assert not is_hit(checked)
-    assert is_hit(checked)
+        assert not is_hit(checked, *options)
+    assert not is_hit(checked, *options)
+    assert is_hit(checked, *options)
 
 
 # -- whose entries -----------------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from stepward.validator import ProgramValidator
 from stepward.validator.engine import classes, cuts, facts, solver, terms, texts
 from stepward.validator.engine.cases import Finite
 from stepward.validator.engine.classes import Space
+from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.cuts import TooMany
 from stepward.validator.engine.domains import Domain, Domains, Range
 from stepward.validator.engine.reached import completed
@@ -104,18 +105,22 @@ def assert_of_its_types(state: State) -> None:
             assert refusal(value, specs[name[0]]) is None, (name, value)
 
 
+def solved_alone(trees: Any, domains: Domains) -> Solved:
+    return Solved(trees, domains, UNLIMITED)
+
+
 def finite_or_solver(trees: Any, domains: Domains) -> Any:
     try:
         return Finite(trees, domains)
     except TooMany:
-        return Solved(trees, domains)
+        return solved_alone(trees, domains)
 
 
 def search(seed: int, count: int) -> None:
     every = (lists(seed, count, few_atom), lists(seed, count, many_atom), text_lists(seed, count))
     for few, many, text in zip(*every, strict=True):
         hold_exactly(few, finite_or_solver)
-        hold_exactly(few, Solved)
+        hold_exactly(few, solved_alone)
         hold_on_samples(many, seed, 100, finite_or_solver)
         hold_texts_exactly(text)
 
@@ -127,7 +132,7 @@ def test_where_values_are_few_finite_classes_are_exact() -> None:
 
 def test_where_values_are_few_the_solver_is_exact() -> None:
     for conditions in lists(2, 120, few_atom):
-        hold_exactly(conditions, Solved)
+        hold_exactly(conditions, solved_alone)
 
 
 def test_where_values_are_many_what_is_proved_holds_and_what_is_shown_is_so() -> None:
@@ -146,7 +151,7 @@ def test_the_two_layers_agree() -> None:
             finite = cases_of(MANY, conditions, Finite)
         except TooMany:
             continue
-        solved = cases_of(MANY, conditions, Solved)
+        solved = cases_of(MANY, conditions, solved_alone)
         compared += 1
         for one, two in ((finite.covered(), solved.covered()), (finite.exclusive(), solved.exclusive())):
             assert one.verdict is two.verdict, (conditions, one, two)
@@ -172,7 +177,7 @@ def text_lists(seed: int, count: int) -> Iterator[list[str]]:
 
 def hold_texts_exactly(conditions: list[str]) -> None:
     """A text of at most four signs, of which only `a` and `b` are asked for: every one is tried."""
-    cases = cases_of(SHORT, conditions, Solved)
+    cases = cases_of(SHORT, conditions, solved_alone)
     outcomes = [values_of(cases, {("s",): text}) for text in _WORDS]
     for answer, shows in ((cases.covered(), is_gap), (cases.exclusive(), is_overlap)):
         is_there = any(map(shows, outcomes))

@@ -17,6 +17,7 @@ policies = ["rules/money.yaml"]
 exclude = ["old/"]
 extend-exclude = ["*.draft.yaml"]
 baseline = "known.json"
+time-limit = 7.5
 
 [[per-file-ignores]]
 files = "flows/*.yaml"
@@ -55,9 +56,10 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     assert settings.exclude == ("old/",)
     assert settings.extend_exclude == ("*.draft.yaml",)
     assert settings.baseline == tmp_path / "known.json"
+    assert settings.time_limit == 7.5
     first, second = settings.per_file_ignores
-    assert (first.codes, first.line) == (("SW108",), 10)
-    assert (second.files.lines, second.line, second.number) == (("a.yaml", "b.yaml"), 15, 1)
+    assert (first.codes, first.line) == (("SW108",), 11)
+    assert (second.files.lines, second.line, second.number) == (("a.yaml", "b.yaml"), 16, 1)
 
 
 def test_pyproject_has_the_same_keys_in_its_table(tmp_path: Path) -> None:
@@ -88,6 +90,10 @@ def test_a_pyproject_of_other_tools_is_no_configuration_even_when_it_is_broken(t
         ('select = ["guardrail-bypassed"]', "`guardrail-bypassed` is not a code", "did you mean `SW401`?"),
         ('fail-on = "info"', "`fail-on` must be `error` or `warning`", "fail-on"),
         ("fail-on = 3", "`fail-on` must be", "fail-on"),
+        ("time-limit = '60'", "`time-limit` must be a number of seconds above 0", "time-limit = 60"),
+        ("time-limit = 0", "`time-limit` must be a number of seconds above 0", "time-limit = 60"),
+        ("time-limit = true", "`time-limit` must be a number of seconds above 0", "time-limit = 60"),
+        ("time-limit = inf", "`time-limit` must be a number of seconds above 0", "time-limit = 60"),
         ("policies = 'a.yaml'", "`policies` must be a list", "policies"),
         ("baseline = []", "`baseline` must be text", "baseline"),
         ('exclude = ["!"]', "`!` is not a pattern", ".gitignore"),

@@ -15,6 +15,7 @@ import z3
 
 from stepward.validator.engine import assigned, blocks, clauses, horn, plans, unrolled
 from stepward.validator.engine.answers import Answer
+from stepward.validator.engine.clock import UNLIMITED, Clock
 from stepward.validator.engine.encoding import Encoding, Taken
 from stepward.validator.engine.system import BAD, FAILS, NONE_HOLDS, Guard, System, Undefined
 from stepward.validator.engine.versions import Made, Merge
@@ -38,7 +39,7 @@ UNITS = 20_000_000
 
 def searched(of: System, layer: Any = blocks) -> Answer:
     """The answer of a layer, whose path must be one and whose scripts must be unsatisfiable."""
-    answer: Answer = layer.search(of, DOMAINS, units=UNITS)
+    answer: Answer = layer.search(of, DOMAINS, units=UNITS, clock=UNLIMITED)
     if answer.verdict is VIOLATED and answer.is_exact:
         assert answer.path is not None
         assert is_walked(of, answer.path)
@@ -187,7 +188,7 @@ def test_a_bad_state_after_some_rounds_is_found_by_the_bounded_search() -> None:
 
 
 def test_a_bound_that_is_reached_is_named() -> None:
-    answer = unrolled.search(counter(2, "$whole", "$m == 7"), DOMAINS, units=UNITS, nodes=40)
+    answer = unrolled.search(counter(2, "$whole", "$m == 7"), DOMAINS, units=UNITS, clock=UNLIMITED, nodes=40)
     assert answer.verdict is UNKNOWN
     assert "at most 32 times" in answer.reason
 
@@ -284,8 +285,8 @@ def test_bounded_search_agrees_with_the_search_of_states() -> None:
     differential(range(1, 200, 2), (unrolled_small,))
 
 
-def _small(of: System, domains: Any, *, units: int) -> Answer:
-    return unrolled.search(of, domains, units=units, nodes=60)
+def _small(of: System, domains: Any, *, units: int, clock: Clock) -> Answer:
+    return unrolled.search(of, domains, units=units, clock=clock, nodes=60)
 
 
 def test_invariants_agree_with_the_search_of_states() -> None:
@@ -423,11 +424,14 @@ def test_an_invariant_that_does_not_check_is_no_proof(monkeypatch: pytest.Monkey
 
 
 def test_a_solver_that_does_not_come_back_is_killed() -> None:
-    answer = horn.search(counter(2, "$whole", "$m == 7"), DOMAINS, units=UNITS, seconds=0.001)
+    clock = Clock(0.03)
+    answer = horn.search(counter(2, "$whole", "$m == 7"), DOMAINS, units=UNITS, clock=clock)
     assert answer.verdict is UNKNOWN
-    assert "killed" in answer.reason
+    assert answer.reason == "stopped by the clock after 0.03 s"
+    assert clock.has_struck
 
 
 def test_clauses_and_formulas_are_the_same_text_every_time() -> None:
     of = random_system(Random(7), acyclic=False)
-    assert clauses.Clauses(of, DOMAINS).text() == clauses.Clauses(of, DOMAINS).text()
+    first, second = (clauses.Clauses(of, DOMAINS, UNLIMITED).text() for _ in range(2))
+    assert first == second

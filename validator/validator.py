@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.context import Context
 from stepward.validator.analysis.graph import StepGraph
+from stepward.validator.engine.clock import LIMIT_SECONDS
 from stepward.validator.findings import Finding, Label, Property, Report, Severity, located
 from stepward.vm.errors import DocumentError, Problem
 from stepward.vm.language.policy import Policy
@@ -22,7 +23,8 @@ class ProgramValidator:
     """Checks one program under the policies that apply to it.
 
     `today` is the day by which waivers are judged; the current one unless given. With `certify` each property that is
-    proved can write its certificate.
+    proved can write its certificate. `time_limit` are the seconds after which proofs that hang are stopped; what the
+    clock stops is unproved (SW408).
 
         report = ProgramValidator(Program.load("refund.yaml")).validate()
         assert report.ok, report.errors
@@ -35,9 +37,10 @@ class ProgramValidator:
         *,
         today: datetime.date | None = None,
         certify: bool = False,
+        time_limit: float = LIMIT_SECONDS,
     ) -> None:
         day = today or datetime.datetime.now(datetime.UTC).date()
-        self._context = Context(program, policies, day, certifies=certify)
+        self._context = Context(program, policies, day, certifies=certify, time_limit=time_limit)
 
     @property
     def graph(self) -> StepGraph:
@@ -96,13 +99,14 @@ def validate_document(
     *,
     today: datetime.date | None = None,
     certify: bool = False,
+    time_limit: float = LIMIT_SECONDS,
 ) -> Report:
     """Return the report of a document that was read; what is wrong with its shape are findings too."""
     try:
         program = Program.from_document(document)
     except DocumentError as error:
         return unreadable(error, document)
-    return ProgramValidator(program, policies, today=today, certify=certify).validate()
+    return ProgramValidator(program, policies, today=today, certify=certify, time_limit=time_limit).validate()
 
 
 def unreadable(error: DocumentError, document: Document | None = None) -> Report:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepward.validator.analysis.constants import constant_value
 from stepward.validator.analysis.graph import StepGraph
+from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
 from stepward.validator.findings import Finding, Property
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.guardrails import AnyGuard, AnySelector, ToolSelector
@@ -36,11 +37,17 @@ if TYPE_CHECKING:
 class Context:
     """One program under the policies that apply to it; analyses are made when a rule first asks for them.
 
-    `certifies` says that proofs keep what a certificate is written from.
+    `certifies` says that proofs keep what a certificate is written from, `time_limit` how many seconds they may take.
     """
 
     def __init__(
-        self, program: Program, policies: Sequence[Policy], today: datetime.date, *, certifies: bool = False
+        self,
+        program: Program,
+        policies: Sequence[Policy],
+        today: datetime.date,
+        *,
+        certifies: bool = False,
+        time_limit: float = LIMIT_SECONDS,
     ) -> None:
         self.program = program
         self.meaning = Meaning(program, policies)
@@ -48,9 +55,15 @@ class Context:
         self.graph = StepGraph(self.flow)
         self.today = today
         self.certifies = certifies
+        self.time_limit = time_limit
         self.properties: list[Property] = []
         self._hits: dict[AnySelector | AnyGuard, list[Hit]] = {}
         self.matched_policy_rules: set[tuple[str, str]] = set()
+
+    @cached_property
+    def clock(self) -> Clock:
+        """What ends proofs that hang; it runs from the first question that is more than one of the graph."""
+        return Clock(self.time_limit)
 
     @cached_property
     def assignment(self) -> Assignment:

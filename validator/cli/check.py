@@ -40,6 +40,12 @@ WITH_FIXES = ("json", "sarif")
 @click.option("--ignore", multiple=True, metavar="CODES", help="Leave these codes out (repeatable).")
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable).")
 @click.option("--fail-on", type=click.Choice(["error", "warning"]), help="What shuts the gate.  [default: error]")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop the proofs of a program after this long.  [default: 60]",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
 @click.option("--fix", is_flag=True, help="Mend in the files what can be mended safely, then tell what is left.")
 @click.option("--diff", is_flag=True, help="Show what `--fix` would change, in place of the report; 1 when it would.")
@@ -155,6 +161,7 @@ def _configurations(options: dict[str, Any]) -> Configurations:
         fail_on=Severity(options["fail_on"]) if options["fail_on"] else None,
         baseline=options["baseline"],
         policies=options["policies"],
+        time_limit=options["time_limit"],
     )
     return Configurations(overrides, config=options["config"], is_isolated=options["isolated"])
 

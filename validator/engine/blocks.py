@@ -14,6 +14,7 @@ import z3
 
 from stepward.validator.engine.answers import SPENT, Answer, Proof, Script, unknown
 from stepward.validator.engine.assigned import Assigned
+from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.domains import Domains, Names
 from stepward.validator.engine.encoding import Encoding
 from stepward.validator.engine.facts import Facts
@@ -31,9 +32,6 @@ LAYER: Final = "block formula"
 MAX_TIDY_UNITS: Final = 100_000
 """Units that may be spent on a tidier model than the one at hand."""
 
-KILLED_AFTER: Final = 60_000
-"""Milliseconds after which one question is given up that does not keep to its units."""
-
 MAX_TRIES: Final = 6
 """Models of which a path is tried to be made."""
 
@@ -44,17 +42,19 @@ TOO_LARGE: Final = "a comparison of two texts has too many cases"
 NO_VALUES: Final = "the solver found a path, but no values with which the program can take it"
 
 
-def search(system: System, domains: Domains, *, units: int) -> Answer:
+def search(system: System, domains: Domains, *, units: int, clock: Clock) -> Answer:
     """Look for a path to BAD; `units` bounds the work, in Z3's own measure."""
-    return explore(system, domains, units, LAYER, system.references)
+    return explore(system, domains, units, clock, LAYER, system.references)
 
 
-def explore(system: System, domains: Domains, units: int, layer: str, shown: Iterable[Names]) -> Answer:
+def explore(system: System, domains: Domains, units: int, clock: Clock, layer: str, shown: Iterable[Names]) -> Answer:
     """Look for a path as `search` does, on behalf of a layer; the values of a path are those of `shown` references."""
     try:
-        return _Search(system, domains, units, layer, tuple(shown)).answer()
+        return _Search(system, domains, units, clock, layer, tuple(shown)).answer()
     except TooLarge:
         return unknown(layer, TOO_LARGE)
+    except OutOfTime as error:
+        return unknown(layer, str(error))
 
 
 class _Spent(Exception):  # noqa: N818 - never seen outside this file
@@ -62,18 +62,20 @@ class _Spent(Exception):  # noqa: N818 - never seen outside this file
 
 
 class _Search:
-    def __init__(self, system: System, domains: Domains, units: int, layer: str, shown: tuple[Names, ...]) -> None:
+    def __init__(
+        self, system: System, domains: Domains, units: int, clock: Clock, layer: str, shown: tuple[Names, ...]
+    ) -> None:
         self.layer = layer
         self.shown = shown
         self.units = self.left = units
-        self.terms = Versions(domains)
+        self.clock = clock
+        self.terms = Versions(domains, clock)
         self.encoding = Encoding(system, self.terms, Assigned(system, domains))
         self.encoding.run(plan(system), self.encoding.entry())
         Facts(self.terms).note()
         self.goal = self.encoding.at[BAD]
         self.solver = z3.SolverFor("QF_LIRA" if self.terms.is_linear else "QF_NIRA", ctx=self.terms.context)
         self.solver.set("random_seed", 0)
-        self.solver.set("timeout", KILLED_AFTER)
         self.solver.add(self.terms.facts)
 
     def answer(self) -> Answer:
@@ -111,9 +113,11 @@ class _Search:
             raise _Spent
         before = self._spent()
         self.solver.set("rlimit", min(self.left, most or self.left))
+        self.solver.set("timeout", self.clock.milliseconds())
         result = self.solver.check(*assumed)
         self.left -= self._spent() - before
         if result == z3.unknown:
+            self.clock.look()
             raise _Spent
         return self.solver.model() if result == z3.sat else None
 

@@ -19,6 +19,7 @@ from operator import or_
 from typing import Final, NamedTuple, Protocol
 
 from stepward.validator.engine.classes import Outcome, Space
+from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.cuts import TooMany
 from stepward.validator.engine.domains import Domains, Names
 from stepward.validator.engine.samples import plainly_open, sampled
@@ -127,9 +128,10 @@ class Finite:
 class Cases:
     """The conditions of one step, in order; a two-way condition is a single case."""
 
-    def __init__(self, trees: Sequence[Expression], domains: Domains) -> None:
+    def __init__(self, trees: Sequence[Expression], domains: Domains, clock: Clock) -> None:
         self.trees = tuple(trees)
         self.domains = domains
+        self.clock = clock
         self._tried: list[list[bool | None]] = []
         self._untried = sampled(self.trees, domains)
 
@@ -158,7 +160,7 @@ class Cases:
             return self.finite
         from stepward.validator.engine.solver import Solved
 
-        return Solved(self.trees, self.domains)
+        return Solved(self.trees, self.domains, self.clock)
 
     def tried(self) -> Iterator[list[bool | None]]:
         """Yield what the conditions are in a few states; what happens there need not be asked."""
@@ -225,7 +227,7 @@ class Cases:
     def _proved(self, ask: Callable[[Layer], bool]) -> str | None:
         try:
             return self.layer.name if ask(self.layer) else None
-        except Undecided:
+        except (Undecided, OutOfTime):
             return None
 
     def _until(self, state: State) -> list[bool | None]:
@@ -241,7 +243,7 @@ class Cases:
         try:
             layer = self.layer
             state = ask(layer)
-        except Undecided as error:
+        except (Undecided, OutOfTime) as error:
             return Answer(Verdict.UNKNOWN, SOLVER, None, str(error))
         if state is None:
             return Answer(Verdict.PROVED, layer.name)

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import z3
 
 from stepward.validator.engine.assigned import Assigned
+from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.domains import Domains, Names
 from stepward.validator.engine.encoding import Encoding
 from stepward.validator.engine.facts import Facts
@@ -81,9 +82,10 @@ def applied(node: int, arguments: list[Any]) -> str:
 class Clauses:
     """The clauses of a system; TooLarge is raised where a rule can't be written out."""
 
-    def __init__(self, system: System, domains: Domains) -> None:
+    def __init__(self, system: System, domains: Domains, clock: Clock) -> None:
         self.system = system
         self.domains = domains
+        self.clock = clock
         self.assigned = Assigned(system, domains)
         self.useful = useful(system)
         self.heads = sorted(
@@ -170,7 +172,7 @@ class Clauses:
         return Plan(ordered(ways), ways, {})
 
     def _rule(self, source: int | None, target: int | None, plan: Plan) -> Rule:
-        terms = Versions(self.domains)
+        terms = Versions(self.domains, self.clock)
         encoding = Encoding(self.system, terms, self.assigned)
         if source is None:
             start = encoding.entry()

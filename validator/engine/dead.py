@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.engine.cuts import TooMany
 from stepward.validator.engine.domains import Names, real
 from stepward.validator.engine.explicit import LAYER as EXPLICIT
@@ -58,6 +59,8 @@ class DeadWays:
         if not isinstance(step, ConditionStep) or way.kind == "visits":
             return False
         found = self._seen.get(number)
+        if found is None and self.context.clock.has_struck:
+            return False  # a table that was stopped could have said that it always fails
         seen = self._by_types(number) if found is None else found[0]
         # Where every evaluation fails something is undefined, and SW202 says so.
         return bool(seen - {FAILS}) and not any(one in seen for one in outcomes(step, way))
@@ -106,7 +109,10 @@ class DeadWays:
             left -= len(self.flow.steps)
             if left < 0:
                 break
-            result.update(self._table(conditions, roots))
+            try:
+                result.update(self._table(conditions, roots))
+            except OutOfTime:
+                break  # what is known is proved
         return result
 
     def _clusters(self) -> list[tuple[list[int], frozenset[Names]]]:
@@ -138,7 +144,7 @@ class DeadWays:
         system, nodes = self._system(conditions, roots)
         known = {number: self.moves.decision(number) for number in conditions if number in nodes}
         try:
-            table = Table(system, self.domains)
+            table = Table(system, self.domains, self.context.clock)
             return {
                 number: (frozenset(table.outcomes_at(nodes[number], decision)), FINITE)
                 for number, decision in known.items()
@@ -147,7 +153,7 @@ class DeadWays:
         except TooMany:
             pass
         try:
-            search = Search(system, self.domains)
+            search = Search(system, self.domains, self.context.clock)
             search.cheapest()
         except TooMany:
             return {}

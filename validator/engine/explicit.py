@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.copies import alike, constants
 from stepward.validator.engine.cuts import UNDEFINED, Cutting, TooMany, class_values
 from stepward.validator.engine.domains import Domain, Domains, Names
@@ -64,11 +65,15 @@ class Choices(NamedTuple):
 
 
 class Search:
-    """Searches one system; TooMany is raised where it has too many states, or references of too many classes."""
+    """Searches one system; TooMany is raised where it has too many states, or references of too many classes.
 
-    def __init__(self, system: System, domains: Domains) -> None:
+    OutOfTime is raised when the clock runs out.
+    """
+
+    def __init__(self, system: System, domains: Domains, clock: Clock) -> None:
         self.system = system
         self.domains = domains
+        self.clock = clock
         groups = alike(system, domains, MAX_REFERENCES)
         self.cutting = Cutting(system.trees, domains, groups, constants(system, domains, groups))
         if any(one.booleans and one.ranges for one in self.cutting.domain.values()):
@@ -100,6 +105,7 @@ class Search:
             cost, _, state, parent = heapq.heappop(queue)
             if state in parents:
                 continue
+            self.clock.look()
             parents[state] = parent
             self.visited += 1
             if self.visited > MAX_STATES:

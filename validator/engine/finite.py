@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from stepward.validator.engine.classes import Space
+from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.copies import alike, assigns, constants
 from stepward.validator.engine.cuts import TooMany
 from stepward.validator.engine.domains import Domains, Names
@@ -47,11 +48,15 @@ class _Logged(NamedTuple):
 
 
 class Table:
-    """The reachable classes of a system. Raises TooMany where its references have too many, or the work is too much."""
+    """The reachable classes of a system. Raises TooMany where its references have too many, or the work is too much.
 
-    def __init__(self, system: System, domains: Domains) -> None:
+    OutOfTime is raised when the clock runs out.
+    """
+
+    def __init__(self, system: System, domains: Domains, clock: Clock) -> None:
         self.system = system
         self.domains = domains
+        self.clock = clock
         trees = [tree for decision in system.decisions for tree in decision.trees]
         trees += [
             one.value.tree for one in assigns(system) if isinstance(one.value, Computed) and _is_condition(one.value)
@@ -82,6 +87,7 @@ class Table:
         return found
 
     def _relation(self, edge: Edge) -> tuple[int, list[Transfer]]:
+        self.clock.look()
         mask = self.space.all
         for guard in edge.guards:
             mask &= self.outcomes(guard.decision)[guard.outcome]
@@ -119,6 +125,7 @@ class Table:
         while pending:
             _, node = heapq.heappop(pending)
             queued.discard(node)
+            self.clock.look()
             mask = reached[node]
             for edge, guard, transfers in self.edges[node]:
                 if edge.target == BAD:
@@ -170,6 +177,7 @@ class Table:
                 mask &= ~seen[node]
                 if not mask:
                     continue
+                self.clock.look()
                 seen[node] |= mask
                 log[node].append(_Logged(rank, cost, mask))
                 rank += 1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from stepward.validator.analysis.monitors import ArrivalMonitor, NeverMonitor
 from stepward.validator.engine.building import Builder, Slice
+from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.cuts import TooMany, class_values
 from stepward.validator.engine.described import described
 from stepward.validator.engine.domains import Domains, Names, real
@@ -132,7 +133,7 @@ def table(builder: Builder, system: System, domains: Domains) -> Ground:
 
     def write() -> dict[str, Any]:
         whole = _Whole(builder, system)
-        found = Table(whole.system, domains)
+        found = Table(whole.system, domains, UNLIMITED)
         coded = _Coded(found.space)
         rows = [
             {**whole.rows.head(number), "states": coded.runs(mask)}
@@ -149,7 +150,7 @@ def affordable_classes(builder: Builder, system: System, domains: Domains, most:
 
     def write() -> dict[str, Any]:
         whole = _Whole(builder, system)
-        found = Table(whole.system, domains)
+        found = Table(whole.system, domains, UNLIMITED)
         coded = _Coded(found.space)
         rows = [
             {**whole.rows.head(number), "costs": [[cost, coded.runs(mask)] for cost, mask in levels]}
@@ -284,7 +285,7 @@ class _Listed:
     def __init__(self, builder: Builder, system: System, domains: Domains, most: int | None) -> None:
         self.whole = _Whole(builder, system)
         self.domains = domains
-        self.search = Search(self.whole.system, domains)
+        self.search = Search(self.whole.system, domains, UNLIMITED)
         self.names = [name for name in self.search.cutting.names if real(name) == name]
         self.classes: dict[Names, dict[str, int]] = {name: {} for name in self.names}
         self.said: dict[Names, list[Any]] = {name: [] for name in self.names}

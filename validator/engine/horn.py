@@ -19,6 +19,7 @@ import z3
 from stepward.validator.engine import spacer
 from stepward.validator.engine.answers import SPENT, Answer, Proof, Script, unknown
 from stepward.validator.engine.clauses import Clauses, Rule
+from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.domains import Domains
 from stepward.validator.engine.system import System
 from stepward.validator.engine.terms import TooLarge
@@ -26,17 +27,19 @@ from stepward.validator.findings import Verdict
 
 LAYER: Final = "horn clauses"
 
-KILLED_AFTER: Final = 60.0
-"""Seconds after which Spacer is killed, should it not keep to its units."""
 
-
-def search(system: System, domains: Domains, *, units: int, seconds: float = KILLED_AFTER) -> Answer:
+def search(system: System, domains: Domains, *, units: int, clock: Clock) -> Answer:
     """Look for invariants that keep every path from BAD; `units` bounds Spacer's work and that of the checks."""
     try:
-        clauses = Clauses(system, domains)
+        return _searched(Clauses(system, domains, clock), units, clock)
     except TooLarge:
         return unknown(LAYER, "a comparison of two texts has too many cases")
-    said = _spacer(clauses.text(), units, seconds)
+    except OutOfTime as error:
+        return unknown(LAYER, str(error), units)
+
+
+def _searched(clauses: Clauses, units: int, clock: Clock) -> Answer:
+    said = _spacer(clauses.text(), units, clock)
     if said["result"] != "sat":
         return unknown(LAYER, said["reason"] or "no invariants exist that would prove it", units)
     if any("(exists" in body or "(forall" in body for body in said["bodies"].values()):
@@ -45,7 +48,7 @@ def search(system: System, domains: Domains, *, units: int, seconds: float = KIL
     definitions = [_definition(clauses, head, bodies) for head in clauses.heads]
     scripts = tuple(Script(_shows(rule), rule.check(definitions)) for rule in clauses.rules)
     for one in scripts:
-        if not _is_unsatisfiable(one.text, units):
+        if not _is_unsatisfiable(one.text, units, clock):
             return unknown(LAYER, f"an invariant did not check again: {one.shows}", units)
     proof = Proof(lambda: scripts, tuple(zip(clauses.heads, definitions, strict=True)))
     return Answer(Verdict.PROVED, LAYER, proof=proof, units=units)
@@ -65,15 +68,16 @@ def _definition(clauses: Clauses, head: int, bodies: dict[str, str]) -> str:
     return f"(define-fun at_{head} ({arguments}) Bool {bodies.get(f'at_{head}', 'false')})"
 
 
-def _spacer(text: str, units: int, seconds: float) -> dict[str, Any]:
-    """Ask Spacer in a process of its own."""
+def _spacer(text: str, units: int, clock: Clock) -> dict[str, Any]:
+    """Ask Spacer in a process of its own, which is killed when the clock runs out: it does not keep to every limit."""
     # Without -P the script's folder would be searched first, and its `numbers` found in place of Python's.
     command = [sys.executable, "-P", str(Path(spacer.__file__)), str(units)]
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=seconds, check=True)
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=clock.left(), check=True)
         said = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        return {"result": "unknown", "reason": f"the solver was killed after {seconds:g} seconds"}
+        clock.look()
+        raise
     except (subprocess.CalledProcessError, ValueError):
         return {"result": "unknown", "reason": "the solver's process broke off"}
     assert isinstance(said, dict)
@@ -82,10 +86,14 @@ def _spacer(text: str, units: int, seconds: float) -> dict[str, Any]:
     return said
 
 
-def _is_unsatisfiable(text: str, units: int) -> bool:
+def _is_unsatisfiable(text: str, units: int, clock: Clock) -> bool:
     """Return whether a fresh ordinary solver finds a script to be unsatisfiable."""
     solver = z3.Solver(ctx=z3.Context())
     solver.set("random_seed", 0)
     solver.set("rlimit", units)
+    solver.set("timeout", clock.milliseconds())
     solver.from_string(text)
-    return bool(solver.check() == z3.unsat)
+    result = solver.check()
+    if result == z3.unknown:
+        clock.look()
+    return bool(result == z3.unsat)

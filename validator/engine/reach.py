@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stepward.validator.analysis.monitors import ArrivalMonitor
 from stepward.validator.engine import grounds
 from stepward.validator.engine.building import Builder, Question, Test, TooLarge
+from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.engine.cuts import TooMany
 from stepward.validator.engine.explicit import LAYER as EXPLICIT
 from stepward.validator.engine.explicit import Search
@@ -75,6 +76,7 @@ class Engine:
         self.context = context
         self.domains = context.decided.domains
         self.moves = Moves(context, self.domains)
+        self.clock = context.clock
         self.units = MAX_UNITS
 
     @cached_property
@@ -130,6 +132,8 @@ class _Search:
         """Return the first answer of a layer, or what was tried."""
         for layer in (self._finite, self._formula, self._bounded, self._invariants):
             for system in self._systems():
+                if self.engine.clock.has_struck:
+                    break
                 if layer != self._finite and _products(system) > (0 if back_edges(system) else MAX_PRODUCTS):
                     self._note(
                         "solver", "values are multiplied by one another again and again: Z3 keeps to no limit there"
@@ -161,25 +165,31 @@ class _Search:
 
     def _finite(self, system: System) -> Answer | None:
         try:
-            table = Table(system, self.engine.domains)
+            table = Table(system, self.engine.domains, self.engine.clock)
+            if not table.breaches():
+                states = sum(mask.bit_count() for mask in table.reachable)
+                proof = f"none of {states} reachable classes at {len(system.edges)} places leads to the violation"
+                return self._proved(FINITE, proof, grounds.table, system)
+            found = table.cheapest()
         except TooMany:
             self._note(FINITE, "too many classes")
             return self._explicit(system)
-        if not table.breaches():
-            states = sum(mask.bit_count() for mask in table.reachable)
-            proof = f"none of {states} reachable classes at {len(system.edges)} places leads to the violation"
-            return self._proved(FINITE, proof, grounds.table, system)
-        found = table.cheapest()
+        except OutOfTime as error:
+            self._note(FINITE, str(error))
+            return None
         assert found is not None, "what the table reaches has a path"
         answer = self._affordable(*found, system, grounds.affordable_classes)
         return self._explicit(system) if answer is None and not table.is_exact else answer
 
     def _explicit(self, system: System) -> Answer | None:
         try:
-            search = Search(system, self.engine.domains)
+            search = Search(system, self.engine.domains, self.engine.clock)
             found = search.cheapest()
         except TooMany:
             self._note(EXPLICIT, "too many values")
+            return None
+        except OutOfTime as error:
+            self._note(EXPLICIT, str(error))
             return None
         if found is None:
             proof = f"none of {search.visited} reachable states at {len(system.edges)} places leads to the violation"
@@ -195,22 +205,27 @@ class _Search:
     def _formula(self, system: System) -> Answer | None:
         from stepward.validator.engine import blocks
 
-        return self._solved(blocks.search(system, self.engine.domains, units=self.engine.units))
+        engine = self.engine
+        return self._solved(blocks.search(system, engine.domains, units=engine.units, clock=engine.clock))
 
     def _bounded(self, system: System) -> Answer | None:
         from stepward.validator.engine import unrolled
 
         if not back_edges(system):
             return None  # the block formula has said all that there is to say
-        units = min(self.engine.units, MAX_BOUNDED_UNITS)
-        return self._solved(unrolled.search(system, self.engine.domains, units=units, nodes=MAX_COPIES))
+        engine = self.engine
+        units = min(engine.units, MAX_BOUNDED_UNITS)
+        found = unrolled.search(system, engine.domains, units=units, clock=engine.clock, nodes=MAX_COPIES)
+        return self._solved(found)
 
     def _invariants(self, system: System) -> Answer | None:
         from stepward.validator.engine import horn
 
         if not back_edges(system):
             return None
-        return self._solved(horn.search(system, self.engine.domains, units=min(self.engine.units, MAX_HORN_UNITS)))
+        engine = self.engine
+        units = min(engine.units, MAX_HORN_UNITS)
+        return self._solved(horn.search(system, engine.domains, units=units, clock=engine.clock))
 
     def _solved(self, found: SolverAnswer) -> Answer | None:
         """Return what an answer of a solver's layer comes to, and take what it cost from what is left."""

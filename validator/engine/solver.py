@@ -11,6 +11,7 @@ from typing import Any, Final
 import z3
 
 from stepward.validator.engine.cases import SOLVER, Undecided
+from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.domains import Domains
 from stepward.validator.engine.facts import Facts
 from stepward.validator.engine.models import choices, state_of
@@ -34,14 +35,15 @@ SPENT: Final = "the solver gave up within the work that it may take"
 
 
 class Solved:
-    """The cases of one step as terms; Undecided is raised where the solver gives up."""
+    """The cases of one step as terms; Undecided is raised where the solver gives up, OutOfTime by the clock."""
 
     name = SOLVER
 
-    def __init__(self, trees: Sequence[Expression], domains: Domains) -> None:
+    def __init__(self, trees: Sequence[Expression], domains: Domains, clock: Clock) -> None:
         self.trees = trees
         self.domains = domains
-        self.terms = terms = Terms(domains)
+        self.clock = clock
+        self.terms = terms = Terms(domains, clock)
         self.left_units = MAX_UNITS
         try:
             truths = [terms.truth(tree) for tree in trees]
@@ -128,11 +130,13 @@ class Solved:
             raise Undecided(SPENT)
         before = self._spent()
         self.solver.set("rlimit", min(self.left_units, most))
+        self.solver.set("timeout", self.clock.milliseconds())
         result = self.solver.check(*assumed)
         self.left_units -= self._spent() - before
         if result == z3.unsat:
             return None
         if result == z3.unknown:
+            self.clock.look()
             raise Undecided(SPENT)
         return self.solver.model()
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import z3
 
+from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.domains import Domain, Domains, Names, Range
 from stepward.validator.engine.payloads import Array, Slot, Term, Text, Truth, Value
 from stepward.validator.engine.states import with_owners
@@ -44,11 +45,12 @@ class TooLarge(Exception):  # noqa: N818 - no error: the verdict is unknown
 
 
 class Terms:
-    """Translates the conditions of one question, in a context of its own."""
+    """Translates the conditions of one question, in a context of its own. Raises OutOfTime when the clock runs out."""
 
-    def __init__(self, domains: Domains) -> None:
+    def __init__(self, domains: Domains, clock: Clock) -> None:
         self.context = z3.Context()
         self.domains = domains
+        self.clock = clock
         self.slots: dict[Names, Slot] = {}
         self.facts: list[Any] = []
         self.same: dict[tuple[Names, Names], Any] = {}
@@ -60,6 +62,7 @@ class Terms:
 
     def symbol(self, name: str) -> str:
         """Return a name that no other variable has."""
+        self.clock.look()
         self._count += 1
         return f"{name}#{self._count}"
 
@@ -184,6 +187,7 @@ class Terms:
 
     def truth(self, tree: Expression) -> Truth:
         """Return when a condition holds and when it fails: in a state it is neither iff it is false there."""
+        self.clock.look()
         match tree:
             case Defined(reference=reference):
                 return Truth(self.no(self.read(reference.names).fails), False)

@@ -12,6 +12,7 @@ from typing import Final
 
 from stepward.validator.engine import blocks
 from stepward.validator.engine.answers import Answer, unknown
+from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.domains import Domains
 from stepward.validator.engine.plans import useful
 from stepward.validator.engine.system import BAD, ENTRY, Edge, Path, System, back_edges
@@ -23,7 +24,7 @@ MAX_NODES: Final = 20_000
 """Copies of nodes in one formula."""
 
 
-def search(system: System, domains: Domains, *, units: int, nodes: int = MAX_NODES) -> Answer:
+def search(system: System, domains: Domains, *, units: int, clock: Clock, nodes: int = MAX_NODES) -> Answer:
     """Look for a path to BAD that takes few back edges; `units` and `nodes` bound the work."""
     back = back_edges(system)
     left, bound, done = units, 0, "no path was searched"
@@ -31,7 +32,7 @@ def search(system: System, domains: Domains, *, units: int, nodes: int = MAX_NOD
         copies = _Copies(system, back, bound, nodes)
         if copies.are_too_many:
             return unknown(LAYER, f"{done}; more would take over {nodes:,} nodes", units - left)
-        answer = blocks.explore(copies.system, domains, left, LAYER, system.references)
+        answer = blocks.explore(copies.system, domains, left, clock, LAYER, system.references)
         left -= answer.units
         if answer.path is not None:
             assert answer.is_exact, "a system without cycles has no loop whose doing is guessed"

@@ -49,6 +49,7 @@ class ConditionVerdicts:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.clock = context.clock
         self.domains = Domains(context.meaning)
         self._cases: dict[int, Cases | None] = {}
         self._pairs: dict[int, tuple[int, int] | None] = {}
@@ -78,7 +79,7 @@ class ConditionVerdicts:
         for name in references_of(known):
             if name[0] in self._in_conflict or self.domains.of(name).is_empty:
                 return None
-        return Cases(known, self.domains)
+        return Cases(known, self.domains, self.clock)
 
     # -- coverage --------------------------------------------------------------------------------------------------
 
@@ -96,7 +97,7 @@ class ConditionVerdicts:
         outcome = NONE_HOLDS
         if step.condition is not None and step.then is None:
             tree, outcome = cases.trees[0], 0
-            cases = Cases([Negation(tree.start, tree.end, tree)], self.domains)
+            cases = Cases([Negation(tree.start, tree.end, tree)], self.domains, self.clock)
         answer = cases.covered()
         if answer.verdict is Verdict.PROVED:
             proof = "no value of its types takes no branch"
@@ -219,10 +220,10 @@ class ConditionVerdicts:
         if cases is None or layer is None:
             return self._never_gets_there(number, case)
         tree = cases.trees[case]
-        if Cases([tree], self.domains).never_taken(0) is not None:
+        if Cases([tree], self.domains, self.clock).never_taken(0) is not None:
             return Evidence(layer, cut=("no value of its types makes it true",)), True, None
         for earlier in range(case):
-            if Cases([cases.trees[earlier], tree], self.domains).never_taken(1) is not None:
+            if Cases([cases.trees[earlier], tree], self.domains, self.clock).never_taken(1) is not None:
                 return Evidence(layer, cut=("whenever it holds, an earlier case does",)), False, earlier
         return Evidence(layer, cut=("whenever it holds, an earlier case does",)), False, None
 

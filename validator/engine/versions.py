@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import z3
 
+from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.domains import ANYTHING, Domain, Domains, Names
 from stepward.validator.engine.payloads import Array, Term, Text, Truth, Value
 from stepward.validator.engine.terms import Terms
@@ -111,8 +112,8 @@ Environment = dict[Names, Version]
 class Versions(Terms):
     """Terms whose references are read in `environment`; a root that is missing there may have any value."""
 
-    def __init__(self, domains: Domains) -> None:
-        super().__init__(domains)
+    def __init__(self, domains: Domains, clock: Clock) -> None:
+        super().__init__(domains, clock)
         self.environment: Environment = {}
         self.variables: list[Any] = []
         """Every variable, in the order in which they were made."""
@@ -122,6 +123,7 @@ class Versions(Terms):
 
     def symbol(self, name: str) -> str:
         """Return a name that no other variable has, and that SMT-LIB takes without quoting."""
+        self.clock.look()
         self._count += 1
         return f"{re.sub('[^A-Za-z0-9_.]', '_', name[:40])}_{self._count}"
 

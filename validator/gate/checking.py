@@ -36,6 +36,7 @@ from stepward.vm.reading.source import Place, Span
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
     from stepward.validator.gate.cache import Cache
+    from stepward.validator.validator import ProgramValidator
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
 
@@ -180,16 +181,15 @@ class Run:
 
     def check_object(self, value: Program | dict[str, Any], name: str) -> None:
         """Check a program that was built in code; `name` is what reports call it."""
-        from stepward.validator.validator import ProgramValidator, unreadable
+        from stepward.validator.validator import unreadable
         from stepward.vm.language.program import Program
 
         settings = self._configurations.above(FilePath.cwd())
-        policies = self._policies.of(settings)
-        document = None
+        policies, document = self._policies.of(settings), None
         try:
             program = value if isinstance(value, Program) else Program.from_dict(value)
             document = program.document
-            report = ProgramValidator(program, policies, today=self._today, certify=self._certify).validate()
+            report = self._validator(program, policies, settings).validate()
         except DocumentError as error:
             report = unreadable(error)
         if document is not None and os.path.isfile(document.name):
@@ -202,16 +202,20 @@ class Run:
 
         Raises ConfigurationError for settings that can't be used, PolicyError for a policy that is none.
         """
-        from stepward.validator.validator import ProgramValidator
-
         document = program.document
         assert document is not None, "a program of a file was read from it"
         path = absolute(document.name)
         settings = self._configurations.above(path.parent)
         policies = self._policies.of(settings)
-        report = ProgramValidator(program, policies, today=self._today, certify=self._certify).validate()
+        report = self._validator(program, policies, settings).validate()
         self._add_reports([report], document.text, document.format, path, shown_name(path), settings)
         return policies
+
+    def _validator(self, program: Program, policies: Sequence[Policy], settings: Settings) -> ProgramValidator:
+        from stepward.validator.validator import ProgramValidator
+
+        limit = settings.time_limit
+        return ProgramValidator(program, policies, today=self._today, certify=self._certify, time_limit=limit)
 
     # -- one file --------------------------------------------------------------------------------------------------
 
@@ -255,7 +259,7 @@ class Run:
         settings = self._configurations.above(path.parent)
         started = time.monotonic()
         try:
-            reports = list(self._reports(contents, self._policies.of(settings), path))
+            reports = list(self._reports(contents, settings, path))
         except Exception as error:
             error.add_note(f"while checking `{shown}`")
             raise
@@ -263,13 +267,14 @@ class Run:
             self._known.keep(file, settings, reports, contents.not_literal, time.monotonic() - started)
         self._add_reports(reports, contents.text, _format(path), path, shown, settings)
 
-    def _reports(self, contents: Contents, policies: Sequence[Policy], path: FilePath) -> Iterator[Report]:
+    def _reports(self, contents: Contents, settings: Settings, path: FilePath) -> Iterator[Report]:
         from stepward.validator.validator import unreadable, validate_document
 
+        policies, limit = self._policies.of(settings), settings.time_limit
         if contents.error is not None:
             yield unreadable(contents.error)
         for number, document in enumerate(contents.documents):
-            report = validate_document(document, policies, today=self._today, certify=self._certify)
+            report = validate_document(document, policies, today=self._today, certify=self._certify, time_limit=limit)
             if self._with_fixes and any(finding.mend is not None for finding in report.findings):
                 from stepward.validator.gate.mending import with_fixes
 

@@ -11,7 +11,7 @@ import datetime
 import os
 from collections.abc import Sequence
 from pathlib import Path as FilePath
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from stepward.validator.findings import Report, Verdict
 from stepward.validator.gate.cache import Cache
@@ -19,9 +19,6 @@ from stepward.validator.gate.discovery import is_ruled_out
 from stepward.validator.gate.kept import report_from_data, report_to_data
 from stepward.validator.gate.policies import Policies, PolicyOutline, PolicyRule
 from stepward.validator.gate.settings import ConfigurationError, Configurations, Settings
-
-PATIENCE_SECONDS: Final = 60.0
-"""Solvers are killed after this long. A check that was shorter had none killed, so it says the same on any machine."""
 
 
 class SourceFile(NamedTuple):
@@ -87,10 +84,13 @@ class KnownFiles:
     def keep(
         self, file: SourceFile, settings: Settings, reports: Sequence[Report], not_literal: int, seconds: float
     ) -> None:
-        """Keep the reports on a file that took `seconds` to check, unless another run might find more in it."""
+        """Keep the reports on a file that took `seconds` to check, unless another run might find more in it.
+
+        What took less than the clock gives one program was not stopped by it, so it says the same on any machine.
+        """
         unknown = any(one.verdict is Verdict.UNKNOWN for report in reports for one in report.properties)
         policies = self._policies.use(settings)
-        if unknown or seconds >= PATIENCE_SECONDS:
+        if unknown or seconds >= settings.time_limit:
             return
         assert self._has_day(settings) or not any(policy.policy.waivers for policy in policies)
         documents = [policy.document for policy in policies]

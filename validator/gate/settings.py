@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from pathlib import Path as FilePath
 from typing import Any, Final
 
+from stepward.validator.engine.clock import LIMIT_SECONDS
 from stepward.validator.findings import Severity
 from stepward.validator.gate.paths import Patterns, absolute, is_pattern, shown_name, why_not
 from stepward.vm.errors import StepwardError
@@ -50,6 +52,7 @@ class Overrides:
     fail_on: Severity | None = None
     baseline: FilePath | None = None
     policies: tuple[FilePath, ...] = ()
+    time_limit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class Settings:
     extend_exclude: tuple[str, ...] = ()
     baseline: FilePath | None = None
     per_file_ignores: tuple[FileIgnore, ...] = ()
+    time_limit: float = LIMIT_SECONDS
 
     def overridden(self, overrides: Overrides) -> Settings:
         """Return the settings with what the command line says in their place."""
@@ -79,6 +83,7 @@ class Settings:
             fail_on=overrides.fail_on or self.fail_on,
             baseline=overrides.baseline or self.baseline,
             policies=tuple(dict.fromkeys((*self.policies, *overrides.policies))),
+            time_limit=self.time_limit if overrides.time_limit is None else overrides.time_limit,
         )
 
     def selects(self, code: str) -> bool:
@@ -207,6 +212,7 @@ class _Reader:
             "extend-exclude": self._patterns,
             "baseline": lambda key, value: self.path.parent / self._text(key, value),
             "per-file-ignores": self._file_ignores,
+            "time-limit": self._seconds,
         }
         for key in table:
             if key not in fields:
@@ -237,6 +243,11 @@ class _Reader:
         if value not in tuple(Severity):
             raise self._error(f"`{key}` must be `error` or `warning`", f'write `{key} = "warning"`')
         return Severity(value)
+
+    def _seconds(self, key: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
+            raise self._error(f"`{key}` must be a number of seconds above 0", f"write `{key} = {LIMIT_SECONDS:g}`")
+        return float(value)
 
     def _paths(self, key: str, value: Any) -> tuple[FilePath, ...]:
         return tuple(self.path.parent / text for text in self._texts(key, value))

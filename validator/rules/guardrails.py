@@ -358,7 +358,8 @@ class Unproved(Verdicts):
     no layer found out whether it always holds, and says what was tried. Where a state was found that would break it, if
     only it can happen, the message names it. A `when` that can't be read, or that reads a name which the program does
     not have, is reported here too. Limits are counted in work and not in seconds, so the same program gets the same
-    verdict everywhere.
+    verdict everywhere. Only what hangs all the same is stopped by a clock, after 60 seconds for each program unless
+    `--time-limit` says otherwise; that not all was looked at is then said at the name of the program, too.
 
     ## Why it is bad
     It may be broken, and nobody knows. A gate that let it pass would be open whenever it is needed most, so this is an
@@ -399,6 +400,13 @@ class Unproved(Verdicts):
         yield from super().check(context)
         for found in unsettled(context):
             yield self.finding(found.message, found.help, found.place, step=found.step, evidence=found.evidence)
+        if context.clock.has_struck:
+            # Some findings, that a case is never taken for one, are just missing when nobody finds their proof.
+            message = (
+                f"not all was looked at that could be found in this program: stopped after {context.time_limit:g} s"
+            )
+            help = "allow more with `--time-limit`, or split the program; verdicts that are there still count"
+            yield self.finding(message, help, Place(("name",), key=True))
 
 
 class PolicyContradiction(Rule):
