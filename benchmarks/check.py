@@ -22,7 +22,7 @@ from shapes import SHAPES, Shape, chain
 from stages import stages
 
 from stepward.validator import ProgramValidator
-from stepward.validator.analysis.context import Context
+from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Report
 from stepward.validator.rules.registry import RULES
 from stepward.vm import Program

@@ -18,7 +18,7 @@ from check import structural, structural_findings, table
 from clock import multiple, spread, take_turns
 from hard import HARD, Hard, cases
 
-from stepward.validator.analysis.context import Context
+from stepward.validator.context import Context
 from stepward.validator.findings import Property
 from stepward.vm import Program
 

@@ -14,8 +14,8 @@ from typing import Any
 from unittest.mock import patch
 
 from stepward.validator.analysis.assignment import Assignment
-from stepward.validator.analysis.context import Context
 from stepward.validator.analysis.graph import StepGraph
+from stepward.validator.context import Context
 from stepward.validator.rules import registry
 from stepward.validator.validator import ProgramValidator
 from stepward.vm import Program

@@ -12,7 +12,7 @@ import pytest
 
 from diagram_programs import large_program
 from golden_diagrams import EVERYTHING, ROOT
-from stepward.validator.analysis.context import Context
+from stepward.validator.context import Context
 from stepward.validator.diagram import dot as dot_text
 from stepward.validator.diagram import rendering
 from stepward.validator.diagram.drawing import MAX_EDGES, MAX_ERROR_EDGES, draw

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from diagram_programs import large_program
 from golden_diagrams import EVERYTHING, GOLDEN, KEPT
-from stepward.validator.analysis.context import Context
 from stepward.validator.cli import main
+from stepward.validator.context import Context
 from stepward.validator.diagram.drawing import draw
 from stepward.validator.diagram.mermaid import to_mermaid
 from stepward.validator.diagram.picture import Box, Edge, Line, Node, Note, Picture

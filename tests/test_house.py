@@ -9,6 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import networkx
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +42,31 @@ def test_imports_run_downwards_only(folder: str) -> None:
             if parts[0] == "stepward":
                 assert parts[1] in ALLOWED[folder], f"{path.relative_to(ROOT)} imports {name}"
             assert parts[0] not in ALLOWED, f"{path.relative_to(ROOT)} names a folder without `stepward.`: {name}"
+
+
+CIRCLES = {
+    frozenset({"sabotage.machines", "sabotage.oracle", "sabotage.scene", "sabotage.stage", "sabotage.world"}),
+    frozenset({"validator.engine.cases", "validator.engine.solver"}),
+    frozenset({"validator.routes", "validator.validator"}),
+    frozenset({"vm.expressions.hints", "vm.expressions.parser"}),
+    frozenset({"vm.language.inference", "vm.language.meaning", "vm.language.name_types"}),
+    frozenset({"vm.language.loading", "vm.language.program"}),
+    frozenset({"vm.machine.monitors", "vm.machine.plan", "vm.machine.state"}),
+}
+"""Files that know one another, if only by their types. It may grow shorter."""
+
+
+def test_no_more_files_know_one_another() -> None:
+    files = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for one in ALLOWED for path in modules(one)}
+    graph = networkx.DiGraph()
+    for name, path in files.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                package = (node.module or "").removeprefix("stepward.")
+                inner = {f"{package}.{alias.name}" for alias in node.names}
+                graph.add_edges_from((name, other) for other in {package, *inner} & files.keys())
+    found = {frozenset(circle) for circle in networkx.strongly_connected_components(graph) if len(circle) > 1}
+    assert found == CIRCLES
 
 
 @pytest.mark.parametrize("folder", ["tests", "benchmarks"])

@@ -10,10 +10,10 @@ import pytest
 
 from small_programs import small_program
 from stepward.validator.analysis import monitors
-from stepward.validator.analysis.context import Context
-from stepward.validator.analysis.guardrails import _Judge
 from stepward.validator.analysis.product import Exploration, Monitor, explore_counted
 from stepward.validator.analysis.ways import Ways
+from stepward.validator.context import Context
+from stepward.validator.engine.guardrails import _Judge
 from stepward.vm import Program
 from stepward.vm.language.guardrails import Never, ToolSelector, protected
 from stepward.vm.language.selectors import matches

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from stepward.validator import ProgramValidator, Report, Severity, Verdict, assert_valid
-from stepward.validator.analysis import guardrails
 from stepward.validator.analysis.components import loops_among
 from stepward.validator.analysis.product import Exploration, explore
+from stepward.validator.engine import guardrails
 from stepward.vm import Policy, PolicyError, Program, ProgramError
 
 TOOLS = {

@@ -14,7 +14,7 @@ from stepward.vm.reading.source import Mend, Place, Span
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
     from stepward.validator.engine.certificate import Certificate
-    from stepward.validator.engine.grounds import Ground
+    from stepward.validator.engine.ground import Ground
     from stepward.validator.engine.witness import Witness
 
 

@@ -6,8 +6,8 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stepward.validator.analysis.context import Context
 from stepward.validator.analysis.graph import StepGraph
+from stepward.validator.context import Context
 from stepward.validator.engine.clock import LIMIT_SECONDS
 from stepward.validator.findings import Finding, Label, Property, Report, Severity, located
 from stepward.vm.errors import DocumentError, Problem
@@ -83,9 +83,9 @@ class ProgramValidator:
         """Return properties, those that are proved with what writes their certificates, if that is asked for."""
         if not self._context.certifies:
             return properties
-        from stepward.validator.engine.certificate import certified
+        from stepward.validator.engine.certifying import certified
 
-        return [certified(one, self._context) for one in properties]
+        return [certified(one, self._context.meaning) for one in properties]
 
 
 def check_program(program: Program, policies: Sequence[Policy] = ()) -> tuple[Finding, ...]:

@@ -26,7 +26,7 @@ from stepward.vm.language.steps import (
 from stepward.vm.reading.source import Path, Place
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.context import Context
+    from stepward.validator.analysis.facts import ProgramFacts
 
 Names = tuple[str, ...]
 
@@ -77,7 +77,7 @@ class Effect(NamedTuple):
 class Assignment:
     """Who reads what, and whether it is certainly defined by then."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ProgramFacts) -> None:
         self.context = context
         self.names = context.meaning.names
         self.typing = context.meaning.typing

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stepward.validator.analysis.heaviest import HeaviestRun, Loop, Part, Weights
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.context import Context
+    from stepward.validator.analysis.facts import ProgramFacts
     from stepward.vm.language.manifest import ToolSpec
 
 _PASSES: Final = 10
@@ -102,7 +102,7 @@ class _Visits:
 class Bounds:
     """The bounds of a program, each computed when it is first asked for."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ProgramFacts) -> None:
         self.context = context
         self.flow = context.flow
 

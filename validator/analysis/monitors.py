@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import combinations, product
 from typing import NamedTuple
 
+from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.analysis.assignment import assigned_names, read_roots
-from stepward.validator.analysis.context import Context
 from stepward.validator.analysis.product import NOT_TOLD, Fates, State
 from stepward.vm.language.flow import Transition
 from stepward.vm.language.guardrails import (
@@ -56,7 +56,7 @@ def some_succeed(hits: list[Hit], way: Transition, whole: BaseStep, fates: Fates
     return (True, False) if may else (False,)
 
 
-def some_start(hits: list[Hit], way: Transition, fates: Fates, context: Context) -> tuple[bool, ...]:
+def some_start(hits: list[Hit], way: Transition, fates: Fates, context: Analyses) -> tuple[bool, ...]:
     """Return whether some matched part of a step had started when it was left this way: both may be possible."""
     if fates:
         return (any(fates.get(hit.sub) != "unstarted" for hit in hits),)
@@ -72,7 +72,7 @@ def each_alone(hits: Iterable[Hit]) -> Iterable[tuple[int | None, ...]]:
     return tuple((hit.sub,) for hit in hits)
 
 
-def as_it_ends(hits: Iterable[Hit], context: Context) -> Iterator[Hit]:
+def as_it_ends(hits: Iterable[Hit], context: Analyses) -> Iterator[Hit]:
     """Yield hits without the fallbacks that are written but never apply: those of writes that can't be repeated."""
     for hit in hits:
         is_idle = isinstance(hit.part, Call) and hit.part.on_timeout == "fallback" and not context.falls_back(hit.part)
@@ -85,7 +85,7 @@ class _Watcher:
     asks_ends = False
     watched: Collection[int] | None = None
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Analyses) -> None:
         self.context = context
 
     def start(self) -> State:
@@ -116,7 +116,9 @@ class _Left(NamedTuple):
 class RequiresMonitor(_Watcher):
     """`protects: P, requires: G`: remembers of every G whether it never came, went stale, or stands."""
 
-    def __init__(self, context: Context, protected: Iterable[Hit], requirement: AnyRequirement, *, fresh: bool) -> None:
+    def __init__(
+        self, context: Analyses, protected: Iterable[Hit], requirement: AnyRequirement, *, fresh: bool
+    ) -> None:
         super().__init__(context)
         self.protected = by_step(protected)
         self.requirement = requirement
@@ -180,7 +182,7 @@ class RequiresMonitor(_Watcher):
 class NeverMonitor(_Watcher):
     """`never: P`: P must not start at all."""
 
-    def __init__(self, context: Context, forbidden: Iterable[Hit]) -> None:
+    def __init__(self, context: Analyses, forbidden: Iterable[Hit]) -> None:
         super().__init__(context)
         self.watched = self.forbidden = by_step(forbidden)
 
@@ -194,7 +196,7 @@ class NeverMonitor(_Watcher):
 class ArrivalMonitor(_Watcher):
     """Calls it bad that control gets to a step, whether that starts or not."""
 
-    def __init__(self, context: Context, step: int) -> None:
+    def __init__(self, context: Analyses, step: int) -> None:
         super().__init__(context)
         self.step = step
         self.watched = (step,)
@@ -206,7 +208,7 @@ class ArrivalMonitor(_Watcher):
 class AtMostOnceMonitor(_Watcher):
     """`at_most_once: P`: remembers whether P was performed."""
 
-    def __init__(self, context: Context, hits: Mapping[int, list[Hit]]) -> None:
+    def __init__(self, context: Analyses, hits: Mapping[int, list[Hit]]) -> None:
         super().__init__(context)
         self.watched = self.hits = hits
 
@@ -243,7 +245,7 @@ class AtMostOnceMonitor(_Watcher):
 class ExclusiveMonitor(_Watcher):
     """`exclusive: [P, Q]`: remembers which of the two were performed. What comes after both is broken already."""
 
-    def __init__(self, context: Context, first: Iterable[Hit], second: Iterable[Hit]) -> None:
+    def __init__(self, context: Analyses, first: Iterable[Hit], second: Iterable[Hit]) -> None:
         super().__init__(context)
         self.sides = (by_step(first), by_step(second))
         self.watched = self.sides[0].keys() | self.sides[1].keys()
@@ -278,7 +280,7 @@ class FollowedByMonitor(_Watcher):
     asks_ends = True
 
     def __init__(
-        self, context: Context, rule: FollowedBy, first: list[Hit], then: Iterable[Hit], *, certain: bool
+        self, context: Analyses, rule: FollowedBy, first: list[Hit], then: Iterable[Hit], *, certain: bool
     ) -> None:
         super().__init__(context)
         self.certain = certain
@@ -314,7 +316,7 @@ class FollowedByMonitor(_Watcher):
 class UndefinedMonitor(_Watcher):
     """Remembers whether a name is defined, and calls it bad when one of the steps starts without it."""
 
-    def __init__(self, context: Context, key: tuple[str, ...], steps: Iterable[int]) -> None:
+    def __init__(self, context: Analyses, key: tuple[str, ...], steps: Iterable[int]) -> None:
         super().__init__(context)
         self.key = key
         self.steps = frozenset(steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stepward.validator.analysis.context import Context
+from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.outcomes import Origin, Outcome
 from stepward.vm.language.guardrails import (
     AnyGuard,
@@ -23,7 +23,7 @@ from stepward.vm.language.selectors import branch_names
 from stepward.vm.language.steps import ConditionStep, ToolCall
 
 
-def vacuous(context: Context, rule: AnyRule, origin: Origin) -> Iterator[Outcome]:
+def vacuous(context: ProgramFacts, rule: AnyRule, origin: Origin) -> Iterator[Outcome]:
     """Yield an outcome for each selector of a program's own rule that is vacuous.
 
     Of a policy's rule it is only noted whether it matches: it is vacuous when it matches in no program of the run.
@@ -44,7 +44,7 @@ def vacuous(context: Context, rule: AnyRule, origin: Origin) -> Iterator[Outcome
                 yield _outcome(f"{guard.text()} is nowhere in the program", origin, _near(context, guard))
 
 
-def _near(context: Context, selector: AnySelector | AnyGuard) -> str:
+def _near(context: ProgramFacts, selector: AnySelector | AnyGuard) -> str:
     """Offer the name that was probably meant by a selector that matches nothing."""
     if isinstance(selector, ToolSelector):
         called = [site.call.tool for site in context.meaning.calls if isinstance(site.call, ToolCall)]

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from stepward.validator.analysis.product import USED_UP, Bad
+from stepward.validator.analysis.product import USED_UP, Bad, Monitor, explore_counted
 from stepward.vm.expressions.syntax import Arithmetic, Minus, walk
 from stepward.vm.language.flow import END, Flow, Transition
 from stepward.vm.language.steps import ConditionStep, EndStep, SetStep
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.context import Context
+    from stepward.validator.analysis.assignment import Assignment
+    from stepward.validator.analysis.facts import ProgramFacts
 
 
 class Choice:
@@ -40,10 +41,10 @@ class Choice:
 class Ways:
     """The ways of one program."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ProgramFacts, assignment: Assignment) -> None:
         self.context = context
         self.flow = context.flow
-        self.doubtful = context.assignment.doubtful_steps
+        self.doubtful = assignment.doubtful_steps
 
     @cached_property
     def possible(self) -> Choice:
@@ -54,6 +55,11 @@ class Ways:
     def certain(self) -> Choice:
         """The ways that some run takes that gets there."""
         return Choice(self.flow, self.is_certain, self.doubtful.union(self._unlike))
+
+    def certainly_met(self, monitor: Monitor) -> list[Bad]:
+        """Return what a monitor meets on paths that some run certainly follows, whatever came before."""
+        found = explore_counted(self.flow, monitor, self.certain)
+        return [bad for bad in found.bad.values() if self.is_real(bad)]
 
     @cached_property
     def _unlike(self) -> list[int]:

@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepward.validator.analysis.context import Context
+    from stepward.validator.context import Context
     from stepward.validator.diagram.marks import Marks, Walk
     from stepward.validator.findings import Finding
     from stepward.vm.errors import DocumentError
@@ -112,7 +112,7 @@ def _refuse(error: DocumentError, file: str, help: str) -> NoReturn:
 def _context(program: Program, policies: Sequence[Any]) -> Context:
     import datetime
 
-    from stepward.validator.analysis.context import Context
+    from stepward.validator.context import Context
 
     return Context(program, policies, datetime.datetime.now(datetime.UTC).date())
 

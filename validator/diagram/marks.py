@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from stepward.validator.analysis.context import Context
 from stepward.validator.analysis.product import how
+from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Move, Property, Verdict
 from stepward.vm.language.flow import Flow, Transition
 
@@ -36,7 +36,7 @@ def marks_of(context: Context, findings: Sequence[Finding], properties: Sequence
     dead_steps: tuple[int, ...] = ()
     dead_ways: frozenset[Way] = frozenset()
     if context.has_control_flow and context.conditions:
-        dead_steps = context.engine.dead.infeasible
+        dead_steps = context.dead.infeasible
         dead_ways = frozenset(_dead_ways(context, properties))
     return Marks(tuple(findings), frozenset(dead_steps), dead_ways, walk)
 
@@ -52,7 +52,7 @@ def _dead_ways(context: Context, properties: Sequence[Property]) -> Iterator[Way
 
 
 def _is_dead(context: Context, number: int, way: Transition) -> bool:
-    if context.engine.dead.is_dead(number, way):
+    if context.dead.is_dead(number, way):
         return True
     if isinstance(way.branch, int):
         return context.decided.never_taken(number, way.branch - 1) is not None

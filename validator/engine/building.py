@@ -28,7 +28,7 @@ from stepward.validator.engine.system import (
 from stepward.vm.language.flow import END, Transition
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.context import Context
+    from stepward.validator.analysis.analyses import Analyses
 
 MAX_PAIRS: Final = 400_000
 """Pairs of step and monitor state that the engine builds a system of."""
@@ -73,7 +73,7 @@ class Product:
     `out` and `before` are the pairs that follow and precede each.
     """
 
-    def __init__(self, context: Context, question: Question) -> None:
+    def __init__(self, context: Analyses, question: Question) -> None:
         self.found = found = _explored(context, question)
         self.monitor = found.monitor
         self.out, self.before = found.out, found.before
@@ -104,7 +104,7 @@ class Product:
             yield (target if target is not None and self.alive[target] else GONE), way
 
 
-def _explored(context: Context, question: Question) -> Exploration:
+def _explored(context: Analyses, question: Question) -> Exploration:
     """Return the exploration of all that is possible: the one that the question brings, or one within the limits."""
     flow, possible, found = context.flow, context.ways.possible, question.explored
     if found is None:
@@ -129,7 +129,7 @@ class Slice:
 class Builder:
     """Builds the systems of one question about a program."""
 
-    def __init__(self, context: Context, moves: Moves, question: Question) -> None:
+    def __init__(self, context: Analyses, moves: Moves, question: Question) -> None:
         self.context = context
         self.moves = moves
         self.question = question

@@ -7,18 +7,13 @@ A certificate holds the program and the policies, so that whoever doubts a proof
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from stepward.validator.engine.witness import without_waivers
-from stepward.validator.findings import Property, Verdict
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.values import to_json
-
-if TYPE_CHECKING:
-    from stepward.validator.analysis.context import Context
 
 VERSION: Final = 1
 
@@ -76,30 +71,6 @@ class Certificate:
     def save(self, path: str | Path) -> None:
         """Write the certificate to a file; raises OSError where that is not possible."""
         Path(path).write_text(self.to_json(), encoding="utf-8")
-
-
-def certified(one: Property, context: Context) -> Property:
-    """Return a property, if it is proved with what writes its certificate; that raises NoCertificate where it can't."""
-    if one.verdict is not Verdict.PROVED:
-        return one
-    meaning, grounds = context.meaning, one.evidence.certificate
-
-    def certify() -> Certificate:
-        from stepward.validator.engine.cuts import TooMany
-        from stepward.validator.engine.grounds import TooMuch
-
-        if not grounds:
-            raise NoCertificate("its layer keeps no grounds")
-        try:
-            parts = tuple(ground.to_data() for ground in grounds)
-        except TooMuch as error:
-            raise NoCertificate(str(error)) from None
-        except TooMany:
-            raise NoCertificate("its classes are too many to be written down") from None
-        policies = without_waivers(meaning.policies)
-        return Certificate(one.name, one.rule, meaning.program, policies, parts, one.policy, one.number, one.step)
-
-    return replace(one, certify=certify)
 
 
 def _json(data: dict[str, Any]) -> str:

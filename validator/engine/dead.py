@@ -25,7 +25,7 @@ from stepward.vm.language.flow import Transition
 from stepward.vm.language.steps import ConditionStep
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.context import Context
+    from stepward.validator.analysis.analyses import Analyses
     from stepward.validator.engine.reach import Engine
 
 MAX_WORK: Final = 300_000
@@ -38,10 +38,12 @@ MAX_PLACES: Final = 300
 class DeadWays:
     """The outcomes that the conditions of a program can have, as far as tables say it."""
 
-    def __init__(self, context: Context, engine: Engine) -> None:
+    def __init__(self, context: Analyses, engine: Engine) -> None:
         self.context = context
         self.moves = engine.moves
         self.domains = engine.domains
+        self.readable = engine.readable
+        self.clock = engine.clock
         self.flow = context.flow
         self._typed: dict[int, frozenset[int]] = {}
 
@@ -59,7 +61,7 @@ class DeadWays:
         if not isinstance(step, ConditionStep) or way.kind == "visits":
             return False
         found = self._seen.get(number)
-        if found is None and self.context.clock.has_struck:
+        if found is None and self.clock.has_struck:
             return False  # a table that was stopped could have said that it always fails
         seen = self._by_types(number) if found is None else found[0]
         # Where every evaluation fails something is undefined, and SW202 says so.
@@ -73,7 +75,7 @@ class DeadWays:
     def _by_types(self, number: int) -> frozenset[int]:
         """Return the outcomes that the types alone leave open; nothing where that is not cheap to know."""
         if number not in self._typed:
-            cases = self.context.decided.cases(number)
+            cases = self.readable.cases(number)
             is_known = cases is not None and not cases.is_plainly_open and cases.finite is not None
             self._typed[number] = cases.finite.outcome_numbers() if is_known else frozenset()  # type: ignore[union-attr]
         return self._typed[number]
@@ -121,7 +123,7 @@ class DeadWays:
         read: dict[int, frozenset[Names]] = {}
         for number, _ in self.context.conditions:
             decision = self.moves.decision(number)
-            if decision is None or not self.flow.reachable[number] or self.context.decided.cases(number) is None:
+            if decision is None or not self.flow.reachable[number] or self.readable.cases(number) is None:
                 continue
             roots = self.moves.closed(self.moves.roots_of(decision))
             read[number] = roots
@@ -144,7 +146,7 @@ class DeadWays:
         system, nodes = self._system(conditions, roots)
         known = {number: self.moves.decision(number) for number in conditions if number in nodes}
         try:
-            table = Table(system, self.domains, self.context.clock)
+            table = Table(system, self.domains, self.clock)
             return {
                 number: (frozenset(table.outcomes_at(nodes[number], decision)), FINITE)
                 for number, decision in known.items()
@@ -153,7 +155,7 @@ class DeadWays:
         except TooMany:
             pass
         try:
-            search = Search(system, self.domains, self.context.clock)
+            search = Search(system, self.domains, self.clock)
             search.cheapest()
         except TooMany:
             return {}

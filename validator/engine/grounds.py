@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.analysis.monitors import ArrivalMonitor, NeverMonitor
 from stepward.validator.engine.building import Builder, Slice
@@ -21,6 +21,7 @@ from stepward.validator.engine.described import described
 from stepward.validator.engine.domains import Domains, Names, real
 from stepward.validator.engine.explicit import Search
 from stepward.validator.engine.finite import Table
+from stepward.validator.engine.ground import Ground, TooMuch
 from stepward.validator.engine.system import BAD, ENTRY, Given, System
 
 if TYPE_CHECKING:
@@ -29,29 +30,11 @@ if TYPE_CHECKING:
     from stepward.validator.engine.classes import Space
     from stepward.vm.language.flow import Flow
 
-Kind = Literal["cut", "table", "states", "budget", "cases", "formula", "invariants"]
-
 MAX_STATES: Final = 300_000
 """Single states that one certificate spells out."""
 
 MAX_LATE: Final = 64
 """Values of what is not chosen yet that are spelled out; more are left open."""
-
-
-class TooMuch(Exception):  # noqa: N818 - no error: the proof stands, and can't be written down
-    """A proof is too large to be written down."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """One part of a proof; `write` gives what a certificate holds of it, beside the kind, and may raise TooMuch."""
-
-    kind: Kind
-    write: Callable[[], Mapping[str, Any]]
-
-    def to_data(self) -> dict[str, Any]:
-        """Return the part as plain data."""
-        return {"kind": self.kind, **self.write()}
 
 
 # -- cuts --------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Path
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.context import Context
+    from stepward.validator.analysis.analyses import Analyses
 
 MAX_FATES: Final = 64
 """Combinations of what becomes of sub-steps that are told apart; beyond that their outputs may be there or not."""
@@ -85,7 +85,7 @@ class _Part(NamedTuple):
 class Moves:
     """The moves of a program's steps, each made when it is first asked for."""
 
-    def __init__(self, context: Context, domains: Domains) -> None:
+    def __init__(self, context: Analyses, domains: Domains) -> None:
         self.context = context
         self.flow = context.flow
         self.domains = domains

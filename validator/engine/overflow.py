@@ -13,7 +13,7 @@ from stepward.validator.engine.domains import Domains
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Minus, Reference, walk
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.context import Context
+    from stepward.validator.analysis.analyses import Analyses
 
 MAX_PRODUCTS: Final = 5
 MAX_DOUBLINGS: Final = 1_000
@@ -25,7 +25,7 @@ MAX_DIGITS: Final = 19
 class Overflow:
     """The arithmetic of one program."""
 
-    def __init__(self, context: Context, domains: Domains) -> None:
+    def __init__(self, context: Analyses, domains: Domains) -> None:
         self.context = context
         self.domains = domains
 

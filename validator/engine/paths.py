@@ -22,7 +22,7 @@ from stepward.vm.language.steps import ParallelStep
 from stepward.vm.values import FrozenMap
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.context import Context
+    from stepward.validator.analysis.analyses import Analyses
 
 _DOES: Final[Mapping[str, Does]] = {
     "succeeds": "returns",
@@ -35,7 +35,7 @@ _DOES: Final[Mapping[str, Does]] = {
 class Traced:
     """A path of the program: its moves, and what is known of the values on it."""
 
-    def __init__(self, context: Context, builder: Builder, path: Path) -> None:
+    def __init__(self, context: Analyses, builder: Builder, path: Path) -> None:
         self.context = context
         self.builder = builder
         self.moves: list[Move] = []

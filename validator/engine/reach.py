@@ -20,7 +20,8 @@ from stepward.validator.engine.explicit import LAYER as EXPLICIT
 from stepward.validator.engine.explicit import Search
 from stepward.validator.engine.finite import LAYER as FINITE
 from stepward.validator.engine.finite import Table
-from stepward.validator.engine.grounds import Ground, cut
+from stepward.validator.engine.ground import Ground
+from stepward.validator.engine.grounds import cut
 from stepward.validator.engine.moves import Moves
 from stepward.validator.engine.states import State
 from stepward.validator.engine.system import FAILS, NONE_HOLDS, Computed, Decision, Path, System, back_edges
@@ -29,10 +30,11 @@ from stepward.validator.findings import Evidence, Move, Verdict
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Defined, Expression, children, walk
 
 if TYPE_CHECKING:
+    from stepward.validator.analysis.analyses import Analyses
     from stepward.validator.analysis.assignment import Reading
-    from stepward.validator.analysis.context import Context
     from stepward.validator.engine.answers import Answer as SolverAnswer
-    from stepward.validator.engine.dead import DeadWays
+    from stepward.validator.engine.conditions import Conditions
+    from stepward.validator.engine.synthesis import Witnesses
 
 GRAPH: Final = "graph"
 
@@ -72,19 +74,22 @@ Claims = Callable[[str, int], Claim]
 class Engine:
     """Answers questions about one program."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(
+        self,
+        context: Analyses,
+        readable: Conditions,
+        witnesses: Callable[[], Witnesses],
+        *,
+        certifies: bool,
+    ) -> None:
         self.context = context
-        self.domains = context.decided.domains
+        self.readable = readable
+        self.witnesses = witnesses
+        self.certifies = certifies
+        self.domains = readable.domains
+        self.clock = readable.clock
         self.moves = Moves(context, self.domains)
-        self.clock = context.clock
         self.units = MAX_UNITS
-
-    @cached_property
-    def dead(self) -> DeadWays:
-        """What conditions never do where they stand."""
-        from stepward.validator.engine.dead import DeadWays
-
-        return DeadWays(self.context, self)
 
     def ask(self, question: Question, claims: Claims) -> Answer:
         """Return what the layers know about a question."""
@@ -99,7 +104,7 @@ class Engine:
 
     def grounds(self, write: Callable[..., Ground], *facts: Any) -> tuple[Ground, ...]:
         """Return the grounds of a proof, where they are asked for."""
-        return (write(*facts),) if self.context.certifies else ()
+        return (write(*facts),) if self.certifies else ()
 
     def undefined(self, reading: Reading) -> Answer:
         """Return whether a run comes to read something while it, or what it is a field of, is undefined."""
@@ -256,7 +261,7 @@ class _Search:
         last = path.steps[-1].edge.leap
         moves = tuple(traced.moves)
         claim = self.claims(last.kind, last.step)
-        found = self.context.witnesses.confirm(claim, last.kind, moves, traced.known)
+        found = self.engine.witnesses().confirm(claim, last.kind, moves, traced.known)
         evidence = Evidence(path.layer, path=moves)
         state = path.steps[-2].after if len(path.steps) > 1 else path.before
         if not isinstance(found, str):

@@ -7,12 +7,11 @@ output of a call that is made on the path, and be of its type.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
+from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.analysis.assignment import assigned_names
-from stepward.validator.analysis.context import Context
-from stepward.validator.analysis.guardrails import certain
 from stepward.validator.analysis.product import NOT_TOLD, Fates
 from stepward.validator.engine.domains import Names
 from stepward.validator.engine.simplest import simplest
@@ -34,15 +33,18 @@ Giver = Any
 """What gave a name its value: one of the words above, or the step and the id of the call."""
 
 
-def path_to(context: Context, number: int, state: State) -> tuple[Move, ...] | None:
-    """Return a path on which a run gets to a condition step in a state; None where that is not certain."""
-    found = certain(context, _Givers(context, number, state))
+def path_to(context: Analyses, number: int, state: State, stopped: Collection[str | None]) -> tuple[Move, ...] | None:
+    """Return a path on which a run gets to a condition step in a state; None where that is not certain.
+
+    At the steps that are `stopped` a guardrail may end the run.
+    """
+    found = context.ways.certainly_met(_Givers(context, number, state, stopped))
     return found[0].path if found else None
 
 
-def is_admitted(context: Context, number: int, state: State) -> bool:
+def is_admitted(context: Analyses, number: int, state: State) -> bool:
     """Return whether every value is one that some source of it may give: no `pattern` refuses it."""
-    givers = _Givers(context, number, state)
+    givers = _Givers(context, number, state, ())
     return all(givers.is_admitted(root) for root in givers.values)
 
 
@@ -52,7 +54,7 @@ class _Givers:
     asks_ends = False
     watched = None
 
-    def __init__(self, context: Context, number: int, state: State) -> None:
+    def __init__(self, context: Analyses, number: int, state: State, stopped: Collection[str | None]) -> None:
         self.context = context
         self.number = number
         self.names = context.meaning.names
@@ -60,7 +62,7 @@ class _Givers:
         undefined = {self._root(name) for name in self._asked(number)} - set(self.roots)
         self.roots += sorted(undefined)
         self.values = {root: self._whole(root, state) for root in self.roots if root in state}
-        self.doubtful = {outcome.step for outcome in context.outcomes}
+        self.stopped = stopped
 
     def _asked(self, number: int) -> Iterable[Names]:
         trees = [clause.tree for clause in self.context.meaning.clauses_of[number] if clause.tree is not None]
@@ -98,7 +100,7 @@ class _Givers:
     def leave(self, step: int, state: Any, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[Any]:  # noqa: ARG002
         """Return who gives after a step was left."""
         part = self.context.flow.steps[step]
-        if part.id in self.doubtful or not self.context.starts_for_certain(step):
+        if part.id in self.stopped or not self.context.starts_for_certain(step):
             return ()  # a guardrail may stop the run here, or an argument may be refused
         assigned = assigned_names(part)
         if not assigned & set(self.roots):

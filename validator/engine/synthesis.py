@@ -27,8 +27,8 @@ from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.values import FrozenMap
 
 if TYPE_CHECKING:
+    from stepward.validator.analysis.analyses import Analyses
     from stepward.validator.analysis.assignment import Reading
-    from stepward.validator.analysis.context import Context
 
 MAX_TRIES: Final = 150
 """Runs that one witness may take to find."""
@@ -68,7 +68,7 @@ class _Goal:
 class Witnesses:
     """Makes the witnesses of one program's findings, and remembers what that has cost."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Analyses) -> None:
         self.context = context
         self.meaning = context.meaning
         self.program = context.program

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepward.validator.analysis.monitors import ArrivalMonitor
 from stepward.validator.engine.building import Question, Test
 from stepward.validator.engine.cases import Answer as CaseAnswer
 from stepward.validator.engine.cases import Cases
-from stepward.validator.engine.domains import Domains, Names
-from stepward.validator.engine.states import State, references_of, shown
+from stepward.validator.engine.domains import Names
+from stepward.validator.engine.states import State, shown
 from stepward.validator.engine.system import FAILS, NONE_HOLDS, Decision
 from stepward.validator.findings import Evidence, Move, Verdict
 from stepward.vm.expressions.syntax import Logic, Negation
 from stepward.vm.language.steps import ConditionStep
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.context import Context
-    from stepward.validator.engine.grounds import Ground
+    from stepward.validator.engine.ground import Ground
+    from stepward.validator.engine.proofs import Proofs
     from stepward.validator.engine.witness import Code
 
 HERE: Final = "no value that gets here"
@@ -45,41 +44,20 @@ class Judged(NamedTuple):
 
 
 class ConditionVerdicts:
-    """What the engine says of the conditions of one program; each step is looked at when it is first asked for."""
+    """What the engine says of the conditions of one program; each step is looked at when it is first asked for.
 
-    def __init__(self, context: Context) -> None:
+    `stopped` tells the steps at which a guardrail may end a run.
+    """
+
+    def __init__(self, context: Proofs, stopped: Callable[[], frozenset[str | None]]) -> None:
         self.context = context
+        self.cases = context.readable.cases
         self.clock = context.clock
-        self.domains = Domains(context.meaning)
-        self._cases: dict[int, Cases | None] = {}
+        self.domains = context.readable.domains
+        self._stopped = stopped
         self._pairs: dict[int, tuple[int, int] | None] = {}
         self._covered: dict[int, Judged] = {}
         self._exclusive: dict[int, Judged] = {}
-
-    @cached_property
-    def _ill_typed(self) -> frozenset[int]:
-        return frozenset(clause.step for clause, _ in self.context.type_problems)
-
-    @cached_property
-    def _in_conflict(self) -> frozenset[str]:
-        """The first names of what uses give unlike types."""
-        return frozenset(one.name.lstrip("$").split(".")[0] for one in self.context.meaning.typing.conflicts)
-
-    def cases(self, number: int) -> Cases | None:
-        """Return the conditions of a step; None where one of them is ill-formed."""
-        if number not in self._cases:
-            self._cases[number] = self._readable(number)
-        return self._cases[number]
-
-    def _readable(self, number: int) -> Cases | None:
-        trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
-        known = [tree for tree in trees if tree is not None]
-        if len(known) < len(trees) or not known or number in self._ill_typed:
-            return None
-        for name in references_of(known):
-            if name[0] in self._in_conflict or self.domains.of(name).is_empty:
-                return None
-        return Cases(known, self.domains, self.clock)
 
     # -- coverage --------------------------------------------------------------------------------------------------
 
@@ -186,7 +164,9 @@ class ConditionVerdicts:
         if found.verdict is Verdict.UNKNOWN and not is_admitted(self.context, number, state):
             return Judged(Verdict.UNKNOWN, Evidence(found.evidence.layer, reason=REFUSED))
         evidence = found.evidence
-        path = path_to(self.context, number, state) if found.verdict is Verdict.UNKNOWN else evidence.path
+        path = (
+            path_to(self.context, number, state, self._stopped()) if found.verdict is Verdict.UNKNOWN else evidence.path
+        )
         names = _worth_saying(cases.names, state)
         values = tuple(("$" + ".".join(name), state[name]) for name in names if name in state)
         if path is not None:
@@ -203,7 +183,7 @@ class ConditionVerdicts:
         found = cases.constant(0) if cases is not None else None
         if found is not None:
             return found[0], Evidence(found[1], cut=(f"no value of its types makes it {str(not found[0]).lower()}",))
-        seen = self.context.engine.dead.outcomes(number)
+        seen = self.context.dead.outcomes(number)
         if seen is None or len(seen[0] & {0, NONE_HOLDS}) != 1:
             return None
         value = 0 in seen[0]
@@ -228,7 +208,7 @@ class ConditionVerdicts:
         return Evidence(layer, cut=("whenever it holds, an earlier case does",)), False, None
 
     def _never_gets_there(self, number: int, case: int) -> tuple[Evidence, bool, int | None] | None:
-        seen = self.context.engine.dead.outcomes(number)
+        seen = self.context.dead.outcomes(number)
         if seen is None or case in seen[0] or not seen[0] - {FAILS}:
             return None
         return Evidence(seen[1], cut=(f"{HERE} makes it the first to hold",)), False, None

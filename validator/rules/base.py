@@ -11,7 +11,7 @@ from stepward.validator.findings import Evidence, Finding, Label, Severity
 from stepward.vm.reading.source import Mend, Place
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.context import Context
+    from stepward.validator.context import Context
 
 HEADINGS = ("What it does", "Why it is bad", "Example", "Use instead")
 """The headings under which a rule's docstring speaks, in this order."""

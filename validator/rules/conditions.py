@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepward.validator.analysis.constants import constant_text
-from stepward.validator.analysis.context import Context
+from stepward.validator.context import Context
 from stepward.validator.findings import Evidence, Finding, Label, Property, Severity, Verdict
 from stepward.validator.rules.base import Rule
 from stepward.vm.errors import ExpressionError

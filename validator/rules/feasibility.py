@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stepward.validator.analysis.context import Context
+from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import Rule
 from stepward.vm.reading.source import Place
@@ -63,7 +63,7 @@ class InfeasibleStep(Rule):
         """Yield the steps that the graph reaches, and proved not to be reached by any run."""
         if not context.has_control_flow or not context.conditions:
             return
-        for number in context.engine.dead.infeasible:
+        for number in context.dead.infeasible:
             step = context.program.steps[number]
             message = f"no run gets to `{step.id}`: the conditions on the ways to it rule one another out"
             help = "mend the condition that was to lead here, or remove the step"

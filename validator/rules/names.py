@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stepward.validator.analysis.assignment import Reading
-from stepward.validator.analysis.context import Context
+from stepward.validator.context import Context
 from stepward.validator.findings import Evidence, Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.syntax import Defined, Reference, walk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stepward.validator.analysis.assignment import Reading, assigned_names
-from stepward.validator.analysis.context import Context
+from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.syntax import Reference

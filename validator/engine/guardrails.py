@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.arguments import Inexpressible, at_start
 from stepward.validator.analysis.constants import constant_text, constant_value
-from stepward.validator.analysis.context import Context
 from stepward.validator.analysis.monitors import (
     AtMostOnceMonitor,
     ExclusiveMonitor,
@@ -26,6 +25,7 @@ from stepward.validator.analysis.monitors import (
 from stepward.validator.analysis.outcomes import ALLOW_LIST, LAYER, Origin, Outcome, unconfirmed, words
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, explore_counted
 from stepward.validator.analysis.vacuity import vacuous
+from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Evidence, Property, Verdict
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.facts import certain_reads
@@ -48,7 +48,7 @@ from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
     from stepward.validator.engine.building import Question, Test
-    from stepward.validator.engine.grounds import Ground
+    from stepward.validator.engine.ground import Ground
     from stepward.validator.engine.reach import Answer
     from stepward.validator.engine.witness import Claim
 
@@ -68,7 +68,7 @@ _KINDS: dict[type[AnyRule], str] = {
 }
 
 
-def judge(context: Context) -> Iterator[Outcome]:
+def judge(context: Proofs) -> Iterator[Outcome]:
     """Yield an outcome for every rule that is broken, vacuous or not proved, and note the verdict on each.
 
     Beside what the machine does not confirm stands an outcome that says so (SW901).
@@ -79,7 +79,7 @@ def judge(context: Context) -> Iterator[Outcome]:
             yield unconfirmed(outcome)
 
 
-def _judged(context: Context) -> Iterator[Outcome]:
+def _judged(context: Proofs) -> Iterator[Outcome]:
     judge_one = _Judge(context)
     counts: Counter[str | None] = Counter()
     for rule, policy in context.meaning.rules:
@@ -92,7 +92,7 @@ def _judged(context: Context) -> Iterator[Outcome]:
 
 
 class _Judge:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Proofs) -> None:
         self.context = context
         self.flow = context.flow
 
@@ -462,9 +462,3 @@ def _step_selector(step: str) -> AnySelector:
     from stepward.vm.language.guardrails import StepSelector
 
     return StepSelector(step=step)
-
-
-def certain(context: Context, monitor: Monitor) -> list[Bad]:
-    """Return what a monitor meets on paths that some run certainly follows, whatever came before."""
-    found = explore_counted(context.flow, monitor, context.ways.certain)
-    return [bad for bad in found.bad.values() if context.ways.is_real(bad)]

@@ -1,0 +1,71 @@
+"""The analyses of one program that rules, engine and diagrams share; each is made when it is first asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from stepward.validator.analysis.facts import ProgramFacts
+from stepward.vm.language.steps import BaseStep, ParallelStep, ToolCall
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.assignment import Assignment, Reading
+    from stepward.validator.analysis.bounds import Bounds
+    from stepward.validator.analysis.ways import Ways
+
+
+class Analyses(ProgramFacts):
+    """What the graph and the data flow say of a program."""
+
+    @cached_property
+    def assignment(self) -> Assignment:
+        """Which names are certainly defined where they are read."""
+        from stepward.validator.analysis.assignment import Assignment
+
+        return Assignment(self)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The most that one run can do, and the shortest way to an ending."""
+        from stepward.validator.analysis.bounds import Bounds
+
+        return Bounds(self)
+
+    @cached_property
+    def ways(self) -> Ways:
+        """Which ways out of a step a run may take."""
+        from stepward.validator.analysis.ways import Ways
+
+        return Ways(self, self.assignment)
+
+    def reader(self, reading: Reading) -> BaseStep:
+        """Return the step or sub-step that reads."""
+        step = self.program.steps[reading.step]
+        if reading.sub is None:
+            return step
+        assert isinstance(step, ParallelStep)
+        return step.parallel_steps[reading.sub]
+
+    def starts_for_certain(self, number: int) -> bool:
+        """Return whether a step that control gets to is started: nothing it reads can be undefined or ill-typed."""
+        return number not in self.assignment.doubtful_steps and self._arguments_fit(number)
+
+    @cached_property
+    def uncertain_starts(self) -> frozenset[int]:
+        """The steps that may not be started though control gets to them, all found at once."""
+        sites = self.meaning.calls if any(spec.args for spec in self.meaning.manifest.values()) else ()
+        return self.assignment.doubtful_steps.union(
+            site.step
+            for site in sites
+            if site.step not in self.assignment.doubtful_steps and not self._arguments_fit(site.step)
+        )
+
+    def _arguments_fit(self, number: int) -> bool:
+        step = self.flow.steps[number]
+        return all(
+            self.fits(value, spec)
+            for call in (step.parallel_steps if isinstance(step, ParallelStep) else (step,))
+            if isinstance(call, ToolCall)
+            for name, spec in (self.meaning.tool(call.tool).args or {}).items()
+            if (value := call.args.get(name)) is not None
+        )

@@ -1,0 +1,64 @@
+"""What the rules work on: a program, and all that is known and can be asked of it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from stepward.validator.engine.clock import LIMIT_SECONDS
+from stepward.validator.engine.proofs import Proofs
+from stepward.validator.findings import Finding
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.outcomes import Outcome
+    from stepward.validator.engine.verdicts import ConditionVerdicts
+
+
+class Context(Proofs):
+    """One program under the policies that apply to it, on a day by which their waivers are judged."""
+
+    def __init__(
+        self,
+        program: Program,
+        policies: Sequence[Policy],
+        today: datetime.date,
+        *,
+        certifies: bool = False,
+        time_limit: float = LIMIT_SECONDS,
+    ) -> None:
+        super().__init__(program, policies, certifies=certifies, time_limit=time_limit)
+        self.today = today
+
+    @cached_property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The verdict on every guardrail at every place that it speaks of."""
+        from stepward.validator.engine.guardrails import judge
+
+        return tuple(judge(self))
+
+    @cached_property
+    def decided(self) -> ConditionVerdicts:
+        """What is proved of conditions, and the states that refute what is not."""
+        from stepward.validator.engine.verdicts import ConditionVerdicts
+
+        return ConditionVerdicts(self, lambda: frozenset(outcome.step for outcome in self.outcomes))
+
+    def waived(self, findings: list[Finding]) -> list[Finding]:
+        """Return the findings without those that a policy waives; of an expired waiver the finding speaks."""
+        return [kept for finding in findings if (kept := self._unless_waived(finding)) is not None]
+
+    def _unless_waived(self, finding: Finding) -> Finding | None:
+        if finding.policy is None:
+            return finding
+        name, _, rule = finding.policy.partition("/")
+        for policy in self.meaning.policies:
+            for waiver in policy.waivers_of(self.program.name, rule, finding.code) if policy.policy == name else ():
+                if not waiver.is_expired(self.today):
+                    return None
+                finding = replace(finding, message=f"{finding.message} (its waiver expired on {waiver.expiry})")
+        return finding

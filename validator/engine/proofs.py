@@ -1,0 +1,72 @@
+"""What decides the questions about one program that graph and data flow leave open, and what confirms the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from stepward.validator.analysis.analyses import Analyses
+from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
+from stepward.validator.findings import Property
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+
+if TYPE_CHECKING:
+    from stepward.validator.engine.conditions import Conditions
+    from stepward.validator.engine.dead import DeadWays
+    from stepward.validator.engine.reach import Engine
+    from stepward.validator.engine.synthesis import Witnesses
+
+
+class Proofs(Analyses):
+    """Engine and witnesses, made when they are first asked for, and the verdict on each property that was judged.
+
+    `certifies` says that proofs keep what a certificate is written from, `time_limit` how many seconds they may take.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        policies: Sequence[Policy],
+        *,
+        certifies: bool = False,
+        time_limit: float = LIMIT_SECONDS,
+    ) -> None:
+        super().__init__(program, policies)
+        self.certifies = certifies
+        self.time_limit = time_limit
+        self.properties: list[Property] = []
+
+    @cached_property
+    def clock(self) -> Clock:
+        """What ends proofs that hang; it runs from the first question that is more than one of the graph."""
+        return Clock(self.time_limit)
+
+    @cached_property
+    def readable(self) -> Conditions:
+        """The conditions that can be read, and what their references may hold."""
+        from stepward.validator.engine.conditions import Conditions
+
+        return Conditions(self, self.clock)
+
+    @cached_property
+    def witnesses(self) -> Witnesses:
+        """What makes witnesses of violations, on the machine: whoever finds none never asks for it."""
+        from stepward.validator.engine.synthesis import Witnesses
+
+        return Witnesses(self)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """What decides what the graph leaves open: whoever has no such question never asks for it."""
+        from stepward.validator.engine.reach import Engine
+
+        return Engine(self, self.readable, lambda: self.witnesses, certifies=self.certifies)
+
+    @cached_property
+    def dead(self) -> DeadWays:
+        """What conditions never do where they stand."""
+        from stepward.validator.engine.dead import DeadWays
+
+        return DeadWays(self, self.engine)
