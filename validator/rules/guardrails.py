@@ -1,4 +1,4 @@
-"""SW401 to SW409: do the rules over all runs hold. The verdicts come from `validator/analysis/guardrails.py`."""
+"""SW401 to SW409: do the rules over all runs hold. The verdicts come from `validator/engine/guardrails.py`."""
 
 from __future__ import annotations
 
