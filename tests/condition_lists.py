@@ -81,7 +81,7 @@ def cases_of(inputs: dict[str, Any], conditions: list[str], layer: Callable[...,
     assert all(tree is not None for tree in trees), conditions
     cases = Cases([tree for tree in trees if tree is not None], Domains(meaning), UNLIMITED)
     if layer is not None:
-        cases.__dict__.update(layer=layer(cases.trees, cases.domains), finite=None)
+        cases.__dict__.update(layer=layer(cases.trees, cases.domains), finite=None, calculated=None)
     return cases
 
 
@@ -103,6 +103,12 @@ def few_atom(random: Random) -> str:
             f"$r == '{random.choice('uv')}'",
         ]
     )
+
+
+def sum_atom(random: Random) -> str:
+    number = random.choice(["$n + $p", "$n - $p", "-$p", "$m * $n", "$m + 1"])
+    order, bound = random.choice(["<", "<=", ">", ">=", "==", "!="]), random.choice(["0", "1", "0.5"])
+    return random.choice([f"{number} {order} {bound}"] * 5 + [few_atom(random)])
 
 
 def many_atom(random: Random) -> str:

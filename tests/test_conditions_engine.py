@@ -31,11 +31,12 @@ from condition_lists import (
     many_atom,
     program,
     sampled_states,
+    sum_atom,
     taken_by,
     values_of,
 )
 from stepward.validator import ProgramValidator
-from stepward.validator.engine import classes, cuts, facts, solver, terms, texts
+from stepward.validator.engine import calculated, classes, cuts, facts, solver, terms, texts
 from stepward.validator.engine.cases import Finite
 from stepward.validator.engine.classes import Space
 from stepward.validator.engine.clock import UNLIMITED
@@ -98,6 +99,30 @@ def hold_on_samples(conditions: list[str], seed: int, samples: int, layer: Calla
     return [answer.verdict for answer, _ in answers]
 
 
+def hold_calculated(conditions: list[str]) -> int:
+    """Hold what the classes of calculations prove against all states, and count the proofs."""
+    cases = cases_of(FEW, conditions)
+    trees = calculated.calculated(cases.trees)
+    if trees is None:
+        return 0
+    try:
+        layer = Finite(trees, calculated.CalculatedDomains(cases.domains))
+    except TooMany:
+        return 0
+    outcomes = [values_of(cases, state) for state in every_state(cases, FEW_POOLS)]
+    said = [(layer.uncovered() is None, any(map(is_gap, outcomes)))]
+    said += [(layer.overlapping() is None, any(map(is_overlap, outcomes)))]
+    taken = {taken_by(values) for values in outcomes}
+    for number in range(len(conditions)):
+        said += [(layer.is_never_taken(number), number in taken)]
+        said += [(layer.is_never(number, one), any(values[number] is one for values in outcomes)) for one in _BOTH]
+    assert not any(is_proved and is_there for is_proved, is_there in said), (conditions, said)
+    return sum(is_proved for is_proved, _ in said)
+
+
+_BOTH = (True, False)
+
+
 def assert_of_its_types(state: State) -> None:
     specs = program(MANY, ["true"]).inputs or {}
     for name, value in state.items():
@@ -123,6 +148,8 @@ def search(seed: int, count: int) -> None:
         hold_exactly(few, solved_alone)
         hold_on_samples(many, seed, 100, finite_or_solver)
         hold_texts_exactly(text)
+    for conditions in lists(seed, 3 * count, sum_atom):
+        hold_calculated(conditions)
 
 
 def test_where_values_are_few_finite_classes_are_exact() -> None:
@@ -133,6 +160,35 @@ def test_where_values_are_few_finite_classes_are_exact() -> None:
 def test_where_values_are_few_the_solver_is_exact() -> None:
     for conditions in lists(2, 120, few_atom):
         hold_exactly(conditions, solved_alone)
+
+
+def test_what_is_proved_of_calculations_as_values_of_their_own_holds() -> None:
+    proofs = sum(map(hold_calculated, lists(8, 900, sum_atom)))
+    assert proofs > 500
+
+
+def test_what_is_calculated_is_proved_without_a_solver() -> None:
+    bands = ["$a + $b < 1", *(f"$a + $b >= {one} and $a + $b < {one + 1}" for one in range(1, 50)), "$a + $b >= 50"]
+    cases = cases_of(MANY, bands)
+    assert (cases.covered(), cases.exclusive()) == ((PROVED, "cases", None, ""),) * 2
+    assert "layer" not in cases.__dict__
+    overlap = cases_of(MANY, [*bands, "$a + $b > 49.5"]).exclusive()
+    assert (overlap.verdict, overlap.layer) == (VIOLATED, "smt")
+    # What stands for the sum can be 0.5; the sum of two whole numbers can't, and the solver knows.
+    whole = cases_of(MANY, ["$b + $b < 1", "$b + $b >= 1 and $b + $b < 1.5", "$b + $b > 1"]).covered()
+    assert whole.verdict is PROVED
+
+
+def test_many_classes_are_looked_up_as_if_each_was_asked() -> None:
+    cases = cases_of(MANY, [f"$a + $b < {one}" for one in range(40)])
+    trees = calculated.calculated(cases.trees)
+    assert trees is not None
+    space = Finite(trees, calculated.CalculatedDomains(cases.domains)).space
+    (slot,) = space.slots.values()
+    for operator, bound in itertools.product(("<", "<=", ">", ">=", "==", "!="), (0, 7, 39)):
+        asked = space._ask(slot, (operator, bound), lambda one: compare(operator, classes._defined(one), bound))  # noqa: B023
+        assert space._quick(slot, operator, bound) == asked, (operator, bound)
+    assert asked.fails == 1
 
 
 def test_where_values_are_many_what_is_proved_holds_and_what_is_shown_is_so() -> None:
@@ -289,6 +345,14 @@ def a_later_case_may_win(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Solved, "_chain", chain)
 
 
+def all_calculations_are_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(calculated, "_text", lambda tree: "")
+
+
+def what_is_calculated_is_whole(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(calculated, "CALCULATED", Domain(undefined=True, ranges=(Range(integral=True),)))
+
+
 def bounds_belong_to_both_sides(patch: pytest.MonkeyPatch) -> None:
     wrong = {"<": "<=", ">": ">="}
     patch.setattr(classes, "compare", lambda operator, a, b: compare(wrong.get(operator, operator), a, b))
@@ -307,6 +371,8 @@ def bounds_belong_to_both_sides(patch: pytest.MonkeyPatch) -> None:
         nothing_is_ever_undefined,
         null_is_forgotten,
         a_later_case_may_win,
+        all_calculations_are_one,
+        what_is_calculated_is_whole,
         bounds_belong_to_both_sides,
     ],
 )
@@ -338,7 +404,7 @@ def test_products_of_two_names_are_unknown_or_right() -> None:
 
 def test_work_that_runs_out_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "MAX_UNITS", 10)
-    answer = cases_of(MANY, ["$a + $b < 1", "$a + $b >= 1"]).covered()
+    answer = cases_of(MANY, ["$a + $b < 1", "$b + $a >= 1"]).covered()
     assert answer.verdict is UNKNOWN
     assert answer.reason
 

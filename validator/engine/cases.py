@@ -6,7 +6,8 @@
 - never taken, of a case: unsatisfiable iff it is never the first that holds, with none before it that fails;
 - constant, of a condition: unsatisfiable iff it is never true, or never false.
 
-Finite classes are asked first, then the solver. A state that either finds counts only when the machine's evaluator
+Finite classes are asked first; where there are too many, classes of what is calculated, which can prove only; then the
+solver. A state that either finds counts only when the machine's evaluator
 shows in it what was looked for; and what neither decides is unknown.
 """
 
@@ -18,6 +19,7 @@ from itertools import combinations
 from operator import or_
 from typing import Final, NamedTuple, Protocol
 
+from stepward.validator.engine.calculated import CalculatedDomains, calculated
 from stepward.validator.engine.classes import Outcome, Space
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.cuts import TooMany
@@ -154,8 +156,17 @@ class Cases:
             return None
 
     @cached_property
+    def calculated(self) -> Finite | None:
+        """Finite classes of what is calculated: the absence of a state there is a proof, and the state is no state."""
+        trees = calculated(self.trees) if self.finite is None else None
+        try:
+            return Finite(trees, CalculatedDomains(self.domains)) if trees is not None else None
+        except TooMany:
+            return None
+
+    @cached_property
     def layer(self) -> Layer:
-        """The first layer that can hold these conditions."""
+        """The first layer that can hold these conditions, and say both that there is a state and that there is none."""
         if self.finite is not None:
             return self.finite
         from stepward.validator.engine.solver import Solved
@@ -225,6 +236,8 @@ class Cases:
         return False
 
     def _proved(self, ask: Callable[[Layer], bool]) -> str | None:
+        if self.calculated is not None and ask(self.calculated):
+            return self.calculated.name
         try:
             return self.layer.name if ask(self.layer) else None
         except (Undecided, OutOfTime):
@@ -240,6 +253,8 @@ class Cases:
         return found
 
     def _answer(self, ask: Callable[[Layer], State | None], shows: Callable[[State], bool]) -> Answer:
+        if self.calculated is not None and ask(self.calculated) is None:
+            return Answer(Verdict.PROVED, self.calculated.name)
         try:
             layer = self.layer
             state = ask(layer)

@@ -160,8 +160,9 @@ class Space:
         return self._ask(slot, (tree.operator, *parts), lambda one: _evaluated(tree, {names: one}))
 
     def _quick(self, slot: Slot, operator: str, value: Any) -> Outcome | None:
-        """Answer for a slot of many classes of one kind, without looking at each."""
-        count = len(slot.values)
+        """Answer for a slot of many classes of one kind, and perhaps that of no value, without looking at each."""
+        missing = self._run(slot, 0, 1) if slot.values[0] is UNDEFINED else 0
+        count = len(slot.values) - bool(missing)
         if isinstance(value, str) and len(slot.index) == count and operator in ("==", "!="):
             at = slot.index.get(value)
             run = (0, 0) if at is None else (at, at + 1)
@@ -170,7 +171,7 @@ class Space:
         else:
             return None
         holds = self._run(slot, *run)
-        return Outcome(self.all & ~holds if operator == "!=" else holds, 0)
+        return Outcome(self.all & ~(holds | missing) if operator == "!=" else holds, missing)
 
     def _ask(self, slot: Slot, key: Any, question: Callable[[Any], bool]) -> Outcome:
         known = slot.asked.get(key)

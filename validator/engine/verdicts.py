@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from stepward.validator.analysis.monitors import ArrivalMonitor
 from stepward.validator.engine.building import Question, Test
 from stepward.validator.engine.cases import Answer as CaseAnswer
-from stepward.validator.engine.cases import Cases
+from stepward.validator.engine.cases import Cases, Undecided
+from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.engine.domains import Names
 from stepward.validator.engine.states import State, shown
 from stepward.validator.engine.system import FAILS, NONE_HOLDS, Decision
@@ -119,13 +120,22 @@ class ConditionVerdicts:
         """Return the grounds that no values of its types refute what is said of a condition, if they are asked for."""
         if not self.context.certifies:
             return ()
-        from stepward.validator.engine.grounds import by_script, by_types
-        from stepward.validator.engine.solver import Solved
+        from stepward.validator.engine.grounds import TooMuch, by_script, by_types
 
-        layer = cases.layer
-        if isinstance(layer, Solved):
-            return (by_script(shows, lambda: layer.script(layer.overlap if overlap else layer.left)),)
-        return (by_types(cases.finite.space if cases.finite is not None else None),)
+        if cases.finite is not None:
+            return (by_types(cases.finite.space),)
+
+        def write() -> str:
+            from stepward.validator.engine.solver import Solved
+
+            try:
+                layer = cases.layer
+            except (Undecided, OutOfTime) as error:
+                raise TooMuch(str(error)) from None
+            assert isinstance(layer, Solved), "there are too many classes"
+            return layer.script(layer.overlap if overlap else layer.left)
+
+        return (by_script(shows, write),)
 
     def overlap(self, number: int) -> tuple[int, int] | None:
         """Return the positions of the two cases that the state of `exclusive` shows."""
