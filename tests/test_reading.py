@@ -177,6 +177,39 @@ def test_a_key_in_json_that_comes_twice_is_told_with_its_place() -> None:
     assert stretch(text, second.span) == '"\\u0061"'
 
 
+class _Pairs(tuple[tuple[str, Any], ...]):
+    """The entries of an object as they are written, one key perhaps twice."""
+
+    __slots__ = ()
+
+
+_JSON_KEYS = st.sampled_from(["a", "b", ":", 'c":', "d :", "\\"])
+_JSON_TREES = st.recursive(
+    st.sampled_from(["x", "x: y", 'x": y', "x :", "\t:", ":", 1]),
+    lambda inner: st.lists(inner, max_size=3) | st.lists(st.tuples(_JSON_KEYS, inner), max_size=3).map(_Pairs),
+    max_leaves=12,
+)
+
+
+def _written(tree: Any, space: str) -> str:
+    if isinstance(tree, _Pairs):
+        return "{" + ",".join(f"{json.dumps(key)}{space}:{_written(value, space)}" for key, value in tree) + "}"
+    return "[" + ",".join(_written(item, space) for item in tree) + "]" if type(tree) is list else json.dumps(tree)
+
+
+def _repeated(tree: Any) -> int:
+    if isinstance(tree, _Pairs):
+        return len(tree) - len(dict(tree)) + sum(_repeated(value) for _, value in tree)
+    return sum(map(_repeated, tree)) if type(tree) is list else 0
+
+
+@given(_JSON_TREES, st.sampled_from(["", " ", "\n", "\r\n\t"]))
+def test_every_key_in_json_that_comes_twice_is_told_whatever_colons_stand_beside_it(tree: Any, space: str) -> None:
+    document = read_json("test", _written(tree, space))
+    assert len(document.problems) == _repeated(tree)
+    assert document.data == json.loads(document.text)
+
+
 @pytest.mark.parametrize("key", ["1", "true", "null", "~", "", "1.5", "0o17", ".inf"])
 def test_a_key_that_is_not_text_is_told(key: str) -> None:
     (problem,) = yaml_document(f"{{? {key} : x}}").problems

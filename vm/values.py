@@ -112,24 +112,43 @@ def freeze(value: object, depth: int = 0) -> Any:
         return value
     if value is None or kind is bool:
         return value
+    if type(value) is dict and depth < MAX_DEPTH and _is_plain(value):
+        return FrozenMap(value)
     if isinstance(value, (int, float, decimal.Decimal)):
         return exact(value)
     if isinstance(value, str):
         return _text(value)
     if depth >= MAX_DEPTH:
         raise ValueRefused(f"a value is nested deeper than {MAX_DEPTH} levels")
-    if kind is dict or isinstance(value, Mapping):
+    if isinstance(value, Mapping):
         return FrozenMap(
             {
                 key if type(key) is str and key.isascii() else _text_key(key): (
                     item if type(item) is str and item.isascii() else freeze(item, depth + 1)
                 )
-                for key, item in value.items()  # type: ignore[attr-defined]
+                for key, item in value.items()
             }
         )
     if isinstance(value, list | tuple):
         return tuple(freeze(item, depth + 1) for item in value)
     raise ValueRefused(f"a value must be text, a number, true, false, null, a list or an object, not {_kind(value)}")
+
+
+def _is_plain(data: dict[object, object]) -> bool:
+    """Whether all of an object is frozen as it is, as of most: nothing in it that holds others, no unusual text."""
+    for key, item in data.items():
+        if type(key) is not str or not key.isascii():
+            return False
+        kind = type(item)
+        if kind is str:
+            if not item.isascii():  # type: ignore[attr-defined]
+                return False
+        elif kind is int:
+            if not -_LARGEST_INT < item < _LARGEST_INT:  # type: ignore[operator]
+                return False
+        elif item is not None and kind is not bool:
+            return False
+    return True
 
 
 def _text_key(key: object) -> str:

@@ -43,7 +43,8 @@ class ProgramFacts:
         return tuple(self._steps("parallel"))
 
     def _steps(self, kind: str) -> Iterator[tuple[int, Any]]:
-        return ((number, self.flow.steps[number]) for number, found in enumerate(self.flow.kinds) if found == kind)
+        steps = self.flow.steps
+        return ((number, steps[number]) for number in self.flow.positions_of.get(kind, ()))
 
     @cached_property
     def type_problems(self) -> tuple[tuple[Clause, TypeProblem], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -58,17 +58,39 @@ class StepGraph:
     @cached_property
     def has_backward_edge(self) -> bool:
         """Whether some edge leads to a step that is not further down the list; without one there is no loop."""
-        return any(following and min(following) <= number for number, following in enumerate(self.flow.successors))
+        for number, following in enumerate(self.flow.successors):
+            for target in following:
+                if target <= number:
+                    return True
+        return False
 
     @cached_property
     def loops(self) -> list[list[int]]:
         """The steps of each loop (strongly connected component with an edge), in the order of the list."""
         return sorted(loops_among(range(len(self.flow.steps)), self.flow.successors)) if self.has_backward_edge else []
 
-    def loops_without(self, taken_out: Callable[[int], bool]) -> list[list[int]]:
+    def loops_without(self, taken_out: Container[int]) -> list[list[int]]:
         """Return the loops that remain when some steps are taken out; each lies within a loop of the whole graph."""
-        left = [number for loop in self.loops for number in loop if not taken_out(number)]
-        return sorted(loops_among(left, self.flow.successors)) if left else []
+        left = [number for loop in self.loops for number in loop if number not in taken_out]
+        return sorted(loops_among(left, self.flow.successors)) if self._go_back_among(left) else []
+
+    def _go_back_among(self, steps: list[int]) -> bool:
+        """Return whether an edge among some steps leads back in the list; without one they form no loop."""
+        among, successors = set(steps), self.flow.successors
+        for number in steps:
+            for target in successors[number]:
+                if target <= number and target in among:
+                    return True
+        return False
+
+    def leads_out(self, loop: list[int]) -> bool:
+        """Return whether an edge leads from a step of a loop to one that is not in it."""
+        inside, successors = set(loop), self.flow.successors
+        for number in loop:
+            for target in successors[number]:
+                if target not in inside:
+                    return True
+        return False
 
     @cached_property
     def in_loop(self) -> frozenset[int]:

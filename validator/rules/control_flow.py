@@ -173,10 +173,9 @@ class CycleWithoutExit(Rule):
         """Yield every loop from which no drawn edge leads out and in which no step ends the run."""
         if context.flow.ambiguous_arms:
             return
-        reachable, successors = context.flow.reachable, context.flow.successors
+        reachable, leads_out = context.flow.reachable, context.graph.leads_out
         for loop in context.graph.loops:
-            steps = set(loop)
-            if not reachable[loop[0]] or any(not steps.issuperset(successors[number]) for number in loop):
+            if not reachable[loop[0]] or leads_out(loop):
                 continue
             missing = any(way.to == MISSING for number in loop for way in context.flow.transitions[number])
             if not missing and not any(map(context.graph.ends_the_run, loop)):
@@ -229,10 +228,11 @@ class UnboundedCycle(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every loop that remains when steps with `max_visits` are taken out."""
-        steps, fields = context.program.steps, context.flow.fields
-        if context.program.max_steps is not None or context.flow.ambiguous_arms:
+        steps, flow = context.program.steps, context.flow
+        if context.program.max_steps is not None or flow.ambiguous_arms:
             return
-        for loop in context.graph.loops_without(lambda number: fields[number].get("max_visits") is not None):
+        bounded = {number for number in flow.unusual if flow.fields[number].get("max_visits") is not None}
+        for loop in context.graph.loops_without(bounded):
             if not context.flow.reachable[loop[0]]:
                 continue
             message = f"nothing bounds the loop {_loop_words(context, loop)}"
@@ -365,13 +365,14 @@ class NoFailureEnding(Rule):
         flow = context.flow
         if flow.has_missing_target:
             return
-        failing = (n for n, ways in enumerate(flow.transitions) for way in ways if way.ending == DECLARED_FAILURE)
+        failing = (n for n in flow.unusual for way in flow.transitions[n] if way.ending == DECLARED_FAILURE)
         if any(flow.reachable[number] for number in failing):
             return
-        asks_model = "llm" in flow.kinds or "parallel" in flow.kinds
-        for number, fields in enumerate(flow.fields):
-            may_decide = asks_model if fields["type"] == "condition" else fields.get("error_step") is not None
-            if not may_decide or not flow.reachable[number]:
+        may_decide = [number for number in flow.unusual if flow.fields[number].get("error_step") is not None]
+        if "llm" in flow.positions_of or "parallel" in flow.positions_of:
+            may_decide = sorted({*may_decide, *flow.positions_of.get("condition", ())})
+        for number in may_decide:
+            if not flow.reachable[number]:
                 continue
             step, why = context.program.steps[number], self._decides(context, number)
             if why is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
@@ -56,17 +55,22 @@ class Unreadable(ReadingRule):
     name = "unreadable"
 
 
-def _may_contradict(fields: dict[str, Any]) -> bool:
-    """Whether a step has a field that may contradict another one; most have none, and are not looked at."""
-    kind = fields["type"]
-    if kind in ("condition", "end"):
-        return False
-    if fields["outcome"] is not None or (fields["is_terminal"] and fields["next_step"] is not None):
-        return True
-    if kind in ("tool", "llm"):
-        has_time_out: bool = fields["on_timeout"] != "fail" or fields["fallback"] is not None
-        return has_time_out or fields["error_step"] is not None or fields.get("returns") is not None
-    return bool(kind == "parallel")
+def _may_contradict(context: Context) -> Iterator[int]:
+    """Yield the steps with a field that may contradict another one; most have none, and are not looked at."""
+    for number in sorted({*context.flow.unusual, *(number for number, _ in context.parallels)}):
+        fields = context.flow.fields[number]
+        kind = fields["type"]
+        if kind in ("condition", "end"):
+            continue
+        # What most of these have is `is_terminal` or `max_visits`, which contradicts nothing by itself.
+        if fields["outcome"] is not None or (fields["is_terminal"] and fields["next_step"] is not None):
+            yield number
+        elif kind in ("tool", "llm"):
+            has_time_out = fields["on_timeout"] != "fail" or fields["fallback"] is not None
+            if has_time_out or fields["error_step"] is not None or fields.get("returns") is not None:
+                yield number
+        elif kind == "parallel":
+            yield number
 
 
 class Schema(Rule):
@@ -114,9 +118,7 @@ class Schema(Rule):
         for number, condition in context.conditions:
             if condition.cases is not None:
                 yield from self._case_names(condition, Place(("steps", number, "cases")))
-        for number, fields in enumerate(context.flow.fields):
-            if not _may_contradict(fields):
-                continue
+        for number in _may_contradict(context):
             step, place = context.program.steps[number], Place(("steps", number))
             yield from self._routing(context, number, step, place)
             yield from self._failure(step, step.id, place)
@@ -330,13 +332,9 @@ class NameCollision(Rule):
     def _is_plain(context: Context, inputs: set[str]) -> bool:
         """Whether inputs, steps and assigned names are three separate sets, as in almost every program."""
         ids = context.flow.position.keys()
-        assigned: set[str] = set()
-        for fields in context.flow.fields:
-            if fields["type"] == "set":
-                assigned.update(fields["set"])
-            elif fields.get("output_key") is not None:
-                assigned.add(fields["output_key"])
-        return inputs.isdisjoint(ids) and assigned.isdisjoint(ids) and assigned.isdisjoint(inputs)
+        assigned: set[str | None] = {fields.get("output_key") for fields in context.flow.fields}
+        assigned.update(*(context.flow.fields[number]["set"] for number in context.flow.positions_of.get("set", ())))
+        return ids.isdisjoint(inputs) and ids.isdisjoint(assigned) and assigned.isdisjoint(inputs)
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield inputs that share a name with a step, and assignments to an input or to another step's id."""

@@ -51,7 +51,7 @@ class SensitiveToModel(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every sensitive value in a prompt or a system text, followed through `set` and fields."""
-        if "llm" not in context.flow.kinds and "parallel" not in context.flow.kinds:
+        if not context.flow.positions_of.keys() & {"llm", "parallel"}:
             return
         sensitive = _sensitive_sets(context)
         for reading in context.assignment.readings:

@@ -62,6 +62,11 @@ _transition: Final[Callable[[_Parts], Transition]] = partial(tuple.__new__, Tran
 SUCCEEDED: Final = Ending("SUCCESS", "declared")
 DECLARED_FAILURE: Final = Ending("FAILED", "declared")
 
+_USUAL: Final = frozenset(
+    ["id", "type", "next_step", "tool", "args", "prompt", "system", "allowed_outputs", "output_key", "output", "set"]
+).union(["condition", "then", "otherwise", "cases", "exclusive", "parallel_steps", "max_concurrency"])
+"""The fields that say what a step does, and where control goes when all is well."""
+
 _ENDS_WELL: Final = Transition("success", END, SUCCEEDED)
 _ENDS_IN_FAILURE: Final = Transition("success", END, DECLARED_FAILURE)
 _FAILS: Final = Transition("failed", END, Ending("FAILED", "error"))
@@ -81,6 +86,7 @@ class Flow:
         # What is asked of every step of a large program is asked here: an attribute of a model takes longer.
         self.fields: list[dict[str, Any]] = [step.__dict__ for step in program.steps]
         self._names_missing = False
+        self._ambiguous: set[int] = set()
         ids: list[str] = [fields["id"] for fields in self.fields]
         self.position = dict(zip(ids, range(len(ids)), strict=True))
         if len(self.position) < len(ids):  # SW005; the first of two steps is the one that targets mean
@@ -92,23 +98,33 @@ class Flow:
         return [fields["type"] for fields in self.fields]
 
     @cached_property
+    def positions_of(self) -> dict[str, list[int]]:
+        """The positions of the steps of each type that the program has, in ascending order."""
+        kinds = self.kinds
+        return {kind: [number for number, found in enumerate(kinds) if found == kind] for kind in set(kinds)}
+
+    @cached_property
     def arms(self) -> frozenset[str]:
         """The ids that a branch, a case or an `error_step` names."""
-        names: set[str | None] = set()
-        for fields in self.fields:
-            if fields["type"] == "condition":
-                names.add(fields["then"])
-                names.add(fields["otherwise"])
-                names.update(case.then for case in fields["cases"] or ())
-            else:
-                names.add(fields.get("error_step"))
+        conditions = [self.fields[number] for number in self.positions_of.get("condition", ())]
+        names: set[str | None] = {fields["then"] for fields in conditions}
+        names.update([fields["otherwise"] for fields in conditions])
+        names.update(case.then for fields in conditions if fields["cases"] for case in fields["cases"])
+        names.update([self.fields[number].get("error_step") for number in self.unusual])
         names.discard(None)
         return cast("frozenset[str]", frozenset(names))
 
     @cached_property
+    def unusual(self) -> list[int]:
+        """The steps with a field that few steps have: what speaks of such fields need not look at the others."""
+        given = [step.__pydantic_fields_set__ for step in self.steps]
+        return [number for number, names in enumerate(given) if not names <= _USUAL]
+
+    @cached_property
     def transitions(self) -> list[tuple[Transition, ...]]:
         """Every way out of every step, by its position."""
-        return [self._ways_out(number, fields) for number, fields in enumerate(self.fields)]
+        arms = self.arms
+        return [self._ways_out(number, fields, arms) for number, fields in enumerate(self.fields)]
 
     @cached_property
     def has_missing_target(self) -> bool:
@@ -119,8 +135,18 @@ class Flow:
     @cached_property
     def successors(self) -> list[tuple[int, ...]]:
         """The steps that may follow each step, by position and without repetition."""
-        targets = ([way.to for way in ways if way.to >= 0] for ways in self.transitions)
-        return [tuple(found if len(found) < 2 else dict.fromkeys(found)) for found in targets]
+        result: list[tuple[int, ...]] = []
+        for ways in self.transitions:
+            if len(ways) == 2 and ways[1] is _FAILS:  # as of most steps
+                to = ways[0].to
+                result.append((to,) if to >= 0 else ())
+                continue
+            found: dict[int, None] = {}
+            for way in ways:
+                if way.to >= 0:
+                    found[way.to] = None
+            result.append(tuple(found))
+        return result
 
     @cached_property
     def predecessors(self) -> list[list[int]]:
@@ -148,27 +174,26 @@ class Flow:
     @cached_property
     def ambiguous_arms(self) -> frozenset[int]:
         """The steps at which rules 3 and 4 clash (SW106): both ways out are given, and the program is refused."""
-        last = len(self.steps) - 1
-        silent = (number for number, fields in enumerate(self.fields) if number < last and _says_nothing(fields))
-        return frozenset(number for number in silent if self._is_arm(number) and self._is_entered_from_above(number))
-
-    def _is_arm(self, number: int) -> bool:
-        name = self.fields[number]["id"]
-        return name in self.arms and self.position[name] == number
-
-    def _is_entered_from_above(self, number: int) -> bool:
-        return number == 0 or self.falls_through(number - 1)
+        assert self.transitions is not None, "they note it when they are made"
+        return frozenset(self._ambiguous)
 
     def falls_through(self, number: int) -> bool:
         """Return whether control goes from this step to the next in the list because nothing else is said (rule 4)."""
         fields = self.fields[number]
         return _says_nothing(fields) and fields["id"] not in self.arms
 
-    def _ways_out(self, number: int, fields: dict[str, Any]) -> tuple[Transition, ...]:
+    def _ways_out(self, number: int, fields: dict[str, Any], arms: frozenset[str]) -> tuple[Transition, ...]:
         kind = fields["type"]
         if kind == "end":
             return (_END_STEP if fields["outcome"] == "success" else _END_STEP_FAILURE,)
-        ways = self._branches(fields) if kind == "condition" else self._ways_through(number, fields)
+        if kind == "condition":
+            ways = self._branches(fields)
+        else:
+            successor = self._successor(number, fields, arms)
+            failures = _ONLY_FAILS if kind == "set" else self._failures(fields, successor)
+            ways = (successor, *failures)
+            if number in self._ambiguous:
+                ways = (successor, Transition("success", number + 1), *failures)
         if fields["max_visits"] is None:
             return ways
         error_step = fields.get("error_step")
@@ -177,19 +202,20 @@ class Flow:
         # Once; the second time the run stalls.
         return (*ways, Transition("visits", self._to(error_step), field=("error_step",)), _STALLS)
 
-    def _ways_through(self, number: int, fields: dict[str, Any]) -> tuple[Transition, ...]:
-        successor = self._successor(number, fields)
-        failures = _ONLY_FAILS if fields["type"] == "set" else self._failures(fields, successor)
-        if number in self.ambiguous_arms:
-            return (successor, Transition("success", number + 1), *failures)
-        return (successor, *failures)
-
-    def _successor(self, number: int, fields: dict[str, Any]) -> Transition:
+    def _successor(self, number: int, fields: dict[str, Any], arms: frozenset[str]) -> Transition:
         if fields["next_step"] is not None:
             return _transition(("success", self._to(fields["next_step"]), None, None, ("next_step",)))
-        if fields["is_terminal"] or fields["id"] in self.arms or number + 1 == len(self.steps):
-            return _ENDS_IN_FAILURE if fields["outcome"] == "failure" else _ENDS_WELL
-        return _transition(("success", number + 1, None, None, ()))
+        ends = fields["is_terminal"] or number + 1 == len(self.steps)
+        if not ends and fields["id"] not in arms:
+            return _transition(("success", number + 1, None, None, ()))
+        if not ends and self._is_entered_from_above(number):
+            self._ambiguous.add(number)
+        return _ENDS_IN_FAILURE if fields["outcome"] == "failure" else _ENDS_WELL
+
+    def _is_entered_from_above(self, number: int) -> bool:
+        """Return whether control gets to an arm in another way, too: from the step above, or because a run starts."""
+        is_meant = self.position[self.fields[number]["id"]] == number  # of two steps with one id the first is the arm
+        return is_meant and (number == 0 or self.falls_through(number - 1))
 
     def _failures(self, fields: dict[str, Any], successor: Transition) -> tuple[Transition, ...]:
         """Return the ways out of a model's, a tool's or a parallel step that did not succeed."""

@@ -49,7 +49,7 @@ def build_program(data: Any, document: Document | None) -> Program:
     if document is None:
         _refuse_odd_data(data)
     program = build(Program, data, name, document.problems if document else (), ProgramError)
-    total = sum(1 + (len(step.parallel_steps) if step.type == "parallel" else 0) for step in program.steps)
+    total = len(program.steps) + sum([len(step.parallel_steps) for step in program.steps if step.type == "parallel"])
     if total > MAX_STEPS:
         message = f"the program has {total:,} steps; {MAX_STEPS:,} are the limit"
         raise ProgramError(name, (Problem("SW004", message, "split the program", Place(("steps",), key=True)),))

@@ -108,12 +108,9 @@ class Meaning:
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
         """Every expression of the program's steps: conditions, cases, and the texts of `set`."""
-        return tuple(
-            clause
-            for number, kind in enumerate(self.flow.kinds)
-            if kind in ("condition", "set")
-            for clause in _step_clauses(number, self.program.steps[number])
-        )
+        steps, positions = self.program.steps, self.flow.positions_of
+        numbers = sorted([*positions.get("condition", ()), *positions.get("set", ())])
+        return tuple(clause for number in numbers for clause in _step_clauses(number, steps[number]))
 
     @cached_property
     def clauses_of(self) -> dict[int, list[Clause]]:

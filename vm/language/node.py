@@ -38,7 +38,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _frozen_object(value: Any) -> Any:
-    if type(value) is not dict and not isinstance(value, dict):
+    if not isinstance(value, dict):
         raise PydanticCustomError("dict_type", "an object is expected")
     return _frozen(value)
 

@@ -20,8 +20,9 @@ _is_name = re.compile(NAME).fullmatch
 
 
 def _name(text: str) -> str:
-    # One rule for models and expressions: pydantic's own patterns mean something else by `\w`.
-    if not _is_name(text):
+    # One rule for models and expressions: pydantic's own patterns mean something else by `\w`, and so does Python by
+    # an identifier beyond ASCII.
+    if not (text.isascii() and text.isidentifier()) and not _is_name(text):
         raise PydanticCustomError("variable_name", "`{text}` is not a name", {"text": text})
     return text
 

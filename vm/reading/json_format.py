@@ -28,17 +28,8 @@ def read_json(name: str, text: str) -> Document:
 
     Raises ProgramError (SW001, SW004) when the text is no JSON or passes a limit.
     """
-    twice = False
-
-    def pairs(entries: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal twice
-        mapping = dict(entries)
-        if len(mapping) != len(entries):
-            twice = True
-        return mapping
-
     try:
-        data = json.loads(text, object_pairs_hook=pairs, parse_float=_fraction, parse_constant=float)
+        data = json.loads(text, parse_float=_fraction, parse_constant=float)
     except json.JSONDecodeError as error:
         raise ProgramError(name, (_unreadable(text, error),)) from None
     except RecursionError:
@@ -46,12 +37,13 @@ def read_json(name: str, text: str) -> Document:
     except (ValueError, ArithmeticError):
         help = "write a shorter number, or put it in quotes"
         raise ProgramError(name, (Problem("SW004", "a number has too many digits", help),)) from None
-    if _is_too_deep(data):
+    entries = _entries(data)
+    if entries is None:
         raise ProgramError(name, (_too_deep(text),))
     # The search for halves costs as much as reading the text, so it is made only where there can be one.
-    for half in _halves(text) if "\\u" in text or not _is_encodable(text) else ():
+    for half in _halves(text) if ("\\" in text and "\\u" in text) or not _is_encodable(text) else ():
         raise ProgramError(name, (half,))
-    problems = tuple(_duplicates(text)) if twice else ()
+    problems = tuple(_duplicates(text)) if _may_repeat(text, entries) and _repeats(text) else ()
     return Document(name, text, "json", data, _Locator(text), problems)
 
 
@@ -74,19 +66,45 @@ def _fraction(text: str) -> Decimal:
     return Decimal(within_limit(text))
 
 
-def _is_too_deep(data: Any) -> bool:
-    """Return whether a limit is passed that the C scanner, whose own depends on the interpreter, let through."""
+def _entries(data: Any) -> int | None:
+    """Return how many entries all objects have together, or None where the data is too deep.
+
+    The C scanner's own limit on depth hangs on the interpreter, and lets more through than ours.
+    """
+    entries = 0
     level = [data] if type(data) in (dict, list) else []
     for _ in range(MAX_DEPTH):
-        level = [
-            item
-            for holder in level
-            for item in (holder.values() if type(holder) is dict else holder)
-            if type(item) is dict or type(item) is list
-        ]
-        if not level:
-            return False
-    return True
+        below = []
+        for holder in level:
+            entries += len(holder) if type(holder) is dict else 0
+            for item in holder.values() if type(holder) is dict else holder:
+                if type(item) is dict or type(item) is list:
+                    below.append(item)
+        if not below:
+            return entries
+        level = below
+    return None
+
+
+def _may_repeat(text: str, entries: int) -> bool:
+    """Whether more keys may be written in a JSON text than its objects have entries: then some key comes twice.
+
+    A colon follows every key. Most texts have no other; where there are, those count that stand as if after a key.
+    """
+    return entries != text.count(":") and entries < sum(text.count(f"{before}:") for before in '" \t\r\n')
+
+
+def _repeats(text: str) -> bool:
+    """Whether an object of a JSON text names a key twice: surely, and at twice the cost of reading it."""
+    written = kept = 0
+
+    def pairs(entries: list[tuple[str, Any]]) -> None:
+        nonlocal written, kept
+        written += len(entries)
+        kept += len(dict(entries))
+
+    json.loads(text, object_pairs_hook=pairs, parse_float=str, parse_int=str)
+    return kept < written
 
 
 def _unreadable(text: str, error: json.JSONDecodeError) -> Problem:
