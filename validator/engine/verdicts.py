@@ -120,7 +120,8 @@ class ConditionVerdicts:
         """Return the grounds that no values of its types refute what is said of a condition, if they are asked for."""
         if not self.context.certifies:
             return ()
-        from stepward.validator.engine.grounds import TooMuch, by_script, by_types
+        from stepward.validator.engine.ground import TooMuch
+        from stepward.validator.engine.grounds import by_script, by_types
 
         if cases.finite is not None:
             return (by_types(cases.finite.space),)
