@@ -172,6 +172,10 @@ def suspends_for_anybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ask, "_suspended", lambda plan, output: Result("suspended", ask.freeze(output.request)))
 
 
+def takes_any_id(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(execution, "_refuse_id", lambda run: None)
+
+
 def takes_any_input(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(execution, "completed", lambda given, specs: (given, None))
 
@@ -285,6 +289,7 @@ CANARIES: tuple[Canary, ...] = (
         patch=suspends_for_anybody,
         smallest={"inputs": {}, "calls before it": 0},
     ),
+    Canary("any-run-id", "an id is 1 to 200 printable characters", "strange-run-id", ECHO, takes_any_id),
     Canary("no-type-of-inputs", "inputs are held against `inputs`", "inputs-ill-typed", ECHO, takes_any_input),
     Canary(
         name="no-type-of-payloads",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from stepward.sabotage.answers import Answer
 from stepward.sabotage.attack import Attack, Family
@@ -297,4 +297,64 @@ class HandOutsChanged(Attack):
         return Outcome.ABSORBED if mine.kept else Outcome.NOT_APPLICABLE
 
 
-ATTACKS: tuple[type[Attack], ...] = (InputsIllTyped, PayloadIllTyped, ReconciliationIllTyped, HandOutsChanged)
+_IDS: Final[dict[str, Callable[[str], object]]] = {
+    "nothing": lambda _: "",
+    "200 characters": lambda run: run.ljust(200, "a"),
+    "201 characters": lambda run: run.ljust(201, "a"),
+    "spaces around": lambda run: f" {run} ",
+    "a line feed": lambda run: f"{run}\n",
+    "a NUL": lambda run: f"{run}\x00",
+    "a character of no width": lambda run: f"{run}\u200b",
+    "half a character": lambda run: f"{run}\ud800",
+    "letters beyond ASCII": lambda run: f"r\u00fcck {run}",
+    "marks of a path": lambda run: f"../{run}/%2e",
+    "marks of a query": lambda run: f"{run}'; --",
+    "a number": lambda _: 1,
+    "bytes": lambda run: run.encode(),
+    "a list": lambda run: [run],
+}
+"""Ids that no caller should think of, good ones among them, each made of one that nobody has."""
+
+
+class StrangeRunId(Attack):
+    """A run is started under an id that is too long, not printable, no text, or one that means something elsewhere."""
+
+    name = "strange-run-id"
+    family = Family.INJECTION
+    surface = "ids of runs"
+    action = "empty, too long, not printable, no text, with marks of paths and queries"
+    invariant = Invariant.REFUSAL
+    defence = "an id is 1 to 200 printable characters, and stands in a query as a parameter only"
+    severity = "medium"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Start a run under such an id: it is refused, or it is kept under that very id."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        how = stage.pick("id", st.sampled_from(sorted(_IDS)))
+        given: Any = _IDS[how](scene.run)
+        stage.count()
+        stage.tell(f"start a run whose id is or has {how}")
+        is_good = isinstance(given, str) and 1 <= len(given) <= 200 and all(map(str.isprintable, given))
+        if is_good:
+            scene.run = given
+            run = scene.finish()
+            is_kept = run.id == given and scene.store.inner.head(given) is not None
+            stage.hold(is_kept, Invariant.IDENTITY, f"the id with {how} is not the one that is kept")
+            return Outcome.ABSORBED
+        try:
+            stage.do(scene.machine().run(stage.target.program, scene.inputs, run_id=given))
+        except RunRefused:
+            stage.hold(not scene.world.asked, Invariant.REFUSAL, "a run that was refused called a tool")
+            return Outcome.BLOCKED
+        raise Breach(Invariant.REFUSAL, f"a run started whose id is or has {how}")
+
+
+ATTACKS: tuple[type[Attack], ...] = (
+    InputsIllTyped,
+    StrangeRunId,
+    PayloadIllTyped,
+    ReconciliationIllTyped,
+    HandOutsChanged,
+)

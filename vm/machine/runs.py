@@ -181,9 +181,9 @@ class Runs:
             return
 
 
-def is_id(run: str) -> bool:
-    """Return whether a text can be the id of a run."""
-    return 0 < len(run) <= 200 and run.isprintable()
+def is_id(run: object) -> bool:
+    """Return whether this can be the id of a run: not every caller has a type checker."""
+    return isinstance(run, str) and 0 < len(run) <= 200 and run.isprintable()
 
 
 def seen(found: History) -> Run:
