@@ -113,9 +113,11 @@ class Exploration:
         self.is_complete = False
         self.steps: list[int] = []
         self.states: list[State] = []
-        self.out: list[list[int]] = []
+        self.out: list[Sequence[int]] = []
         self.marks: list[tuple[int, str, Transition | None]] = []
         self._numbers: dict[State, dict[int, int]] = {}
+        self._known: list[dict[int, int]] = []
+        """For each pair, the numbers of the steps that were visited in its state."""
 
     @property
     def pairs(self) -> int:
@@ -140,10 +142,13 @@ class Exploration:
     @cached_property
     def before(self) -> list[list[int]]:
         """The pairs that lead to each pair."""
-        result: list[list[int]] = [[] for _ in self.steps]
+        result: list[list[int]] = [[]]
         for number, targets in enumerate(self.out):
             for target in targets:
-                result[target].append(number)
+                if target == len(result):  # pairs are numbered in the order in which they are come upon
+                    result.append([number])
+                else:
+                    result[target].append(number)
         return result
 
     def number(self, step: int, state: State) -> int | None:
@@ -181,23 +186,25 @@ class Exploration:
     def search(self, limit: int) -> None:
         """Visit all pairs breadth first, or give up beyond `limit`."""
         self._visit(0, self.monitor.start())
-        steps, states, following, is_watched = self.steps, self.states, self.passable.following, self._is_watched
+        steps, states, known, out = self.steps, self.states, self._known, self.out
+        following, is_watched = self.passable.following, self._is_watched
+        size = len(steps)
         for number, step in enumerate(steps):  # which grows meanwhile
-            if len(steps) > limit:
+            if size > limit:
                 return
-            state = states[number]
             if is_watched[step]:
-                self.out.append(self._expand(number, step, state))
+                out.append(self._expand(number, step, states[number]))
+                size = len(steps)
                 continue
-            known, targets = self._numbers[state], []
-            for target in following[step]:  # in the same state: `_visit` without the call
-                there = known.get(target)
-                if there is None:
-                    there = known[target] = len(steps)
+            numbers, targets = known[number], following[step]
+            for target in targets:  # in the same state: `_visit` without the call
+                if target not in numbers:
+                    numbers[target] = size
+                    size += 1
                     steps.append(target)
-                    states.append(state)
-                targets.append(there)
-            self.out.append(targets)
+                    states.append(states[number])
+                    known.append(numbers)
+            out.append((numbers[targets[0]],) if len(targets) == 1 else [numbers[target] for target in targets])
         self.is_complete = True
 
     @cached_property
@@ -243,6 +250,7 @@ class Exploration:
             there = known[step] = len(self.steps)
             self.steps.append(step)
             self.states.append(state)
+            self._known.append(known)
         return there
 
 

@@ -118,7 +118,10 @@ class _Judge:
     def _judged(self, rule: AnyRule, origin: Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
         if isinstance(rule, Never) and rule.when is not None:
             return self._never_when(rule, rule.when, origin)
-        return self._decide(self._monitor(rule, certain=False), rule, origin, self._monitor(rule, certain=True))
+        strict = (
+            self._monitor(rule, certain=True) if isinstance(rule, FollowedBy) else None
+        )  # the others know no certainty
+        return self._decide(self._monitor(rule, certain=False), rule, origin, strict)
 
     def _note(
         self,
