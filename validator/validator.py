@@ -85,7 +85,7 @@ class ProgramValidator:
             return properties
         from stepward.validator.engine.certifying import certified
 
-        return [certified(one, self._context.meaning) for one in properties]
+        return [certified(one, self._context) for one in properties]
 
 
 def check_program(program: Program, policies: Sequence[Policy] = ()) -> tuple[Finding, ...]:

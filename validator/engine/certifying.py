@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.engine.certificate import Certificate, NoCertificate
 from stepward.validator.engine.cuts import TooMany
 from stepward.validator.engine.ground import TooMuch
 from stepward.validator.engine.witness import without_waivers
 from stepward.validator.findings import Property, Verdict
-from stepward.vm.language.meaning import Meaning
 
 
-def certified(one: Property, meaning: Meaning) -> Property:
+def certified(one: Property, context: ProgramFacts) -> Property:
     """Return a property, if it is proved with what writes its certificate; that raises NoCertificate where it can't."""
     if one.verdict is not Verdict.PROVED:
         return one
-    grounds = one.evidence.certificate
+    meaning, grounds = context.meaning, one.evidence.certificate
 
     def certify() -> Certificate:
+        if not context.has_control_flow:
+            raise NoCertificate("the program does not say where control goes (SW101, SW106)")
         if not grounds:
             raise NoCertificate("its layer keeps no grounds")
         try:
