@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 # Tests plant mistakes in running code, which the key of a cached result can't know of. Those of the cache ask for it.
 os.environ["STEPWARD_NO_CACHE"] = "1"
+
+MEMORY = Path("/dev/shm")
+ROOM = 1 << 30
+
+
+def is_roomy_memory() -> bool:
+    """Return whether there is a file system in memory that holds what tests write, and runs what they compile."""
+    if not os.access(MEMORY, os.W_OK) or os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+        return False
+    return shutil.disk_usage(MEMORY).free > ROOM
+
+
+# The journals of killed runs wait for the disk at every append: for most of their time, where there is one. Processes
+# are killed here, no power is cut; what survives that is decided by the images of `sabotage/images.py`.
+if "TMPDIR" not in os.environ and is_roomy_memory():
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
 class Place(NamedTuple):

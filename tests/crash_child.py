@@ -22,6 +22,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,6 +80,7 @@ APPROVAL = {"approved": True, "approver": "kim"}
 REFUND = {"order_id": "ORD-000001", "request": "it broke", "amount": 700, "customer_email": "a@example.com"}
 
 
+@cache
 def program_of(name: str) -> tuple[Program, dict[str, Any]]:
     """Return a program of the tests, with inputs."""
     if name == "every":
@@ -302,7 +304,12 @@ class World:
             tools = TickingTools(self.recorder, tick, self.slowness, threads=self.mode == "threads")
             model = ScriptedModel({"think": "yes", "analyze": "yes"})
             yield ExecutionVM(
-                tools, model, self.shelf(journal, tick), clock=Later(hours), lease_seconds=self.lease_seconds
+                tools,
+                model,
+                self.shelf(journal, tick),
+                clock=Later(hours),
+                retry_delay=lambda attempt: 0.0,
+                lease_seconds=self.lease_seconds,
             )
 
     def waited(self, vm: ExecutionVM, method: str, *args: Any, **more: Any) -> Any:
