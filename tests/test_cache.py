@@ -14,10 +14,12 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from layers import impatient
 from stepward.validator import ProgramValidator
 from stepward.validator.analysis.bounds import Most, ProgramBounds, ToolBounds, Way
 from stepward.validator.cli import main
@@ -139,12 +141,36 @@ def timeless(text: str) -> str:
     return re.sub(r'("seconds": |time=")[\d.e-]+', r"\1", text)
 
 
+def check_once(patch: pytest.MonkeyPatch) -> None:
+    """Let a document that was checked give the same report again: what is held then is what is kept of it."""
+    from stepward.validator import validator
+
+    reports: dict[tuple[str, str], Report] = {}
+    real = validator.validate_document
+
+    def validate(document: Document, policies: tuple[Policy, ...] = (), **options: Any) -> Report:
+        asked = (document.name, repr(document.data))
+        if policies:  # what is kept names the very documents of these
+            return real(document, policies, **options)
+        if asked not in reports:
+            reports[asked] = real(document, **options)
+        return reports[asked]
+
+    patch.setattr(validator, "validate_document", validate)
+
+
 @pytest.mark.parametrize(
     "codes",
     [("SW001", "SW106", "SW202", "SW409", "SW701"), pytest.param(None, marks=pytest.mark.slow)],
     ids=["some", "all"],
 )
-def test_every_format_says_the_same_from_the_cache(codes: tuple[str, ...] | None, checked: list[str]) -> None:
+def test_every_format_says_the_same_from_the_cache(
+    codes: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if codes is None:
+        check_once(monkeypatch)
+        impatient(monkeypatch)
+    checked: list[str] = request.getfixturevalue("checked")
     put_programs(Path.cwd(), codes=codes)
     put("notes.yaml", "steps_of_a_dance: [left, right]\n")
     properties = json.loads(check("--output-format=json", "--no-cache").stdout)["properties"]
@@ -580,7 +606,8 @@ def test_code_that_changes_while_it_runs_keeps_nothing(monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-def test_what_is_not_known_is_not_kept(checked: list[str]) -> None:
+def test_what_is_not_known_is_not_kept(checked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient(monkeypatch)
     shutil.copy(sorted((PROGRAMS / "bad/SW408").glob("*.yaml"))[0], "p.yaml")
     for _ in range(2):
         assert not is_hit(checked)

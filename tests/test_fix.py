@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from layers import impatient
 from stepward.validator.cli import main
 from stepward.validator.findings import Edit, Finding
 from stepward.validator.gate import fixing, mending
@@ -64,7 +65,8 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_every_fix_on_the_bad_programs_takes_its_finding_away_and_nothing_else() -> None:
+def test_every_fix_on_the_bad_programs_takes_its_finding_away_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient(monkeypatch)
     seen = set()
     for path in programs(BAD):
         text = path.read_bytes().decode("utf-8-sig", "replace")

@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 from junitparser import Failure, JUnitXml
 from sarif_kit.validate import validation_errors
 
+from layers import impatient
 from stepward.validator.cli import main
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.gate.checking import RunResult
@@ -80,6 +81,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("formats")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(BAD)
+        impatient(patch)
         outputs = [f"--{name}-output={folder / name}" for name in OUTPUTS]
         written = check("--isolated", "--output-format=github", f"--output-file={folder / 'github'}", *outputs)
     assert (written.exit_code, written.output) == (1, "")
