@@ -6,6 +6,7 @@ name or break a rule where nothing was said.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -190,17 +191,15 @@ def test_a_checker_that_is_wrong_is_caught(break_it: Callable[[pytest.MonkeyPatc
             search(6_000)
 
 
-@pytest.mark.parametrize("kind", ["proved", "violated"])
-def test_the_search_meets_both_verdicts_often(kind: str) -> None:
+def test_the_search_meets_both_verdicts_often() -> None:
     """A search that only ever meets one verdict would prove nothing about the other."""
-    met = 0
+    met: Counter[str] = Counter()
 
     @settings(max_examples=300, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(programs())
     def count(data: dict[str, Any]) -> None:
-        nonlocal met
         rules = [prop for prop in check(data).properties if prop.rule == "rule"]
-        met += any(prop.verdict == kind and prop.evidence.layer == "graph" for prop in rules)
+        met.update({str(prop.verdict) for prop in rules if prop.evidence.layer == "graph"})
 
     count()
-    assert met >= 15
+    assert min(met["proved"], met["violated"]) >= 15
