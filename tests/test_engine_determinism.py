@@ -22,7 +22,7 @@ from small_programs import small_program
 
 STEPWARD = Path(sys.executable).parent / "stepward"
 PROGRAMS = Path(__file__).parent.parent / "specs" / "programs"
-RUNS = 20
+RUNS = 8
 WHOLE_RUNS = 2
 CORES = os.cpu_count() or 1
 
