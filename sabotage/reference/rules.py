@@ -30,6 +30,7 @@ class Kept:
         self.form = next(form for form in _FORMS if hasattr(rule, form))
         self._program = program
         self._tools = tools
+        self._guards = _guards_in(rule.requires) if self.form == "requires" else []
         self.came: set[str] = set()
         self.stale: set[str] = set()
         self.performed: set[int] = set()
@@ -92,7 +93,7 @@ class Kept:
 
     def succeeded(self, part: Any) -> None:
         """Note a success: G counts then, and in `followed_by` P; what is both P and Q counts as Q ("Guardrails" 4)."""
-        for guard in self._guards():
+        for guard in self._guards:
             if not hasattr(guard, "branch") and self.selects(guard, part):
                 self.came.add(repr(guard))
         if self.form == "followed_by":
@@ -101,7 +102,7 @@ class Kept:
 
     def took(self, step: Any, labels: Collection[str | int | None]) -> None:
         """Note a branch that was taken, which is fresh again; it goes by its name or its number."""
-        for guard in self._guards():
+        for guard in self._guards:
             if guard_matches(guard, step) and guard.branch in labels:
                 self.came.add(repr(guard))
                 self.stale.discard(repr(guard))
@@ -110,23 +111,12 @@ class Kept:
         """Let a branch go stale whose condition reads what was assigned, in any of its cases ("Guardrails" 2)."""
         if self.form != "requires" or not self.rule.fresh:
             return
-        for guard in self._guards():
+        for guard in self._guards:
             step = next((one for one in self._program.steps if guard_matches(guard, one)), None)
             if step is not None:
                 read = {holder(name, self._program)[0] for tree in expressions_of(step) for name in names_read(tree)}
                 if read & set(holders):
                     self.stale.add(repr(guard))
-
-    def _guards(self) -> list[Any]:
-        found, pending = [], [self.rule.requires] if self.form == "requires" else []
-        while pending:
-            one = pending.pop()
-            inner = getattr(one, "all_of", None) or getattr(one, "any_of", None)
-            if inner:
-                pending += inner
-            else:
-                found.append(one)
-        return found
 
     def is_broken(self, status: str, reason: str) -> bool:
         """Return whether a `followed_by` is broken by how the run ended ("Guardrails" 4)."""
@@ -137,9 +127,22 @@ class Kept:
         return self.rule.ends is None and (status == "FAILED" or reason == "visits")
 
 
+def _guards_in(requirement: Any) -> list[Any]:
+    """Return the single guards of a requirement."""
+    found, pending = [], [requirement]
+    while pending:
+        one = pending.pop()
+        inner = getattr(one, "all_of", None) or getattr(one, "any_of", None)
+        if inner:
+            pending += inner
+        else:
+            found.append(one)
+    return found
+
+
 def guard_matches(guard: Any, step: Any) -> bool:
     """Return whether a guard speaks of a branch of a condition step."""
-    return hasattr(guard, "branch") and step.type == "condition" and bool(step.id == guard.step)
+    return step.type == "condition" and hasattr(guard, "branch") and bool(step.id == guard.step)
 
 
 def with_args(read: Read, args: dict[str, Any] | None) -> Read:
