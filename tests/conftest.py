@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Tests plant mistakes in running code, which the key of a cached result can't know of. Those of the cache ask for it.
 os.environ["STEPWARD_NO_CACHE"] = "1"
@@ -30,6 +31,10 @@ def is_roomy_memory() -> bool:
 # are killed here, no power is cut; what survives that is decided by the images of `sabotage/images.py`.
 if "TMPDIR" not in os.environ and is_roomy_memory():
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("patient", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 class Place(NamedTuple):
