@@ -25,6 +25,7 @@ from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.redaction import redacted
 from stepward.vm.machine.state import OPEN, State
 from stepward.vm.machine.tools import ToolContext, Tools
+from stepward.vm.machine.waiting import heard
 from stepward.vm.values import FrozenMap, as_text
 
 MAX_PENDING: Final = 256
@@ -103,14 +104,20 @@ class Driver:
 
     async def drive(self) -> None:
         """Go on until the run ends or waits for somebody; raises LeaseLost when somebody else drives it by now."""
-        timer = asyncio.get_running_loop().call_later(self.setup.lease_seconds / 3, self._start_renewing)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self.setup.lease_seconds / 3
+        timers: list[asyncio.TimerHandle] = []
         try:
-            while await self._go_on():
-                pass
+            await heard(self._finish(), lambda: timers.append(loop.call_at(due, self._start_renewing)))
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
             if self._renewing is not None:
                 self._renewing.cancel()
+
+    async def _finish(self) -> None:
+        while await self._go_on():
+            pass
 
     async def _go_on(self) -> bool:
         """Do what comes next, and more of it as long as there is room; return whether there was anything to do."""

@@ -34,6 +34,7 @@ from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import INLINE, MAX_PLANS, is_id, seen
 from stepward.vm.machine.state import Limits, before
 from stepward.vm.machine.tools import FunctionTools, Tools
+from stepward.vm.machine.waiting import wait
 from stepward.vm.values import FrozenMap, ValueRefused, freeze
 
 T = TypeVar("T")
@@ -145,7 +146,7 @@ class ExecutionVM(Deliveries):
         if plan.has_sensitive:
             driver.record(unsealed("started", body, note))
         else:
-            start = f'{{"inputs":{canonical(portable(body["inputs"]))}{plan.start_text}'
+            start = f'{{"inputs":{canonical(portable(inputs)) if inputs else "{}"}{plan.start_text}'
             driver.record(Event("started", body, note, start))
         first = driver.pending[0]
         size = len(first.entry.record)
@@ -275,15 +276,13 @@ class ExecutionVM(Deliveries):
         else:
             coroutine.close()
             raise StepwardError("an event loop runs here: await the form without `_sync`")
-        runner = getattr(self._thread, "runner", None)
-        if runner is None:
-            runner = self._thread.runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-            # Not `runner.close`: that runs the loop, and a machine may be collected while another loop runs.
-            weakref.finalize(self, runner.get_loop().close)
-        # A context of its own: a runner copies that of its first call, and keeps it.
+        loop = getattr(self._thread, "loop", None)
+        if loop is None:
+            loop = self._thread.loop = asyncio.new_event_loop()
+            weakref.finalize(self, loop.close)
         context = contextvars.copy_context()
         context.run(INLINE.set, True)
-        return runner.run(coroutine, context=context)
+        return wait(loop, coroutine, context)
 
     def run_sync(
         self,

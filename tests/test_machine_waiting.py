@@ -1,0 +1,225 @@
+"""The machine for callers without an event loop: what Ctrl-C does, whose handler it is, and that the loop is real."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from machines import TOOLS, program, tool
+from stepward.vm import ExecutionVM, MemoryJournal, SQLiteJournal
+from stepward.vm.journal.store import Lease
+from stepward.vm.machine.waiting import heard
+
+STEPS = program(tool("a", "read"), tool("b", "write"), tools=TOOLS)
+
+
+@pytest.fixture(autouse=True)
+def by_default() -> Iterator[None]:
+    """Ctrl-C does what it does by default, whatever the tests run under."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def press() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_a_tool_finds_the_loop_and_the_task_that_it_would_find_anywhere() -> None:
+    async def read() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.get_loop() is asyncio.get_running_loop()
+        async with asyncio.timeout(9):
+            await asyncio.sleep(0)
+
+    vm = ExecutionVM({"read": read, "write": lambda: None})
+    assert [vm.run_sync(STEPS).error for _ in range(2)] == ["", ""]
+
+
+def test_ctrl_c_lets_the_tool_that_runs_come_to_an_await_and_keeps_what_was_done(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    async def read() -> str:
+        press()
+        done.append("read")  # not cut off here
+        await asyncio.sleep(60)
+        return "never"
+
+    journal = SQLiteJournal(tmp_path / "runs.db")
+    vm = ExecutionVM({"read": read, "write": done.append}, journal=journal)
+    with pytest.raises(KeyboardInterrupt):
+        vm.run_sync(STEPS, run_id="one")
+    assert done == ["read"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    (row,) = journal.rows()
+    assert (row.status, row.expires) == ("RUNNING", 0.0), "whoever recovers it need not wait for the lease"
+    vm.tools = None  # type: ignore[assignment]
+    other = ExecutionVM({"read": lambda: "read", "write": lambda: "write"}, journal=journal)
+    assert [run.status for run in other.recover_sync()] == ["SUCCESS"]
+    journal.close()
+
+
+def test_ctrl_c_is_heard_though_nothing_is_awaited() -> None:
+    async def read() -> None:
+        press()
+
+    journal = MemoryJournal()
+    vm = ExecutionVM({"read": read, "write": read}, journal=journal)
+    with pytest.raises(KeyboardInterrupt):
+        vm.run_sync(program(tool("a", "read"), tools=TOOLS))
+    assert [row.status for row in journal.rows()] == ["SUCCESS"]
+
+
+def test_a_second_ctrl_c_waits_for_nobody() -> None:
+    async def read() -> None:
+        press()
+        press()
+        raise AssertionError("the second one ends it at once")
+
+    with pytest.raises(KeyboardInterrupt):
+        ExecutionVM({"read": read, "write": read}).run_sync(STEPS)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_wakes_a_machine_that_waits_for_a_thread() -> None:
+    is_waiting, goes_on = threading.Event(), threading.Event()
+
+    def read() -> None:
+        is_waiting.set()
+        goes_on.wait(30)
+
+    def press_when_it_sleeps() -> None:
+        is_waiting.wait(30)
+        time.sleep(0.5)  # a signal just before it sleeps wakes nobody, under `asyncio.Runner` neither
+        signal.pthread_kill(main, signal.SIGINT)
+
+    main, thread = threading.get_ident(), threading.Thread(target=press_when_it_sleeps)
+    thread.start()
+    before = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        ExecutionVM({"read": read, "write": read}).run_sync(STEPS)
+    assert time.monotonic() - before < 15
+    goes_on.set()
+    thread.join()
+
+
+def test_a_handler_of_the_callers_stays() -> None:
+    heard_of: list[int] = []
+
+    def mine(number: int, _: object) -> None:
+        heard_of.append(number)
+
+    async def read() -> None:
+        press()
+
+    signal.signal(signal.SIGINT, mine)
+    run = ExecutionVM({"read": read, "write": lambda: None}).run_sync(STEPS)
+    assert (run.status, heard_of) == ("SUCCESS", [signal.SIGINT])
+    assert signal.getsignal(signal.SIGINT) is mine
+
+
+def test_a_handler_that_a_tool_sets_stays() -> None:
+    def mine(*_: object) -> None: ...
+
+    async def read() -> None:
+        signal.signal(signal.SIGINT, mine)
+
+    assert ExecutionVM({"read": read, "write": lambda: None}).run_sync(STEPS).status == "SUCCESS"
+    assert signal.getsignal(signal.SIGINT) is mine
+
+
+def test_another_thread_than_the_main_one_has_no_handler_and_needs_none() -> None:
+    vm, found = ExecutionVM({"read": lambda: None, "write": lambda: None}), []
+    thread = threading.Thread(target=lambda: found.append(vm.run_sync(STEPS).status))
+    thread.start()
+    thread.join()
+    assert found == ["SUCCESS"]
+
+
+class Counting(MemoryJournal):
+    """Counts how often a lease was renewed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.renewals = 0
+
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
+        self.renewals += 1
+        return super().renew(lease, now, ttl)
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_a_lease_is_renewed_while_a_tool_is_awaited_however_long_nothing_was(blocks: bool) -> None:
+    """What is due was due from the beginning: the loop got control late, and the lease does not last longer for it."""
+    seen: list[int] = []
+
+    async def read() -> None:
+        time.sleep(0.25)  # the loop hears of nothing
+
+    async def write() -> None:
+        await asyncio.sleep(0.02)
+        seen.append(journal.renewals)
+        await asyncio.sleep(0.4)
+
+    journal = Counting()
+    journal.blocks = blocks
+    vm = ExecutionVM({"read": read, "write": write}, journal=journal, lease_seconds=0.6)
+    assert vm.run_sync(STEPS).status == "SUCCESS"
+    assert seen == [1], "at once, when something was awaited at last"
+    assert journal.renewals > 1
+    before = journal.renewals
+    time.sleep(0.3)
+    assert vm.run_sync(program(tool("a", "read"), tools=TOOLS)).status == "SUCCESS"
+    assert journal.renewals == before, "nobody renews the lease of a run that is over"
+
+
+# -- awaiting, and hearing of it ---------------------------------------------------------------------------------------
+
+
+def test_what_awaits_nothing_is_not_heard() -> None:
+    async def nothing() -> int:
+        return 5
+
+    async def main() -> int:
+        return await heard(nothing(), lambda: pytest.fail("it did not wait"))
+
+    assert asyncio.run(main()) == 5
+
+
+def test_what_awaits_is_heard_once_and_gets_answers_errors_and_cancellations() -> None:
+    said: list[Any] = []
+
+    async def work(future: asyncio.Future[int]) -> int:
+        try:
+            said.append(await future)
+        except ValueError as error:
+            said.append(str(error))
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            said.append("cancelled")
+            await asyncio.sleep(0)
+        return 5
+
+    async def main(answer: int | ValueError) -> int:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[int] = loop.create_future()
+        task = loop.create_task(heard(work(future), lambda: said.append("waits")))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        future.set_result(answer) if isinstance(answer, int) else future.set_exception(answer)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        task.cancel()
+        return await task  # type: ignore[no-any-return]
+
+    assert asyncio.run(main(1)) == 5
+    assert asyncio.run(main(ValueError("two"))) == 5
+    assert said == ["waits", 1, "cancelled", "waits", "two", "cancelled"]
