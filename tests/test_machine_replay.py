@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import replays
+import stepward.vm.machine.apply as fold_module
 from machines import Bench, ask, assign, both, check, end, program, tool
 from programs import programs
 from replays import good_programs, made, told
@@ -110,6 +111,27 @@ def _happened(found: History, key: str) -> tuple[Any] | None:
         if same:
             return None
     return None
+
+
+def test_the_short_ways_of_the_fold_come_to_what_the_long_way_comes_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An intent and an outcome, where nothing else is to be counted, are folded in one go."""
+    loop = [tool("a", "again", max_visits=3, next_step="b"), tool("b", "write", next_step="c"), check("c", "true", "a")]
+    guarded = program(*loop, guardrails=[{"name": "once", "at_most_once": {"step": "b"}}])
+    known = [*GOOD.values(), program(*loop), guarded, program(tool("a", "again", on_error="retry"))]
+    shorter = 0
+    for number, each in enumerate(known):
+        for seed in SEEDS:
+            bench = Bench()
+            made(each, seed, bench, "run")
+            found = history(bench, "run")
+            states = [fold(found.plan, found.events[:length]) for length in range(len(found.events) + 1)]
+            with monkeypatch.context() as patch:
+                patch.setattr(fold_module, "_is_first_intent", lambda *_: False)
+                patch.setattr(fold_module, "_is_outcome", lambda *_: False)
+                for state, happened, after in zip(states, found.events, states[1:], strict=False):
+                    assert apply(found.plan, state, happened) == after, f"{number}, seed {seed}: {happened.kind}"
+            shorter += sum(happened.kind == "intent" for happened in found.events)
+    assert shorter > 50
 
 
 @pytest.mark.parametrize("name", GOOD)

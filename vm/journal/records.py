@@ -86,4 +86,4 @@ def head_message(run: str, seq: int, digest: bytes) -> bytes:
 
 def extend_trace(trace: bytes, kind: str, body: str) -> bytes:
     """Return the trace hash after one more item: `kind` is that of its record, `body` canonical text."""
-    return sha256(TRACE_TAG + trace + kind.encode() + b"\n" + body.encode()).digest()
+    return sha256(TRACE_TAG + trace + f"{kind}\n{body}".encode()).digest()

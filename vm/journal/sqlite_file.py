@@ -79,12 +79,14 @@ class DatabaseFile:
         """Lend the connection for one transaction, committed at the end and rolled back on any error."""
         self._check_process()
         connection = self._connection
-        with self._lock, self._explained("written"):
-            self._synchronize(self._layout.synchronous if durable else "NORMAL")
+        with self._lock:
             try:
+                self._synchronize(self._layout.synchronous if durable else "NORMAL")
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise self._explanation(error, "written") from error
             finally:
                 if connection.in_transaction:
                     # What went wrong first is what the caller wants to know.
@@ -131,8 +133,11 @@ class DatabaseFile:
         try:
             yield
         except sqlite3.Error as error:
-            why = _WHY.get(_primary_code(error), str(error))
-            raise JournalError(f"{self._name} can't be {what}: {why}") from error
+            raise self._explanation(error, what) from error
+
+    def _explanation(self, error: sqlite3.Error, what: str) -> JournalError:
+        why = _WHY.get(_primary_code(error), str(error))
+        return JournalError(f"{self._name} can't be {what}: {why}")
 
     def _connect(self, create: bool) -> sqlite3.Connection:
         # The switch to write-ahead logging answers "busy" at once when another process is at it too.

@@ -187,15 +187,59 @@ def _tried(plan: Plan, state: State, step: StepPlan, sub: int, event: Event) -> 
 
 
 def _intent(plan: Plan, state: State, event: Event) -> State:
+    step = plan.steps[state.at]
+    if state.calls is None and not step.is_parallel and step.calls and _is_first_intent(state, step, event):
+        return _opened_at_once(plan, state, step, event)
     state, step, sub = _begun(plan, state, event)
     state, held = _tried(plan, state, step, sub, event)
     return _hold(state, sub, held._replace(phase=OPEN, token=event.note.get("token", "")))
 
 
+def _is_first_intent(state: State, step: StepPlan, event: Event) -> bool:
+    """Whether an event is the intent with which the step begins."""
+    body = event.body
+    is_here = body["step"] == step.calls[0].id and body["visit"] == _visits(state, step) + 1
+    return is_here and bool(0 <= event.note["attempt"] <= 1)
+
+
+def _opened_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> State:
+    """The common case in one go: the intent of a step's first attempt."""
+    note, held = event.note, get(state.slots, step.visits)
+    visits, size = (0, 0) if held is UNDEFINED else held
+    attempt, performance = note["attempt"], note["performance"]
+    monitors = plan.watch.performed(state.monitors, step.part) if performance > 0 else state.monitors
+    # Written out, as in `_leave`.
+    return State(
+        RUNNING,
+        state.reason,
+        state.at,
+        put(state.slots, [(step.visits, (visits + 1, size))]),
+        (CallState(OPEN, attempt, 0, performance, token=note.get("token", "")),),
+        1,
+        state.steps + step.cost,
+        state.tokens,
+        state.cost,
+        state.idle,
+        state.size,
+        monitors,
+        state.trace,
+        state.output,
+        state.error,
+        state.refusals,
+        state.is_cancelled,
+        state.is_erased,
+        state.limits,
+    )
+
+
 def _attempt(plan: Plan, state: State, event: Event) -> State:
     step = plan.steps[state.at]
-    if state.calls is None and event.body["kind"] == "success" and not step.is_parallel and step.calls:
-        return _at_once(plan, state, step, event)
+    if event.body["kind"] == "success" and not step.is_parallel and step.calls:
+        if state.calls is None:
+            return _at_once(plan, state, step, event)
+        if _is_outcome(state, step, event):
+            bound = _bound(step.calls[0], event.body.get("output"))
+            return _leave(plan, state, step, event, step.succeeds, _Done(bound, len(event.text), (step.part,)))
     state, step, sub = _begun(plan, state, event)
     call = step.calls[sub]
     state, held = _tried(plan, state, step, sub, event)
@@ -212,6 +256,15 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
         is_unknown=bool(event.body.get("unknown")),
     )
     return _answered(plan, state, step, sub, held, event)
+
+
+def _is_outcome(state: State, step: StepPlan, event: Event) -> bool:
+    """Whether an event is what became of the attempt whose intent is open, and nothing else has to be counted."""
+    assert state.calls is not None
+    held, body, note = state.calls[0], event.body, event.note
+    said = (body["step"], body["visit"], note["attempt"], note["performance"])
+    is_said = said == (step.calls[0].id, _visits(state, step), held.attempt, held.performance)
+    return is_said and held.phase == OPEN and "tokens" not in note
 
 
 def _charged(state: State, note: Any) -> State:

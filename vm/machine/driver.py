@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from stepward.vm.journal.canonical import Sealed, Secret, canonical
+from stepward.vm.journal.canonical import Sealed, Secret, canonical, portable
 from stepward.vm.journal.chain import read_together
 from stepward.vm.journal.records import read_record, write_record
 from stepward.vm.journal.sealing import seal
@@ -246,7 +246,9 @@ class Driver:
             await self.flush()
             if self.state.is_cancelled and not self._is_open(call):
                 return
-        started = await self._held()
+        started = setup.clock.now()
+        if started / 1e6 >= self.lease.expires:
+            started = await self._held()
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
             result = await ask_model(setup.model, setup.clock, plan, call)
@@ -302,7 +304,7 @@ class Driver:
 
     async def _intend(self, plan: CallPlan, call: Call, note: dict[str, Any]) -> str:
         """Record the intent of an effect, unless it is there already; return the resume token of the performance."""
-        reference = token_reference(call.step, call.visit, call.performance)
+        reference = token_reference(call.step, call.visit, call.performance) if plan.may_suspend else ""
         if call.is_started:
             if not plan.may_suspend:
                 return ""
@@ -316,14 +318,18 @@ class Driver:
             token = Token.new(self.run)
             said["token"] = token.digest(self.plan.digest, call.step, call.visit)
             self.secrets[reference] = token.secret.encode()
+        args = FrozenMap(call.args)
         body = {
-            "args": FrozenMap(call.args),
-            "policies": tuple(self.plan.policy_documents),
+            "args": args,
+            "policies": self.plan.policy_digests,
             "step": call.step,
             "tool": plan.tool,
             "visit": call.visit,
         }
-        self.record(Event("intent", body, said, "") if self.plan.has_sensitive else event("intent", body, said))
+        text = ""
+        if not self.plan.has_sensitive:
+            text = f'{{"args":{canonical(portable(args)) if args else "{}"}{plan.intent_text}{call.visit}}}'
+        self.record(Event("intent", body, said, text))
         return token.text() if token is not None else ""
 
     def _answer(self, plan: CallPlan, call: Call, result: Result, note: dict[str, Any], at: int) -> None:
@@ -404,7 +410,7 @@ def _leaves(value: Any) -> list[str]:
 
 
 def note_text(note: Mapping[str, Any]) -> str:
-    """Return the canonical text of a note; the plainest, that of a first attempt, is written out."""
+    """Return the canonical text of a note; the plainest are written out."""
     if not note:
         return "{}"
     if len(note) == 4 and "took" in note:
@@ -412,4 +418,8 @@ def note_text(note: Mapping[str, Any]) -> str:
             f'{{"attempt":{note["attempt"]},"performance":{note["performance"]}'
             f',"started":{note["started"]},"took":{note["took"]}}}'
         )
+    if len(note) == 2 and "limits" in note:
+        return f'{{"limits":[{",".join(map(str, note["limits"]))}],"run":{canonical(note["run"])}}}'
+    if len(note) == 3 and "key" in note:  # a digest, which needs no quoting
+        return f'{{"attempt":{note["attempt"]},"key":"{note["key"]}","performance":{note["performance"]}}}'
     return canonical(note)

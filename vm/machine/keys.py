@@ -12,8 +12,9 @@ from stepward.vm.journal.records import KEY_TAG, TOKEN_TAG
 
 def idempotency_key(program: str, run: str, step: str, visit: int, performance: int) -> str:
     """Return the key of a performance: the same after a crash, another for another run, step, visit or program."""
-    name = {"performance": performance, "program": program, "run": run, "step": step, "visit": visit}
-    return sha256(KEY_TAG + canonical(name).encode()).hexdigest()
+    # Canonical JSON, written out, for every intent has one. `program` is a digest, and needs no quoting.
+    name = f'"program":"{program}","run":{canonical(run)},"step":{canonical(step)},"visit":{visit}'
+    return sha256(KEY_TAG + f'{{"performance":{performance},{name}}}'.encode()).hexdigest()
 
 
 class Token(NamedTuple):

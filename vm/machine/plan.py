@@ -52,6 +52,7 @@ class CallPlan:
         "going",
         "has_intent",
         "id",
+        "intent_text",
         "is_idempotent",
         "is_model",
         "keeps_key",
@@ -90,6 +91,7 @@ class CallPlan:
         self.allowed = call.allowed_outputs if isinstance(call, LlmCall) else None
         self.going: Mapping[str, str] = {}
         self.success_text = _success_text(call.id, self.going)
+        self.intent_text = _intent_text(plan.policy_digests, call.id, self.tool)
         self.first: Calls | None = None
         if isinstance(call, ToolCall) and self.arg_types is None and not plan.policies and not any(embedded(call.args)):
             self.first = Calls((Call(sub, call.id, 1, 1, 1, fill(call.args, _no_reference)),))
@@ -110,6 +112,12 @@ def _success_text(step: str, going: Mapping[str, str]) -> tuple[str, str]:
     return before + '"output":', after.removesuffix("0}")
 
 
+def _intent_text(policies: Sequence[str], step: str, tool: str) -> str:
+    """Return the canonical text of an intent from behind its arguments up to the number of the visit."""
+    body = {"args": None, "policies": list(policies), "step": step, "tool": tool, "visit": 0}
+    return canonical(portable(body)).removeprefix('{"args":null').removesuffix("0}")
+
+
 def _start_text(policies: Sequence[str], program: str, waived: Sequence[str]) -> str:
     """Return the canonical text of the start of a run, from behind its inputs on."""
     body = {"inputs": None, "policies": list(policies), "program": program, "waived": sorted(waived)}
@@ -117,7 +125,7 @@ def _start_text(policies: Sequence[str], program: str, waived: Sequence[str]) ->
 
 
 class StepPlan:
-    """A step of the program's list."""
+    """A step of the program's list. `is_parallel`: its calls are sub-steps."""
 
     __slots__ = (
         "assigned",
@@ -128,6 +136,7 @@ class StepPlan:
         "cost",
         "error",
         "id",
+        "is_parallel",
         "kind",
         "max_visits",
         "output",
@@ -146,6 +155,7 @@ class StepPlan:
         self.id = step.id
         self.step = step
         self.kind = step.type
+        self.is_parallel = isinstance(step, ParallelStep)
         self.visits = plan.slot((step.id, "#visits"))
         self.max_visits = None if isinstance(step, EndStep) else step.max_visits
         self.ways: dict[str, Transition] = {}
@@ -186,11 +196,6 @@ class StepPlan:
             own += [plan.slot((name,)) for name in step.set]
         self.assigned = frozenset(own) - {NOWHERE}
         self.cost = 1 + (len(self.calls) if isinstance(step, ParallelStep) else 0)
-
-    @property
-    def is_parallel(self) -> bool:
-        """Whether the step's calls are sub-steps."""
-        return self.kind == "parallel"
 
 
 class Plan:
