@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from stepward.validator.engine.clock import LIMIT_SECONDS
 from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Finding
-from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.outcomes import Outcome
     from stepward.validator.engine.verdicts import ConditionVerdicts
+    from stepward.vm.language.policy import Policy
 
 
 class Context(Proofs):
@@ -37,6 +37,8 @@ class Context(Proofs):
     @cached_property
     def outcomes(self) -> tuple[Outcome, ...]:
         """The verdict on every guardrail at every place that it speaks of."""
+        if not self.meaning.rules and not self.meaning.policies:
+            return ()
         from stepward.validator.engine.guardrails import judge
 
         return tuple(judge(self))

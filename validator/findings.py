@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.source import Mend, Place, Span
@@ -143,8 +143,7 @@ class Finding:
         return (self.file, span.line, span.column, () if self.span else way, self.code, self.message)
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+class Property(NamedTuple):
     """A question about a program and what is known of the answer; `rule` is the guardrail or step that it is about.
 
     `policy` names the policy that a guardrail is from, `number` is its place in that list, counted from 1; `step` is
@@ -161,7 +160,7 @@ class Property:
     policy: str | None = None
     number: int | None = None
     step: str | None = None
-    certify: Callable[[], Certificate] | None = field(default=None, repr=False, compare=False)
+    certify: Callable[[], Certificate] | None = None
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from stepward.validator.context import Context
 from stepward.validator.engine.clock import LIMIT_SECONDS
 from stepward.validator.findings import Finding, Label, Property, Report, Severity, located
 from stepward.vm.errors import DocumentError, Problem
-from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.reading.document import Document
 
 if TYPE_CHECKING:
     from stepward.sabotage.campaign import Matrix, Orders, Progress
+    from stepward.vm.language.policy import Policy
 
 
 class ProgramValidator:

@@ -147,7 +147,7 @@ class Assignment:
 
     @staticmethod
     def _is_input(meant: Meant) -> bool:
-        return any(source.kind == "input" for source in meant.sources)
+        return "input" in [source.kind for source in meant.sources]
 
     @cached_property
     def doubtful(self) -> tuple[Doubt, ...]:
@@ -159,6 +159,8 @@ class Assignment:
             meant = reading.meant
             if meant is None or not reachable[reading.step] or self._never_exists(reading):
                 continue
+            if not meant.fields and self._is_input(meant):
+                continue  # it has no keys
             for key in self.keys(reading):
                 if not self._settled(key, reading) and not reading.known.knows_defined(key):
                     asked.setdefault(key, []).append(len(open_readings))
@@ -172,12 +174,14 @@ class Assignment:
     def doubtful_steps(self) -> frozenset[int]:
         """The steps that may fail before they start, because something that they read may be undefined."""
         never = {reading.step for reading in self.never_defined}
-        return frozenset(never | {doubt.reading.step for doubt in self.doubtful})
+        return frozenset(never.union(doubt.reading.step for doubt in self.doubtful))
 
     @cached_property
     def never_defined(self) -> tuple[Reading, ...]:
         """The readings of what nothing ever defines."""
-        return tuple(reading for reading in self.readings if reading.meant is None or self._never_exists(reading))
+        # Most references read a whole value: only of a field it must be asked.
+        found = [reading for reading in self.readings if reading.meant is None or reading.meant.fields]
+        return tuple(reading for reading in found if reading.meant is None or self._never_exists(reading))
 
     def _never_exists(self, reading: Reading) -> bool:
         assert reading.meant is not None

@@ -13,6 +13,8 @@ def constant_value(tree: Expression) -> bool | None:
 
     `$x == 1 or 1 == 1` has none: reading `$x` comes first, and may fail. `1 == 2 and $x == 1` is false.
     """
+    if isinstance(tree, Compare) and (isinstance(tree.left, Reference) or isinstance(tree.right, Reference)):
+        return None  # as almost every condition
     if isinstance(tree, Negation):
         inner = constant_value(tree.operand)
         return None if inner is None else not inner
@@ -22,8 +24,6 @@ def constant_value(tree: Expression) -> bool | None:
             if value is None or value is (tree.operator == "or"):
                 return value
         return tree.operator == "and"
-    if isinstance(tree, Compare) and (isinstance(tree.left, Reference) or isinstance(tree.right, Reference)):
-        return None  # as almost every condition
     if any(isinstance(node, (Reference, Defined)) for node in walk(tree)):
         return None
     try:

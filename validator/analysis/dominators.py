@@ -43,9 +43,9 @@ def _immediate(order: list[int], predecessors: Sequence[Sequence[int]]) -> list[
         rank[step] = number
     immediate = [-1] * len(predecessors)
     immediate[0] = 0
-    changed = True
-    while changed:
-        changed = False
+    is_first = again = True
+    while again:
+        again = False
         for step in reversed(order):
             if step == 0:
                 continue
@@ -53,9 +53,12 @@ def _immediate(order: list[int], predecessors: Sequence[Sequence[int]]) -> list[
             for before in predecessors[step]:
                 if immediate[before] >= 0:
                     nearest = before if nearest < 0 else _common(nearest, before, immediate, rank)
+                elif rank[before] >= 0:
+                    again = True  # it comes later in this order: only a loop goes back to what came before
             if immediate[step] != nearest:
                 immediate[step] = nearest
-                changed = True
+                again |= not is_first
+        is_first = False
     return immediate
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepward.validator.analysis.constants import constant_value
 from stepward.validator.analysis.graph import StepGraph
@@ -13,12 +13,14 @@ from stepward.vm.expressions.template import embedded
 from stepward.vm.language.guardrails import AnyGuard, AnySelector, ToolSelector
 from stepward.vm.language.meaning import CallSite, Clause, Meaning
 from stepward.vm.language.names import Meant, Source
-from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Hit, matches
 from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
 from stepward.vm.language.typecheck import TypeProblem, check_expression
 from stepward.vm.language.types import TypeSpec, implies, refusal
+
+if TYPE_CHECKING:
+    from stepward.vm.language.policy import Policy
 
 
 class ProgramFacts:
@@ -138,10 +140,11 @@ class ProgramFacts:
         return {number: self._decide(number, step) for number, step in self.conditions}
 
     def _decide(self, number: int, step: ConditionStep) -> str | int | None:
-        values = (constant_value(clause.tree) if clause.tree else None for clause in self.meaning.clauses_of[number])
+        clauses = self.meaning.clauses_of[number]
         if step.condition is not None:
-            value = next(values)
+            value = constant_value(clauses[0].tree) if clauses[0].tree else None
             return None if value is None else "then" if value else "otherwise"
+        values = (constant_value(clause.tree) if clause.tree else None for clause in clauses)
         for case, value in enumerate(values, start=1):
             if value is not False:
                 return case if value else None

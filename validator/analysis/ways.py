@@ -31,11 +31,15 @@ class Choice:
     @cached_property
     def following(self) -> list[tuple[int, ...]]:
         """The steps that may follow each step by these ways."""
-        found, transitions = list(self.flow.successors), self.flow.transitions
+        found = list(self.flow.successors)
         for number in self._asked:
-            targets = (way.to for way in transitions[number] if way.to >= 0 and self.passes(number, way))
-            found[number] = tuple(dict.fromkeys(targets))
+            found[number] = self.after(number)
         return found
+
+    def after(self, number: int) -> tuple[int, ...]:
+        """Return the steps that may follow one step by these ways."""
+        ways = self.flow.transitions[number]
+        return tuple(dict.fromkeys(way.to for way in ways if way.to >= 0 and self.passes(number, way)))
 
 
 class Ways:

@@ -69,6 +69,10 @@ def check(**options: Any) -> None:
     configuration can't be used, 3 when there is nothing to check.
     """
     _refuse_contradictions(options)
+    if not options["objects"]:
+        # No plugin of pydantic's has a say in what a program is, and to look for one takes a tenth of a short check.
+        # Whoever imports a program of theirs may have models of their own that want it.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from dataclasses import replace
 
     from stepward.validator.gate.checking import policy_result

@@ -23,7 +23,7 @@ from stepward.validator.engine.calculated import CalculatedDomains, calculated
 from stepward.validator.engine.classes import Outcome, Space
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.cuts import TooMany
-from stepward.validator.engine.domains import Domains, Names
+from stepward.validator.engine.domains import Domains
 from stepward.validator.engine.samples import plainly_open, sampled
 from stepward.validator.engine.states import State, is_possible, outcome, references_of, with_owners
 from stepward.validator.engine.system import FAILS, NONE_HOLDS
@@ -134,13 +134,10 @@ class Cases:
         self.trees = tuple(trees)
         self.domains = domains
         self.clock = clock
+        self.names = references_of(self.trees)
+        """The references that they read."""
         self._tried: list[list[bool | None]] = []
         self._untried = sampled(self.trees, domains)
-
-    @cached_property
-    def names(self) -> list[Names]:
-        """The references that they read."""
-        return references_of(self.trees)
 
     @cached_property
     def is_plainly_open(self) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.engine.certificate import Certificate, NoCertificate
 from stepward.validator.engine.cuts import TooMany
@@ -32,4 +30,4 @@ def certified(one: Property, context: ProgramFacts) -> Property:
         policies = without_waivers(meaning.policies)
         return Certificate(one.name, one.rule, meaning.program, policies, parts, one.policy, one.number, one.step)
 
-    return replace(one, certify=certify)
+    return one._replace(certify=certify)

@@ -8,7 +8,6 @@ from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.engine.cases import Cases
 from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.domains import Domains
-from stepward.validator.engine.states import references_of
 
 
 class Conditions:
@@ -40,7 +39,8 @@ class Conditions:
         known = [tree for tree in trees if tree is not None]
         if len(known) < len(trees) or not known or number in self._ill_typed:
             return None
-        for name in references_of(known):
+        cases = Cases(known, self.domains, self.clock)
+        for name in cases.names:
             if name[0] in self._in_conflict or self.domains.of(name).is_empty:
                 return None
-        return Cases(known, self.domains, self.clock)
+        return cases

@@ -7,7 +7,7 @@ of the others, so more may seem possible than is: what is called dead is proved 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -31,8 +31,14 @@ if TYPE_CHECKING:
 MAX_WORK: Final = 300_000
 """Steps that all tables together may look at; the clusters that come then are left out."""
 
+_ONLY_FAILS: Final = frozenset({FAILS})
+
 MAX_PLACES: Final = 300
 """Conditions and assignments of one cluster; of a larger one the types alone are looked at."""
+
+
+Clusters = list[tuple[list[int], frozenset[Names]]]
+"""Conditions that belong together, in the order of the list, and the variables that they read."""
 
 
 class DeadWays:
@@ -60,12 +66,17 @@ class DeadWays:
         step = self.flow.steps[number]
         if not isinstance(step, ConditionStep) or way.kind == "visits":
             return False
-        found = self._seen.get(number)
-        if found is None and self.clock.has_struck:
-            return False  # a table that was stopped could have said that it always fails
-        seen = self._by_types(number) if found is None else found[0]
+        seen = self._outcomes(number)
         # Where every evaluation fails something is undefined, and SW202 says so.
         return bool(seen - {FAILS}) and not any(one in seen for one in outcomes(step, way))
+
+    def _outcomes(self, number: int) -> frozenset[int]:
+        """Return the outcomes that tables leave open, or else the types; nothing where that is not cheap to know."""
+        found = self._seen.get(number)
+        if found is not None:
+            return found[0]
+        # A table that was stopped could have said that it always fails.
+        return frozenset() if self.clock.has_struck else self._by_types(number)
 
     @cached_property
     def _misread(self) -> frozenset[int]:
@@ -86,49 +97,62 @@ class DeadWays:
         seen = bytearray(len(self.flow.steps))
         seen[0] = 1
         pending = [0]
-        following, kinds = self.context.ways.possible.following, self.flow.kinds
+        possible, kinds, unusual = self.context.ways.possible, self.flow.kinds, set(self.flow.unusual)
         while pending:
             number = pending.pop()
-            for target in self._alive(number) if kinds[number] == "condition" else following[number]:
+            if kinds[number] == "condition":
+                following = self._alive(number)
+            else:  # by all its ways, unless it has a field by which some of them may be none
+                following = possible.after(number) if number in unusual else self.flow.successors[number]
+            for target in following:
                 if not seen[target]:
                     seen[target] = 1
                     pending.append(target)
         return tuple(number for number, is_seen in enumerate(seen) if not is_seen and self.flow.reachable[number])
 
-    def _alive(self, number: int) -> Iterator[int]:
-        """Yield where the ways out of a condition lead that are not dead."""
-        for way in self.flow.transitions[number]:
-            if way.to >= 0 and not self.is_dead(number, way):
-                yield way.to
+    def _alive(self, number: int) -> Sequence[int]:
+        """Return where the ways out of a condition lead that are not dead."""
+        is_open = self.context.decided_branch(number) is None and self._outcomes(number) <= _ONLY_FAILS
+        if is_open or number in self._misread:
+            return self.flow.successors[number]
+        return [way.to for way in self.flow.transitions[number] if way.to >= 0 and not self.is_dead(number, way)]
 
     # -- clusters --------------------------------------------------------------------------------------------------
 
     @cached_property
     def _seen(self) -> dict[int, tuple[frozenset[int], str]]:
         result: dict[int, tuple[frozenset[int], str]] = {}
-        left = MAX_WORK
-        for conditions, roots in self._clusters():
-            left -= len(self.flow.steps)
-            if left < 0:
-                break
+        clusters = self._clusters()[: MAX_WORK // len(self.flow.steps)]
+        apart = self._apart(clusters)
+        for conditions, roots in clusters:
+            if conditions[0] in apart:
+                continue
             try:
                 result.update(self._table(conditions, roots))
             except OutOfTime:
                 break  # what is known is proved
         return result
 
-    def _clusters(self) -> list[tuple[list[int], frozenset[Names]]]:
+    def _clusters(self) -> Clusters:
         """Return the conditions that share variables, those of which a table can say more than their types do."""
         leader: dict[Names, Names] = {}
         read: dict[int, frozenset[Names]] = {}
-        for number, _ in self.context.conditions:
-            decision = self.moves.decision(number)
-            if decision is None or not self.flow.reachable[number] or self.readable.cases(number) is None:
+        closed: dict[frozenset[Names], frozenset[Names]] = {}
+        for number in self.flow.positions_of.get("condition", ()):
+            cases = self.readable.cases(number) if self.flow.reachable[number] else None
+            if cases is None:
                 continue
-            roots = self.moves.closed(self.moves.roots_of(decision))
+            own = frozenset([real(self.domains.root(names)) for names in cases.names])
+            roots = closed.get(own)
+            if roots is None:
+                roots = closed[own] = self.moves.closed(own)
+                least = min(roots, default=())
+                for root in roots:
+                    if root in leader:
+                        leader[_first(leader, root)] = _first(leader, least)
+                    else:
+                        leader[root] = _first(leader, least)
             read[number] = roots
-            for root in roots:
-                leader[_first(leader, root)] = _first(leader, min(roots))
         groups: dict[Names, list[int]] = {}
         for number, roots in read.items():
             if roots:
@@ -138,7 +162,35 @@ class DeadWays:
         return [one for one in found if self._is_worth(*one)]
 
     def _is_worth(self, conditions: list[int], roots: frozenset[Names]) -> bool:
-        return len(conditions) > 1 or any(len(self.moves.writers(root)) > 1 for root in roots)
+        return len(conditions) > 1 or any(self._has_writers(root, 2) for root in roots)
+
+    def _has_writers(self, root: Names, least: int) -> bool:
+        """Return whether at least so many steps assign a variable."""
+        # The output of a step has the step alone; of the sources of a variable some may be inputs, or of one step.
+        most = 1 if len(root) == 2 else len(self.context.meaning.names.variables.get(root[0], ()))
+        return most >= least and len(self.moves.writers(root)) >= least
+
+    def _apart(self, clusters: Clusters) -> set[int]:
+        """Return the first condition of each cluster of which a table would say nothing.
+
+        No run meets two of its conditions, and each of them alone is plainly open: it compares what nothing assigns.
+        """
+        if self.context.graph.has_backward_edge:
+            return set()  # a run may meet a condition again
+        bits = {number: 1 << place for place, (numbers, _) in enumerate(clusters) for number in numbers}
+        passed, met = [0] * len(self.flow.steps), 0
+        for number, following in enumerate(self.flow.successors):  # every edge leads down the list
+            bit = bits.get(number, 0)
+            met |= passed[number] & bit
+            for target in following:
+                passed[target] |= passed[number] | bit
+        return {
+            numbers[0]
+            for numbers, roots in clusters
+            if not bits[numbers[0]] & met
+            and not any(self._has_writers(root, 1) for root in roots)
+            and all(cases is not None and cases.is_plainly_open for cases in map(self.readable.cases, numbers))
+        }
 
     # -- one table -------------------------------------------------------------------------------------------------
 

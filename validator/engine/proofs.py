@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
 from stepward.validator.findings import Property
-from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from stepward.validator.engine.dead import DeadWays
     from stepward.validator.engine.reach import Engine
     from stepward.validator.engine.synthesis import Witnesses
+    from stepward.vm.language.policy import Policy
 
 
 class Proofs(Analyses):

@@ -56,12 +56,13 @@ def _is_inside(operator: str, value: Any, domain: Domain) -> bool:
     if isinstance(value, bool):
         return operator in _EQUAL and len(domain.booleans) > 1
     if isinstance(value, int | Decimal):
-        below, here, above = (domain.admits(value + step) for step in (-1, 0, 1))
+        if not domain.admits(value):
+            return False
         if operator in ("<", ">="):
-            return below and here
+            return domain.admits(value - 1)
         if operator in ("<=", ">"):
-            return here and above
-        return operator in _EQUAL and here and (below or above)
+            return domain.admits(value + 1)
+        return operator in _EQUAL and (domain.admits(value - 1) or domain.admits(value + 1))
     if isinstance(value, str):
         if domain.any_text:
             return domain.max_length is None or 0 < len(value) < domain.max_length

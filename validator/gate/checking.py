@@ -457,7 +457,7 @@ class Run:
 
 
 def _of(file: str, entry: Property) -> Property:
-    return entry if entry.file == file else replace(entry, file=file)
+    return entry if entry.file == file else entry._replace(file=file)
 
 
 def _format(path: FilePath) -> Format:

@@ -197,11 +197,14 @@ class Unsettled(NamedTuple):
 
 def unsettled(context: Context) -> Iterator[Unsettled]:
     """Yield what is not known of coverage and of exclusive cases; note the verdict on each."""
+    file, all_there = context.program.source_name, _ALL_THERE
+    if context.certifies:
+        all_there = _by_types(all_there)
     for number, step in context.conditions:
-        started = perf_counter()
         if _has_every_branch(step):
-            _note(context, "coverage", step, Verdict.PROVED, _ALL_THERE, started)
+            context.properties.append(Property("coverage", step.id, Verdict.PROVED, all_there, file=file, step=step.id))
             continue
+        started = perf_counter()
         judged = _coverage(context, number, step)
         _note(context, "coverage", step, judged.verdict, judged.evidence, started)
         if judged.verdict is Verdict.UNKNOWN:
@@ -229,10 +232,15 @@ def _note(
 ) -> None:
     file, seconds = context.program.source_name, perf_counter() - started
     if verdict is Verdict.PROVED and not evidence.certificate and context.certifies:
-        from stepward.validator.engine.grounds import by_types
-
-        evidence = replace(evidence, certificate=(by_types(None),))  # no branch is missing, or constants decide
+        evidence = _by_types(evidence)
     context.properties.append(Property(name, step.id, verdict, evidence, seconds, file, step=step.id))
+
+
+def _by_types(evidence: Evidence) -> Evidence:
+    """Return evidence with its certificate: no branch is missing, or constants decide."""
+    from stepward.validator.engine.grounds import by_types
+
+    return replace(evidence, certificate=(by_types(None),))
 
 
 def _missing_branch(context: Context, number: int, step: ConditionStep) -> str:

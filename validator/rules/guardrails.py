@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.conditions import unsettled
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.policy import Policy
 from stepward.vm.reading.source import Place
+
+if TYPE_CHECKING:
+    from stepward.vm.language.policy import Policy
 
 _EFFECTS = ("none", "read", "write")
 

@@ -63,7 +63,7 @@ class UndeclaredTool(Rule):
         if tools is None:
             return
         for site in context.meaning.calls:
-            if isinstance(site.call, ToolCall) and site.call.tool not in tools:
+            if site.call.type == "tool" and site.call.tool not in tools:
                 help = near_words(site.call.tool, tools) or "declare it under `tools`"
                 message = f"the tool `{site.call.tool}` is not declared"
                 place, near = Place((*site.path, "tool")), only_near(site.call.tool, tools)
@@ -108,7 +108,7 @@ class ToolArguments(Rule):
         """Yield every argument that does not fit what the tool declares."""
         signatures: dict[str, _Signature | None] = {}
         for site in context.meaning.calls:
-            if isinstance(site.call, ToolCall):
+            if site.call.type == "tool":
                 tool = site.call.tool
                 if tool not in signatures:
                     declared = context.meaning.tool(tool).args
@@ -179,14 +179,12 @@ def _fits(context: Context, site: CallSite, args: dict[str, Any], signature: _Si
     """Whether it is plain to see that nothing is wrong with the arguments of a call, as with almost every one."""
     if not signature.required <= args.keys() <= signature.declared.keys():
         return False
-    whole = {
-        reading.path[-1]: reading.reference
-        for reading in context.assignment.readings_of.get(site.step, ())
-        if reading.sub == site.sub
-    }
+    readings = context.assignment.readings_of.get(site.step, ())
+    whole = {path[-1]: reference for _, sub, path, reference, _, _ in readings if sub == site.sub}
+    unlimited = signature.unlimited
     for name, value in args.items():
         if type(value) is not str or "$" not in value:
-            if type(value) not in signature.unlimited[name]:
+            if type(value) not in unlimited[name]:
                 return False
             continue
         reference = whole.get(name)

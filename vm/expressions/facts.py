@@ -119,4 +119,7 @@ def reads(tree: Expression, known: Facts = Facts()) -> Iterator[Read]:
                 known |= facts(operand, operator == "and")
         case _:
             for child in children(tree):
-                yield from reads(child, known)
+                if type(child) is Reference:
+                    yield Read(child, known)
+                elif type(child) is not Constant:
+                    yield from reads(child, known)

@@ -5,12 +5,13 @@ or  <  and  <  not  <  == != < <= > >= in contains starts_with ends_with  <  + -
 
 from __future__ import annotations
 
-from functools import lru_cache
+import re
+from functools import cache, lru_cache
 from typing import Final, Literal
 
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.evaluator import kind
-from stepward.vm.expressions.lexer import KEYWORDS, Token, tokens
+from stepward.vm.expressions.lexer import KEYWORDS, NAME, Token, tokens
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Compare,
@@ -46,18 +47,39 @@ _POWERS: Final = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "*": _PRODUCT}
 _LITERALS: Final = {"true": True, "false": False, "null": None}
 
 
+@cache
+def _plain_form() -> re.Pattern[str]:
+    """Return what a reference compared with a whole number or a word looks like: most conditions of a large program.
+
+    Who parses nothing need not wait until it is compiled.
+    """
+    return re.compile(
+        rf"\$({NAME}(?:\.{NAME})*) (==|!=|<=?|>=?) (?:([0-9]{{1,18}})|'([A-Za-z0-9][A-Za-z0-9_ -]*)')", re.ASCII
+    )
+
+
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Expression:
     """Return the tree of an expression.
 
     Raises ExpressionError, which says where, what was expected, and, for what people try, what to write instead.
     """
+    plain = _plain_form().fullmatch(text)
+    if plain is not None:
+        return _plain_comparison(plain)
     try:
         return _Parser(text).whole()
     except ExpressionError as error:
         from stepward.vm.expressions.hints import improve
 
         raise improve(error) from None
+
+
+def _plain_comparison(match: re.Match[str]) -> Expression:
+    """Return the tree of a comparison that is read at one glance: the one that the parser makes."""
+    name, operator, number, word = match.groups()
+    left, (start, end) = Reference(0, match.end(1), tuple(name.split("."))), (match.end(2) + 1, match.end())
+    return Compare(0, end, _COMPARISONS[operator], left, Constant(start, end, word if number is None else int(number)))
 
 
 class _Parser:

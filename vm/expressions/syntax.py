@@ -117,7 +117,9 @@ def walk(root: Expression) -> Iterator[Expression]:
     while pending:
         node = pending.pop()
         yield node
-        if type(node) is not Reference and type(node) is not Constant:
+        if type(node) is Compare:  # first what is asked for most often
+            pending += (node.right, node.left)
+        elif type(node) is not Reference and type(node) is not Constant:
             pending.extend(reversed(children(node)))
 
 

@@ -80,6 +80,7 @@ class _Collector:
         self.typing = typing
         self.path: Path = ()
         self.known: list[tuple[Location, Location, Use]] = []
+        self._undeclared: dict[tuple[str, ...], list[Location]] = {}
 
     def clause(self, clause: Clause, tree: Expression) -> None:
         self.path = clause.path
@@ -161,7 +162,8 @@ class _Collector:
     def equal(self, left: Expression, right: Expression, words: str) -> None:
         for one, other in ((left, right), (right, left)):
             if isinstance(one, Reference):
-                for location in self.locations(one.names):
+                # A declared type learns nothing from a constant; from another reference that one may.
+                for location in self.locations(one.names) if isinstance(other, Reference) else self.open(one.names):
                     self.equate(location, other, words)
 
     def equate(self, location: Location, other: Expression, words: str = "this assignment") -> None:
@@ -193,9 +195,16 @@ class _Collector:
 
     def need(self, operand: Expression, kinds: frozenset[str], words: str) -> None:
         if isinstance(operand, Reference):
-            for location in self.locations(operand.names):
-                if self.typing.spec(location) is None:
-                    self.typing.need(location, Use(kinds, self.path, operand.start, operand.end, words))
+            for location in self.open(operand.names):
+                self.typing.need(location, Use(kinds, self.path, operand.start, operand.end, words))
+
+    def open(self, names: tuple[str, ...]) -> list[Location]:
+        """Return the locations that a reference speaks of and nobody declares: only their types are inferred."""
+        found = self._undeclared.get(names)
+        if found is None:
+            found = [location for location in self.locations(names) if self.typing.spec(location) is None]
+            self._undeclared[names] = found
+        return found
 
     def kinds(self, reference: Reference) -> frozenset[str]:
         meant = self.meaning.names.meaning(reference.names)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from difflib import get_close_matches
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -199,7 +198,7 @@ def _problems(error: ValidationError, model: type[BaseModel], data: Any) -> tupl
 def _is_misspelt(missing: Path, unknown: set[Path]) -> bool:
     """Whether an unknown field beside a missing one is nearly its name: then the unknown one says so."""
     beside = [str(path[-1]) for path in unknown if path[:-1] == missing[:-1]]
-    return bool(get_close_matches(str(missing[-1]), beside, n=1, cutoff=0.6))
+    return bool(_alike(str(missing[-1]), beside, n=1, cutoff=0.6))
 
 
 def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
@@ -309,7 +308,7 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
         return _ELSEWHERE[name]
     owner = _model_at(path[:-1], model, data)
     known = sorted(_field_names(owner)) if owner else []
-    near = get_close_matches(name, known, n=1, cutoff=0.6)
+    near = _alike(name, known, n=1, cutoff=0.6)
     whose = _owner_words(path[:-1], data)
     if near and near[0] not in (_at(data, path[:-1]) or {}):
         return f"unknown field `{name}` in {whose}", f"did you mean `{near[0]}`?"
@@ -383,7 +382,7 @@ def _untagged(path: Path, data: Any) -> tuple[str, str]:
             return f"`type` must be text, not {_shape(owner['type'])}", f"use one of {_listed(kinds)}"
         if len(path) == 4 and owner["type"] in STEP_MODELS:
             return f"a sub-step can't be of type `{owner['type']}`", "only llm and tool steps run in parallel"
-        near = get_close_matches(owner["type"], kinds, n=1)
+        near = _alike(owner["type"], kinds, n=1)
         help = f"did you mean `{near[0]}`?" if near else f"use one of {_listed(kinds)}"
         return f"`{owner['type']}` is not a step type", help
     if len(path) == 2:
@@ -416,7 +415,7 @@ def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any)
         return f"{field} must be {wanted}, not {_shape(given)}", help
     if kind == "literal_error":
         expected = _expected(context)
-        near = get_close_matches(str(given), expected, n=1)
+        near = _alike(str(given), expected, n=1)
         help = f"did you mean `{near[0]}`?" if near else f"use {_listed(expected, 'or')}"
         return f"{field} can't be `{given}`", help
     if kind == "variable_name":
@@ -460,6 +459,13 @@ MAX_CANDIDATES: Final = 400
 """Names among which a near one is looked for: the search compares each, and a program may have a finding for each."""
 
 
+def _alike(name: str, candidates: Iterable[str], n: int, cutoff: float = 0.6) -> list[str]:
+    """Return the candidates most alike to a name; what finds them is imported only where something is wrong."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name, list(candidates), n, cutoff)
+
+
 def _words(name: str) -> list[str]:
     return sorted(name.replace("-", "_").lower().split("_"))
 
@@ -470,7 +476,7 @@ def only_near(name: str, candidates: Collection[str]) -> str | None:
         return None
     known = sorted(candidates)
     near = [one for one in known if one != name and _words(one) == _words(name)]
-    near = near or get_close_matches(name, known, n=2, cutoff=_MISSPELT)
+    near = near or _alike(name, known, n=2, cutoff=_MISSPELT)
     return near[0] if len(near) == 1 else None
 
 
@@ -480,7 +486,5 @@ def near_words(name: str, candidates: Collection[str]) -> str:
         return ""
     known = sorted(candidates)
     # Words in another order are a nearer miss than other letters: `count_orders` is `orders_count`.
-    near = [one for one in known if one != name and _words(one) == _words(name)] or get_close_matches(
-        name, known, n=1, cutoff=0.6
-    )
+    near = [one for one in known if one != name and _words(one) == _words(name)] or _alike(name, known, n=1, cutoff=0.6)
     return f"did you mean `{near[0]}`?" if near else ""

@@ -25,5 +25,6 @@ class ToolSpec(Node):
         return self.effect == "write" and not self.idempotent
 
 
-UNKNOWN_TOOL = ToolSpec()
+# Nothing is to be validated here, and a validator that is built on import would cost every start.
+UNKNOWN_TOOL = ToolSpec.model_construct()
 """What is taken for true of a tool that nobody declares."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.parser import parse
@@ -16,10 +16,12 @@ from stepward.vm.language.inference import infer
 from stepward.vm.language.manifest import UNKNOWN_TOOL, ToolSpec
 from stepward.vm.language.name_types import Typing, View
 from stepward.vm.language.names import Names
-from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import AnyStep, ConditionStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.reading.source import Path
+
+if TYPE_CHECKING:
+    from stepward.vm.language.policy import Policy
 
 _EFFECTS = ("none", "read", "write")
 _UNASKED: Final = View()

@@ -324,8 +324,9 @@ class Typing:
         return spec.model_copy(update=update) if update else spec
 
 
-_TEXT: Final = TypeSpec(type=("string",))
-_NEVER: Final = TypeSpec(type=("null",), enum=(None,))
+# Constructed, not validated: a validator that is built on import would cost every start.
+_TEXT: Final = TypeSpec.model_construct(type=("string",))
+_NEVER: Final = TypeSpec.model_construct(type=("null",), enum=(None,))
 
 
 def _speaks(spec: TypeSpec) -> bool:

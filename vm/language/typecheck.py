@@ -38,6 +38,8 @@ WORDS: Final = {
 }
 QUOTED_REFERENCE: Final = re.compile(rf"\${NAME}(?:\.{NAME})*")
 _NULL: Final = frozenset({"null"})
+_PLAIN: Final = NUMBER | STRING | BOOLEAN
+_ORDER: Final = frozenset(["<", "<=", ">", ">="])
 _NOTHING_KNOWN: Final = Facts()
 
 
@@ -68,11 +70,27 @@ _BOOLEAN: Final = _Operand(BOOLEAN)
 
 def check_expression(text: str, tree: Expression, meaning: Meaning, *, is_condition: bool) -> list[TypeProblem]:
     """Return what is wrong with the types of an expression (SW203, SW204, SW205)."""
+    if is_condition and _is_plainly_right(tree, meaning):
+        return []
     checker = _Checker(text, meaning)
     operand = checker.check(tree, _NOTHING_KNOWN)
     if is_condition:
         checker.require(tree, operand, BOOLEAN, "a condition")
     return checker.problems
+
+
+def _is_plainly_right(tree: Expression, meaning: Meaning) -> bool:
+    """Whether a reference is compared with a constant of its one type, one of its values: as in most conditions."""
+    if not isinstance(tree, Compare) or not isinstance(tree.left, Reference) or not isinstance(tree.right, Constant):
+        return False
+    value, view = tree.right.value, meaning.view(tree.left.names)
+    if view is None or not view.is_known or view.never or view.kinds != kind_of(value):
+        return False
+    if tree.operator in _ORDER:
+        return view.kinds == NUMBER
+    if tree.operator not in ("==", "!=") or not view.kinds <= _PLAIN or (isinstance(value, str) and "$" in value):
+        return False
+    return view.enum is None or any(same(value, member) for member in view.enum)
 
 
 class _Checker:

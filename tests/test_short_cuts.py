@@ -1,0 +1,176 @@
+"""The short cuts of the checker: each says what the long way says, and is taken as often as it should be."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import date
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from small_programs import small_program
+from stepward.validator import ProgramValidator
+from stepward.validator.analysis.dominators import Dominators
+from stepward.validator.context import Context
+from stepward.validator.engine.dead import DeadWays
+from stepward.vm import Program
+from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions import parser
+from stepward.vm.language import typecheck
+from stepward.vm.language.meaning import Meaning
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+from shapes import tree
+
+NAMES = ["$x", "$x.y", "$and", "$x.output.len", "$ä", "$_1", "$x.", "x"]
+OPERATORS = ["==", "!=", "<", "<=", ">", ">=", "=", "in", "=>", "<>"]
+CONSTANTS = [
+    "0",
+    "7",
+    "007",
+    "1" * 18,
+    "1" * 19,
+    "1.5",
+    "-1",
+    "'a'",
+    "'a b-c_9'",
+    "'$x'",
+    "'ä'",
+    '"a"',
+    "'a\\'b'",
+    "''",
+]
+CONSTANTS += ["true", "null", "1a", "'a' and $x", "$y", "[1]"]
+SPACES = [" ", "", "  ", "\n"]
+
+
+def parsed(text: str) -> object:
+    try:
+        return parser._Parser(text).whole()
+    except ExpressionError as error:
+        return str(error)
+
+
+def test_a_comparison_that_is_read_at_one_glance_is_what_the_parser_reads() -> None:
+    texts = [space.join(parts) for parts in product(NAMES, OPERATORS, CONSTANTS) for space in SPACES]
+    plain = [text for text in texts if parser._plain_form().fullmatch(text)]
+    assert all(parser.parse(text) == parsed(text) for text in plain)
+    assert "$x.y <= 7" in plain
+    assert "$_1 == 'a b-c_9'" in plain
+    assert len(plain) > 100
+
+
+@given(st.text(alphabet="$x.y_1 =<>!'\"ab-\\\n", max_size=14))
+def test_no_other_text_is_read_at_one_glance(text: str) -> None:
+    if parser._plain_form().fullmatch(text):
+        assert parser.parse(text) == parsed(text)
+
+
+TYPES: list[dict[str, Any]] = [
+    {},
+    {"sensitive": True},
+    *({"type": word} for word in ("integer", "number", "string", "boolean", "array", "object", "null")),
+    {"type": ["string", "null"]},
+    {"type": ["number", "string"]},
+    {"enum": ["a", "b"]},
+    {"enum": [1, 2]},
+    {"enum": [True]},
+    {"type": "boolean", "enum": [1]},
+    {"type": "number", "enum": [1, 2.5]},
+    {"type": "string", "enum": ["a", "$x"]},
+]
+VALUES = ["1", "1.0", "2.5", "3", "true", "false", "null", "'a'", "'c'", "'$x'", "'$'", "'1'", "[1]", "$x"]
+
+
+def test_a_condition_that_is_plainly_right_has_nothing_wrong() -> None:
+    plain = 0
+    for spec, operator, value in product(TYPES, ["==", "!=", "<", ">=", "in", "contains", "starts_with"], VALUES):
+        text = f"$x {operator} {value}"
+        steps = [{"id": "c", "type": "condition", "condition": text, "then": "e"}, {"id": "e", "type": "end"}]
+        meaning = Meaning(Program.from_dict({"inputs": {"x": spec}, "steps": steps}))
+        tree = parser.parse(text)
+        if typecheck._is_plainly_right(tree, meaning):
+            checker = typecheck._Checker(text, meaning)
+            checker.require(tree, checker.check(tree, typecheck._NOTHING_KNOWN), typecheck.BOOLEAN, "a condition")
+            assert checker.problems == [], (spec, text)
+            plain += 1
+    assert plain > 50
+
+
+# -- clusters of conditions of which no table is made ----------------------------------------------------------------
+
+
+def _branches(chance: int) -> dict[str, Any]:
+    """Return a small tree of conditions on two inputs; on its ways an input may be asked for again."""
+    asked = [("$a", "$b")[chance >> place & 1] for place in range(7)]
+    steps: list[dict[str, Any]] = [
+        {
+            "id": f"node_{number}",
+            "type": "condition",
+            "condition": f"{asked[number]} > {(chance >> 7 + number) % 3}",
+            "then": f"node_{2 * number + 1}",
+            "otherwise": f"node_{2 * number + 2}",
+        }
+        for number in range(7)
+    ]
+    steps += [{"id": f"node_{number}", "type": "end"} for number in range(7, 15)]
+    return {"name": "branches", "inputs": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "steps": steps}
+
+
+@cache
+def samples() -> tuple[Program, ...]:
+    data = [small_program(seed) for seed in range(-12, 150)] + [_branches(chance * 977) for chance in range(17)]
+    return tuple(map(Program.from_dict, [*data, tree(31), tree(300)]))
+
+
+def contexts() -> Iterator[Context]:
+    return (Context(program, (), date(2026, 11, 22)) for program in samples())
+
+
+def test_conditions_that_no_run_meets_together_are_left_out_without_a_change() -> None:
+    reports = [ProgramValidator(program).validate() for program in samples()]
+    with patch.object(DeadWays, "_apart", lambda *_: set()):
+        longer = [ProgramValidator(program).validate() for program in samples()]
+    assert [report.findings for report in reports] == [report.findings for report in longer]
+    left_out = [
+        context.dead._apart(context.dead._clusters()) for context in contexts() if context.conditions
+    ]
+    assert sum(map(bool, left_out)) > 3
+    assert sum(finding.code == "SW103" for report in reports for finding in report.findings) > 5
+
+
+def test_what_a_table_says_of_such_conditions_is_nothing() -> None:
+    for context in contexts():
+        dead = context.dead
+        clusters = dead._clusters()
+        apart = dead._apart(clusters)
+        for numbers, roots in clusters:
+            if numbers[0] in apart:
+                found = dead._table(numbers, roots).values()
+                assert all({0, -1} <= seen or not {0, -1} & seen for seen, _ in found)
+
+
+# -- dominators ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(0, 150, 7))
+def test_a_step_dominates_another_when_no_path_goes_past_it(seed: int) -> None:
+    flow = Context(Program.from_dict(small_program(seed)), (), date(2026, 11, 22)).flow
+    dominators = Dominators(flow.successors, flow.predecessors)
+    for above in range(len(flow.steps)):
+        seen, pending = {0}, [0]
+        while pending and above != 0:
+            for target in flow.successors[pending.pop()]:
+                if target != above and target not in seen:
+                    seen.add(target)
+                    pending.append(target)
+        for below in range(len(flow.steps)):
+            if flow.reachable[below] and flow.reachable[above]:
+                assert dominators.dominates(above, below) is (above in (0, below) or below not in seen)
