@@ -51,15 +51,12 @@ class Origins:
     def __init__(self, meaning: Meaning) -> None:
         self.meaning = meaning
         self.names = meaning.names
-        self._known: dict[Names, Origin] = {}
+        self._known: dict[tuple[Names, int], Origin] = {}
         self._specs: dict[Source, TypeSpec | None] = {}
 
     def of(self, names: Names) -> Origin:
         """Return what a reference can be."""
-        found = self._known.get(names)
-        if found is None:
-            found = self._known[names] = self._meant(names, 0)
-        return found
+        return self._copied(names, 0)
 
     def root(self, names: Names) -> Names:
         """Return the variable, output or error that a reference is a field of, or is itself."""
@@ -83,6 +80,16 @@ class Origins:
         clauses = self.meaning.clauses_of.get(source.step, ())
         return next((clause.tree for clause in clauses if clause.path == source.path), None)
 
+    def _copied(self, names: Names, depth: int) -> Origin:
+        """Return what a reference can be that stands behind so many copies.
+
+        Each is worked out once: names that are copied to and fro have a number of ways that doubles with every copy.
+        """
+        found = self._known.get((names, depth))
+        if found is None:
+            found = self._known[names, depth] = self._meant(names, depth)
+        return found
+
     def _meant(self, names: Names, depth: int) -> Origin:
         meant = self.names.meaning(names)
         if meant is None:
@@ -104,7 +111,7 @@ class Origins:
         if not isinstance(value, str) or isinstance(tree, Constant):
             return _written(tree.value if isinstance(tree, Constant) else value, fields)
         if isinstance(tree, Reference):
-            return self._meant((*tree.names, *fields), depth + 1)
+            return self._copied((*tree.names, *fields), depth + 1)
         return _ANYWHERE if tree is None else _NOWHERE if fields else Origin(result_cells(tree))
 
     # -- sizes of numbers --------------------------------------------------------------------------------------------
