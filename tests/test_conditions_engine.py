@@ -8,6 +8,7 @@ Both layers, finite classes and the solver, answer every question. Planted mista
 from __future__ import annotations
 
 import itertools
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -542,13 +543,33 @@ NEEDS_A_FORMULA = {"failed_payment_recovery", "loan_decision", "record_cleanup"}
 
 
 def test_no_good_program_needs_a_solver_but_for_arithmetic() -> None:
-    good = [str(path) for path in (BAD.parent / "good").iterdir() if path.stem not in NEEDS_A_FORMULA]
+    are_checked_without_z3(*(path for path in (BAD.parent / "good").iterdir() if path.stem not in NEEDS_A_FORMULA))
+
+
+def test_many_cases_over_a_sum_need_no_solver(tmp_path: Path) -> None:
+    bands = ["$a - $b + $c < 1", *(f"$a - $b + $c >= {one} and $a - $b + $c < {one + 1}" for one in range(1, 60))]
+    steps = [
+        {
+            "id": "by_sum",
+            "type": "condition",
+            "exclusive": True,
+            "cases": [{"when": band, "then": "stop"} for band in [*bands, "$a - $b + $c >= 60"]],
+        },
+        {"id": "stop", "type": "end"},
+    ]
+    inputs = {name: {"type": "number", "minimum": 0, "maximum": 1000} for name in "abc"}
+    (tmp_path / "sums.json").write_text(json.dumps({"name": "sums", "inputs": inputs, "steps": steps}))
+    are_checked_without_z3(tmp_path / "sums.json")
+
+
+def are_checked_without_z3(*paths: Path) -> None:
+    files = [str(path) for path in paths]
     code = f"""
 import sys
 from stepward.validator.cli import main
 try:
-    main(["check", "--isolated", *{good!r}], standalone_mode=False)
-except SystemExit:
-    pass
+    main(["check", "--isolated", "--no-cache", *{files!r}], standalone_mode=False)
+except SystemExit as end:
+    assert not end.code
 assert "z3" not in sys.modules"""
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -6,15 +6,18 @@ values among a few states, spares a clean program the layers that prove.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from itertools import islice
 from random import Random
 from typing import Any, Final
 
 from stepward.validator.engine.domains import Domain, Domains, Names
-from stepward.validator.engine.states import State, is_possible, references_of, with_owners
-from stepward.vm.expressions.syntax import Compare, Constant, Expression, Logic, Negation, Reference, walk
-from stepward.vm.values import FrozenMap, Number, exact
+from stepward.validator.engine.states import State, is_possible, outcome, references_of, with_owners
+from stepward.vm.errors import EvaluationError
+from stepward.vm.expressions.evaluator import evaluate
+from stepward.vm.expressions.syntax import Arithmetic, Compare, Constant, Expression, Logic, Negation, Reference, walk
+from stepward.vm.values import FrozenMap, Number, ValueRefused, exact
 
 SAMPLES: Final = 300
 """States that are tried."""
@@ -81,6 +84,8 @@ def sampled(trees: Iterable[Expression], domains: Domains) -> Iterator[State]:
         constants += [bound for one in domain.ranges for bound in (one.low, one.high) if bound is not None]
         constants += domain.texts[:MAX_MEMBERS]
     wide = {name: list(_values(domains.of(name), constants)) for name in names}
+    for tree in trees:
+        yield from islice(_aimed(tree, near, domains), 1)
     random = Random(0)
     for number in range(SAMPLES):
         state: dict[Names, Any] = {}
@@ -90,6 +95,41 @@ def sampled(trees: Iterable[Expression], domains: Domains) -> Iterator[State]:
                 state[name] = pool[0] if number == 0 else random.choice(pool)
         if is_possible(state, names, domains):
             yield state
+
+
+def _aimed(tree: Expression, pools: Mapping[Names, list[Any]], domains: Domains) -> Iterator[State]:
+    """Yield states that make a condition true, one term of a sum chosen so that the sum is beside what it is held to.
+
+    Among many cases over one sum nobody meets each by chance.
+    """
+    simple: dict[Names, Any] = {}
+    for name, pool in pools.items():
+        owner = domains.parent(name)
+        if pool and (owner is None or isinstance(simple.get(owner), dict)):
+            simple[name] = pool[0]
+    for node in walk(tree):
+        match node:
+            case Compare(left=Arithmetic() as calculation, right=Constant(value=value)) if _is_number(value):
+                for target in (value, exact(value + 1), exact(value - 1)):
+                    for state in _summing_up(calculation, target, simple):
+                        if is_possible(state, pools, domains) and outcome(tree, state) is True:
+                            yield state
+
+
+def _summing_up(calculation: Arithmetic, target: Number, simple: State) -> Iterator[State]:
+    """Yield states in which one of the references that are added or taken away makes a calculation come to a value."""
+    for sign, term in (("+", calculation.first), *calculation.rest):
+        if isinstance(term, Reference) and term.names in simple and sign != "*":
+            without: State = {**simple, term.names: 0}
+            try:
+                rest = evaluate(calculation, without.__getitem__)
+                yield {**simple, term.names: exact(target - rest if sign == "+" else rest - target)}
+            except (EvaluationError, ValueRefused, KeyError):
+                continue
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 
 def _constants(tree: Expression) -> Iterator[Any]:
