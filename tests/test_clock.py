@@ -95,8 +95,10 @@ def test_the_command_has_the_option_and_the_configuration_the_key(tmp_path: Path
 
 
 def test_a_limit_that_is_none_is_refused() -> None:
-    for text in ("0", "-1", "soon"):
-        assert CliRunner().invoke(main, ["check", f"--time-limit={text}"]).exit_code == 2
+    for text in ("0", "-1", "soon", "nan", "inf"):
+        result = CliRunner().invoke(main, ["check", f"--time-limit={text}"])
+        assert result.exit_code == 2
+        assert "--time-limit" in result.stderr
 
 
 # -- every layer ---------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ WITH_FIXES = ("json", "sarif")
 @click.option("--fail-on", type=click.Choice(["error", "warning"]), help="What shuts the gate.  [default: error]")
 @click.option(
     "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
+    type=float,
     metavar="SECONDS",
     help="Stop the proofs of a program after this long.  [default: 60]",
 )
@@ -108,6 +108,9 @@ def check(**options: Any) -> None:
 
 
 def _refuse_contradictions(options: dict[str, Any]) -> None:
+    limit = options["time_limit"]
+    if limit is not None and not 0 < limit < float("inf"):  # no number is not between them either
+        raise click.UsageError("--time-limit is a number of seconds above 0")
     if options["config"] and options["isolated"]:
         raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
     if options["statistics"] and options["output_format"] not in ("full", "concise"):
