@@ -139,9 +139,7 @@ def test_conditions_that_no_run_meets_together_are_left_out_without_a_change() -
     with patch.object(DeadWays, "_apart", lambda *_: set()):
         longer = [ProgramValidator(program).validate() for program in samples()]
     assert [report.findings for report in reports] == [report.findings for report in longer]
-    left_out = [
-        context.dead._apart(context.dead._clusters()) for context in contexts() if context.conditions
-    ]
+    left_out = [context.dead._apart(context.dead._clusters()) for context in contexts() if context.conditions]
     assert sum(map(bool, left_out)) > 3
     assert sum(finding.code == "SW103" for report in reports for finding in report.findings) > 5
 
