@@ -27,7 +27,7 @@ MAX_ERROR: Final = 2_000
 
 async def ask_tool(tools: Tools, clock: Clock, plan: CallPlan, call: Call, context: ToolContext) -> Result:
     """Call a tool, and return what became of it. What it raises is an answer, never an error of ours."""
-    args = opened(call.args) if call.args else call.args
+    args = opened(call.args)
     try:
         answer = _answered(tools.call(plan.tool, args, context))
         output = await (answer if plan.timeout is None else clock.limit(answer, plan.timeout))
