@@ -125,11 +125,19 @@ def copies(n: int, *, in_loop: bool = False) -> Data:
     )
 
 
+CASES = {
+    "plain": ("$amount", "$amount"),
+    "sums": ("$amount + $extra", "$amount + $extra"),
+    "sums, turned": ("$amount + $extra", "$extra + $amount"),
+}
+"""What the lower bounds of cases are of, and the upper ones. Only a solver knows that a turned sum is the same."""
+
+
 def cases(n: int, kind: str) -> Data:
-    """One condition of n exclusive cases that leave nothing out, by single values or by sums of two inputs."""
-    asked = "$amount" if kind == "plain" else "$amount + $extra"
-    bands = [f"{asked} >= {number} and {asked} < {number + 1}" for number in range(1, n - 1)]
-    bands = [f"{asked} < 1", *bands, f"{asked} >= {n - 1}"]
+    """One condition of n exclusive cases that leave nothing out, over what a kind says."""
+    least, below = CASES[kind]
+    bands = [f"{least} >= {number} and {below} < {number + 1}" for number in range(1, n - 1)]
+    bands = [f"{below} < 1", *bands, f"{least} >= {n - 1}"]
     found = [{"name": f"band_{number}", "when": band, "then": "stop"} for number, band in enumerate(bands)]
     inputs = {name: {"type": "number", "minimum": 0, "maximum": 1000} for name in ("amount", "extra")}
     steps = [{"id": "by_amount", "type": "condition", "exclusive": True, "cases": found}, {"id": "stop", "type": "end"}]

@@ -22,7 +22,7 @@ from commits import listening  # noqa: E402
 from crashes import ENGINES, IDEMPOTENT, PLAIN, Outcome, crash  # noqa: E402
 from engine import covered, decided  # noqa: E402
 from floors import Commit, Database, OnDisk, Same, Small  # noqa: E402
-from hard import HARD, Hard  # noqa: E402
+from hard import CASES, HARD, Hard  # noqa: E402
 from machine import bytes_per_step, commits_of_a_run, long_run, memory_contenders  # noqa: E402
 from machine_peers import NANO, is_installed  # noqa: E402
 from runs import STEPS, Tools, chain, loop, performed  # noqa: E402
@@ -68,7 +68,7 @@ def test_the_benchmark_of_proofs_ends_at_a_verdict_that_is_not_true() -> None:
 
 
 def test_cases_are_covered_by_classes_or_by_the_solver() -> None:
-    assert [covered(kind)[1] for kind in ("plain", "sums")] == ["cases", "smt"]
+    assert {kind: covered(kind)[1] for kind in CASES} == {"plain": "cases", "sums": "cases", "sums, turned": "smt"}
 
 
 def test_a_program_that_is_not_what_it_says_is_refused() -> None:

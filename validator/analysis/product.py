@@ -197,14 +197,25 @@ class Exploration:
                 size = len(steps)
                 continue
             numbers, targets = known[number], following[step]
-            for target in targets:  # in the same state: `_visit` without the call
+            if len(targets) == 1:  # in the same state: `_visit` without the call
+                target = targets[0]
+                there = numbers.get(target)
+                if there is None:
+                    there = numbers[target] = size
+                    size += 1
+                    steps.append(target)
+                    states.append(states[number])
+                    known.append(numbers)
+                out.append((there,))
+                continue
+            for target in targets:
                 if target not in numbers:
                     numbers[target] = size
                     size += 1
                     steps.append(target)
                     states.append(states[number])
                     known.append(numbers)
-            out.append((numbers[targets[0]],) if len(targets) == 1 else [numbers[target] for target in targets])
+            out.append([numbers[target] for target in targets])
         self.is_complete = True
 
     @cached_property
@@ -283,7 +294,7 @@ def counted(flow: Flow, monitor: Monitor) -> Monitor | None:
     """Return a monitor that counts the visits of every bounded step beside; None where no step has `max_visits`."""
     bounds = {
         number: fields["max_visits"]
-        for number, fields in enumerate(flow.fields)
+        for number, fields in ((number, flow.fields[number]) for number in flow.unusual)
         if fields.get("max_visits") is not None
     }
     return _Counting(flow, monitor, bounds) if bounds else None

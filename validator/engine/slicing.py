@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 GONE: Final = -2
@@ -13,7 +13,7 @@ UNSET: Final = -3
 
 
 def next_places(
-    size: int, kept: set[int], targets: Callable[[int], Sequence[int]], before: Sequence[Iterable[int]]
+    size: int, kept: set[int], targets: Callable[[int], Sequence[int]], before: Sequence[Sequence[int]]
 ) -> list[int]:
     """Return for every node the next place, and add to `kept` the nodes whose ways lead to different ones.
 
@@ -30,22 +30,25 @@ def next_places(
     while pending:
         number = pending.pop()
         queued[number] = 0
-        if place[number] == number:
-            continue
-        ways = targets(number)
-        if len(ways) == 1:  # most nodes of a large program
-            value = ways[0] if ways[0] == GONE else place[ways[0]]
-        else:
-            found = {target if target == GONE else place[target] for target in ways} - {UNSET}
-            if len(found) > 1:
-                kept.add(number)
-            value = number if len(found) > 1 else found.pop() if found else UNSET
-        if value < 0:
-            continue
-        if value != place[number]:
+        while place[number] != number:
+            ways = targets(number)
+            if len(ways) == 1:  # most nodes of a large program
+                value = ways[0] if ways[0] == GONE else place[ways[0]]
+            else:
+                found = {target if target == GONE else place[target] for target in ways} - {UNSET}
+                if len(found) > 1:
+                    kept.add(number)
+                value = number if len(found) > 1 else found.pop() if found else UNSET
+            if value < 0 or value == place[number]:
+                break
             place[number] = value
-            for one in before[number]:
+            earlier = before[number]
+            if len(earlier) == 1 and not queued[earlier[0]]:  # the next to be looked at, as if it were queued
+                number = earlier[0]
+                continue
+            for one in earlier:
                 if not queued[one]:
                     queued[one] = 1
                     pending.append(one)
+            break
     return place

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import Failing
 from stepward.vm.reading.source import Path
 
 _Kind = Literal["input", "output", "set", "error"]
@@ -28,9 +26,35 @@ class Source(NamedTuple):
     sub: int | None = None
 
 
-_Parts = tuple[_Kind, str, Path, int | None, int | None]
-_source: Final[Callable[[_Parts], Source]] = partial(tuple.__new__, Source)
-"""Makes a source; a large program has so many that the class's own way of making one shows."""
+def _output(step: str, number: int, sub: int | None) -> Source:
+    path: Path = ("steps", number) if sub is None else ("steps", number, "parallel_steps", sub)
+    return Source("output", step, path, number, sub)
+
+
+class Outputs(Mapping[str, Source]):
+    """The output of each step and sub-step that has one, by its id: made when it is asked for, as most never are.
+
+    `places` are the positions in the list, and in a parallel step.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[str, tuple[int, int | None]] = {}
+        self._made: dict[str, Source] = {}
+
+    def __getitem__(self, step: str) -> Source:
+        made = self._made.get(step)
+        if made is None:
+            made = self._made[step] = _output(step, *self.places[step])
+        return made
+
+    def __contains__(self, step: object) -> bool:
+        return step in self.places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
 
 
 class Meant(NamedTuple):
@@ -39,6 +63,9 @@ class Meant(NamedTuple):
     sources: tuple[Source, ...]
     fields: tuple[str, ...]
 
+
+_SILENT: Final = frozenset(["condition", "set", "end"])
+"""The types of steps that have neither output nor error."""
 
 _UNASKED: Final = Meant((), ())
 
@@ -51,7 +78,7 @@ class Names:
     """
 
     variables: dict[str, list[Source]] = field(default_factory=dict)
-    outputs: dict[str, Source] = field(default_factory=dict)
+    outputs: Outputs = field(default_factory=Outputs)
     silent: set[str] = field(default_factory=set)
     declares_inputs: bool = True
     _meanings: dict[tuple[str, ...], Meant | None] = field(default_factory=dict)
@@ -62,24 +89,23 @@ class Names:
         names = cls(declares_inputs=program.inputs is not None)
         for name in program.inputs or ():
             names._bind(name, Source("input", name, ("inputs", name)))
+        places = names.outputs.places
         for number, step in enumerate(program.steps):
-            if isinstance(step, Failing):
-                names._add_call(step, ("steps", number), number, None)
-                for sub, part in enumerate(step.parallel_steps if step.type == "parallel" else ()):
-                    names._add_call(part, ("steps", number, "parallel_steps", sub), number, sub)
+            fields = step.__dict__  # a third of the time of asking the model for them
+            kind, own, key = fields["type"], fields["id"], fields.get("output_key")
+            if kind in _SILENT:
+                names.silent.add(own)
+                for name in fields["set"] if kind == "set" else ():
+                    names._bind(name, Source("set", name, ("steps", number, "set", name), number))
                 continue
-            names.silent.add(step.id)
-            for name in step.set if step.type == "set" else ():
-                names._bind(name, Source("set", name, ("steps", number, "set", name), number))
+            places.setdefault(own, (number, None))
+            if key is not None:
+                names._bind(key, _output(own, number, None))
+            for sub, part in enumerate(fields["parallel_steps"] if kind == "parallel" else ()):
+                places.setdefault(part.id, (number, sub))
+                if part.output_key is not None:
+                    names._bind(part.output_key, _output(part.id, number, sub))
         return names
-
-    def _add_call(self, step: Failing, path: Path, number: int, sub: int | None) -> None:
-        fields = step.__dict__  # a third of the time of asking the model for them
-        name, output_key = fields["id"], fields["output_key"]
-        output = _source(("output", name, path, number, sub))
-        self.outputs.setdefault(name, output)
-        if output_key is not None:
-            self._bind(output_key, output)
 
     def _bind(self, name: str, source: Source) -> None:
         self.variables.setdefault(name, []).append(source)
