@@ -142,6 +142,35 @@ def test_every_layer_alone_gives_certificates(monkeypatch: pytest.MonkeyPatch, l
     assert kinds & {"states", "formula", "invariants"}
 
 
+FOLLOWED_UP = {
+    "a visit that is used up is no step to be cancelled before": """
+tools: {pay: {effect: write, idempotent: false}}
+guardrails: [{name: rule, followed_by: {first: {tool: pay}, then: {step: last}}, ends: any}]
+steps:
+  - {id: first, type: tool, tool: pay, max_visits: 1, next_step: first, error_step: last}
+  - {id: last, type: tool, tool: pay}
+""",
+    "all numbers of a class are whole where nothing gives others": """
+tools:
+  count: {effect: read, returns: {type: integer, minimum: 0, maximum: 3}}
+  pay: {effect: write, idempotent: false, args: {x: {type: integer}}}
+guardrails: [{name: rule, followed_by: {first: {step: paid}, then: {step: booked}}}]
+steps:
+  - {id: begin, type: set, set: {j: 1}, max_visits: 3, next_step: asked}
+  - {id: asked, type: condition, condition: $j > 1, then: begin, otherwise: count}
+  - {id: count, type: tool, tool: count, output_key: j, next_step: paid}
+  - {id: paid, type: tool, tool: pay, args: {x: 1}}
+  - {id: booked, type: tool, tool: pay, args: {x: $j}}
+""",
+}
+
+
+@pytest.mark.parametrize("text", FOLLOWED_UP.values(), ids=FOLLOWED_UP)
+def test_what_is_followed_up_for_certain_is_accepted(text: str) -> None:
+    found = [recheck_data(data) for data in proofs(Program.from_yaml(text)) if data["proves"]["rule"] == "rule"]
+    assert [said.why_not for said in found] == [""]
+
+
 def test_names_that_are_copied_to_and_fro_are_looked_at_once() -> None:
     """With two sources each, the ways that a value may have come double with every copy."""
     program = small(3563)

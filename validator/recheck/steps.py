@@ -371,7 +371,17 @@ class Steps:
         if all(one is not None and implies(one, spec) for one in given):
             return True, False
         cells = [cell for cell in self.cells(names, number, state) if cell != UNDEFINED]
-        return any(admits(spec, cell) for cell in cells), not all(_is_within(cell, spec) for cell in cells)
+        return any(admits(spec, cell) for cell in cells), not all(self._is_of(cell, spec, names) for cell in cells)
+
+    def _is_of(self, cell: Cell, spec: TypeSpec, names: Names) -> bool:
+        """Return whether every value of a reference that lies in a cell is of a type.
+
+        A cell says nothing of where its values come from: all of its numbers are whole where nothing gives others.
+        """
+        if _is_within(cell, spec):
+            return True
+        given = [one for one in self.origins.of(names).cells if meet(one, cell)]
+        return all(_is_within(one, spec) for one in given)
 
     def _call(self, number: int, step: Call, ways: Iterable[Transition], state: State) -> Iterator[Exit]:
         may_start, may_fail = self.starts(number, step, state)
