@@ -1,1 +1,1 @@
-"""What follows from a program: its graph, what is defined where, and the verdict on every guardrail."""
+"""What follows from a program: its graph, what is defined where, and the search of a program beside a monitor."""
