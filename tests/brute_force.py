@@ -639,7 +639,8 @@ class _Search:
         cost = self.cost[number] + sum(fate.extra for fate in fates)
         failed = [fate for fate in fates if fate.kind == "failed"]
         if failed and step["type"] == "parallel" and step.get("on_error") == "retry":
-            cost += (step.get("max_retries", 3) - 1) * (1 + sum(1 + fate.extra for fate in failed))
+            again = sum(1 + fate.extra for fate in failed if fate.started)  # what never starts is no attempt
+            cost += (step.get("max_retries", 3) - 1) * (1 + again)
         return cost
 
     def _again(self, number: int, step: dict[str, Any], started: set[str]) -> Iterator[tuple[str, int]]:

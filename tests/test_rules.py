@@ -35,6 +35,24 @@ def look(name: str, **fields: Any) -> dict[str, Any]:
     return {"id": name, "type": "tool", "tool": "look", "args": {"id": "$id"}, **fields}
 
 
+def test_a_round_of_a_parallel_step_makes_nothing_again_that_was_skipped() -> None:
+    """A run just affords it: three rounds of one call, beside one that fails and is skipped in the first."""
+    both = [
+        {"id": "hint", "type": "tool", "tool": "look", "on_error": "skip"},
+        {"id": "send", "type": "tool", "tool": "look"},
+    ]
+    steps = [
+        {"id": "both", "type": "parallel", "parallel_steps": both, "on_error": "retry", "error_step": "asked"},
+        {"id": "done", "type": "end"},
+        {"id": "asked", "type": "condition", "condition": "defined($hint.error)", "then": "bad", "otherwise": "done"},
+        {"id": "bad", "type": "end", "outcome": "failure"},
+    ]
+    rule = {"name": "r", "never": {"step": "bad"}}
+    for most, said in ((8, []), (9, ["SW403"])):
+        report = check(steps, guardrails=[rule], max_steps=most, tools={"look": {"effect": "read"}})
+        assert [code for code in codes(report) if code == "SW403"] == said
+
+
 def test_a_clean_program_has_no_finding_and_says_so() -> None:
     report = check([look("a"), {"id": "b", "type": "end"}])
     assert report.ok

@@ -322,9 +322,10 @@ class _Counting:
 
     def enter(self, step: int, state: State) -> str | None:
         inner, counts = _split(state)
+        kind = self.monitor.enter(step, inner)
         if step in self.slot and counts[self.slot[step]] >= self.bounds[step]:
-            return None  # the step is not started
-        return self.monitor.enter(step, inner)
+            return kind if kind == "missing" else None  # it is not started, but what is owed before it is owed
+        return kind
 
     def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
         return self.monitor.culprits(step, _split(state)[0])

@@ -429,10 +429,10 @@ class Moves:
         whole = SUCCEEDS if way.kind == "success" else FAILED
         assigns.extend(self._outputs(step, whole))
         assigns.extend(self._error(step, has_one=whole == FAILED))
-        failed = [part.call for part, fate in fates if fate == FAILED]
+        failed = [part.call for part, fate in fates if fate == FAILED and part.call.on_error != "skip"]
         retries = sum(call.max_retries - 1 for call in failed if call.on_error == "retry")
         if whole == FAILED and step.on_error == "retry":
-            # Each round costs one, and makes the calls again that failed, with their own retries.
+            # Each round costs one, and makes the calls again that failed, with their own retries; not what was skipped.
             retries += (step.max_retries - 1) * (1 + len(failed) + retries)
         told = ((None, whole), *((part.sub, fate) for part, fate in fates))
         return Leaving(way, guards, tuple(assigns), told, 1 + len(fates) + retries)

@@ -247,6 +247,20 @@ class ExclusiveWatcher(Watcher):
         return (self._performed(step, memory, way),)
 
 
+def most_steps(meaning: Meaning) -> int | None:
+    """Return what no run exceeds: every step once, with all its attempts; None where one may come again."""
+    flow = meaning.flow
+    if any(target <= number for number, following in enumerate(flow.successors) for target in following):
+        return None
+    total = 0
+    for step in flow.steps:
+        parts = step.parallel_steps if isinstance(step, ParallelStep) else ()
+        attempts = sum(part.max_retries for part in parts)
+        rounds = step.max_retries if isinstance(step, Failing) else 1
+        total += rounds * (1 + attempts)
+    return total
+
+
 class FollowedByWatcher(Watcher):
     """`followed_by: {first: P, then: Q}`: whether Q is owed. What is both P and Q counts as Q."""
 
@@ -257,9 +271,9 @@ class FollowedByWatcher(Watcher):
         self.first = frozenset((hit.step, hit.sub) for hit in matches(rule.followed_by.first, meaning)) - self.parts
         self.parts |= self.first
         program = meaning.program
-        self.may_run_out = any(
-            one is not None for one in (program.max_steps, program.max_tokens, program.max_stalled_steps)
-        )
+        most = None if program.max_steps is None else most_steps(meaning)
+        is_enough = program.max_steps is None or (most is not None and most <= program.max_steps)
+        self.may_run_out = not is_enough or program.max_tokens is not None or program.max_stalled_steps is not None
 
     def start(self) -> Memory:
         return (0,)

@@ -58,6 +58,15 @@ class Exit(NamedTuple):
 
 Test = Callable[[Cell], bool]
 
+
+class _Joined(NamedTuple):
+    """Some sub-steps together: whether their step fails by them, what a further round takes, how they are left."""
+
+    failed: bool
+    round: int
+    exit: Exit
+
+
 Describe = Callable[[Names, bool], tuple[Test, bool]]
 """For the fields below a value: whether the value may be in a cell, and whether it may be undefined; the flag says that
 what holds it is known to be an object."""
@@ -400,42 +409,43 @@ class Steps:
 
     # -- parallel steps --------------------------------------------------------------------------------------------
 
-    def _parallel(self, number: int, step: ParallelStep, ways: Iterable[Transition], state: State) -> Iterator[Exit]:
-        joined: dict[tuple[bool, Exit], None] = {(False, Exit(ways[0], (), NOTHING, NOTHING, 1)): None}  # type: ignore[index]
+    def _parallel(self, number: int, step: ParallelStep, ways: Sequence[Transition], state: State) -> Iterator[Exit]:
+        joined: dict[_Joined, None] = {_Joined(False, 0, Exit(ways[0], (), NOTHING, NOTHING, 1)): None}
         for sub, part in enumerate(step.parallel_steps):
             fates = list(dict.fromkeys(self._fates(number, sub, part, state)))
             if len(joined) * len(fates) > MAX_EXITS:
                 raise Refused(f"`{step.id}` has too many ways to be left to be looked at")
             joined = {
-                (failed or has_failed, _add(before, fate)): None
-                for failed, before in joined
-                for has_failed, fate in fates
+                _Joined(before.failed or fate.failed, before.round + fate.round, _add(before.exit, fate.exit)): None
+                for before in joined
+                for fate in fates
             }
-        for failed, before in joined:
+        for failed, round_, before in joined:
             ends = self._left_without(step, has_error=True) if failed else self._success(step)
             whole = _ALONE if not failed else NOTHING
-            again = _again(step) if failed else 0
+            again = _again(step) * (1 + round_) if failed else 0
             for change in ends:
                 changes = tuple(sorted({**dict(before.changes), **dict(change)}.items()))
                 for way in ways:
                     if way.kind in (("failed", "skipped") if failed else ("success",)):
                         yield Exit(way, changes, before.started | _ALONE, before.succeeded | whole, before.cost + again)
 
-    def _fates(self, number: int, sub: int, part: Call, state: State) -> Iterator[tuple[bool, Exit]]:
-        """Yield what can become of a sub-step, and whether its parallel step fails by that."""
+    def _fates(self, number: int, sub: int, part: Call, state: State) -> Iterator[_Joined]:
+        """Yield what can become of a sub-step."""
         may_start, may_fail = self.starts(number, part, state)
         here = frozenset({sub}) if (number, sub) in self.parts else NOTHING
         way, counts = self.flow.transitions[number][0], part.on_error != "skip"
         again = _again(part) if self.has_costs else 0
         if may_start:
-            yield from ((False, Exit(way, change, here, here, 1)) for change in self._success(part))
+            yield from (_Joined(False, 0, Exit(way, change, here, here, 1)) for change in self._success(part))
             if self.falls_back(part):
-                yield from ((False, Exit(way, change, here, NOTHING, 1)) for change in self._fallback(part))
+                yield from (_Joined(False, 0, Exit(way, change, here, NOTHING, 1)) for change in self._fallback(part))
         for change in self._left_without(part, has_error=True):
             if may_start:
-                yield counts, Exit(way, change, here, NOTHING, 1 + again)
+                round_ = 1 + again if counts and self.has_costs else 0
+                yield _Joined(counts, round_, Exit(way, change, here, NOTHING, 1 + again))
             if may_fail:
-                yield counts, Exit(way, change, NOTHING, NOTHING, 1)
+                yield _Joined(counts, 0, Exit(way, change, NOTHING, NOTHING, 1))
 
 
 _ALONE: Final[frozenset[int | None]] = frozenset({None})

@@ -93,8 +93,7 @@ class Walk:
     def targets(self, steps: Steps, pair: Pair, state: State, cost: int) -> Iterator[tuple[Pair, Changes, int]]:
         """Yield where a state leads to, what changes, and the cost there; note what is broken."""
         step, memory, _ = pair
-        if not self._is_used_up(pair):  # else the step is passed by
-            self._note(step, cost, self.watcher.entered(steps, step, state, memory))
+        self._note(step, cost, self.watcher.entered(steps, step, state, memory))
         seen: set[frozenset[int | None]] = set()
         for way in self._ways(steps, pair, state):
             if way.started not in seen or way.way.kind == "uncovered":
@@ -118,12 +117,6 @@ class Walk:
             return pair.visits
         slot = self.slot[pair.step]
         return (*pair.visits[:slot], pair.visits[slot] + 1, *pair.visits[slot + 1 :])
-
-    def _is_used_up(self, pair: Pair) -> bool:
-        """Whether the visits of a bounded step are counted, and none is left."""
-        if pair.visits is None or pair.step not in self.slot:
-            return False
-        return pair.visits[self.slot[pair.step]] >= self.bounds[pair.step]
 
     def _ways(self, steps: Steps, pair: Pair, state: State) -> Iterator[Exit]:
         """Yield the ways out that the visits so far leave open."""
