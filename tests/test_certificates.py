@@ -142,13 +142,45 @@ def test_every_layer_alone_gives_certificates(monkeypatch: pytest.MonkeyPatch, l
     assert kinds & {"states", "formula", "invariants"}
 
 
-FOLLOWED_UP = {
-    "a visit that is used up is no step to be cancelled before": """
-tools: {pay: {effect: write, idempotent: false}}
+ACCEPTED = {
+    "no run can use up the budget": """
+max_steps: 6
+tools: {pay: {effect: write, idempotent: false}, look: {effect: read, returns: {type: boolean}}}
 guardrails: [{name: rule, followed_by: {first: {tool: pay}, then: {step: last}}, ends: any}]
 steps:
-  - {id: first, type: tool, tool: pay, max_visits: 1, next_step: first, error_step: last}
+  - {id: look, type: tool, tool: look, output_key: more, max_visits: 2, next_step: again, error_step: first}
+  - {id: again, type: condition, condition: $more, then: look, otherwise: first}
+  - {id: first, type: tool, tool: pay, next_step: last}
   - {id: last, type: tool, tool: pay}
+""",
+    "no run gets to the step whose condition could fail": """
+tools: {pay: {effect: write, idempotent: false}, book: {effect: write, idempotent: true}}
+guardrails: [{name: rule, followed_by: {first: {tool: pay}, then: {step: last}}}]
+steps:
+  - {id: begin, type: set, set: {v: "'b'"}}
+  - {id: paid, type: tool, tool: pay}
+  - {id: one, type: condition, condition: $v == 'a', then: two, otherwise: last}
+  - {id: two, type: condition, condition: $v == 'a', then: last, otherwise: last}
+  - {id: last, type: tool, tool: book}
+""",
+    "a further round costs what it makes again": """
+max_steps: 10
+tools:
+  ask: {effect: read, returns: {type: boolean}}
+  count: {effect: read, returns: {type: integer, minimum: 0, maximum: 3}}
+  pay: {effect: write, idempotent: false, args: {x: {type: integer}}}
+guardrails: [{name: rule, never: {step: paid}, when: $j + 1 > 2}]
+steps:
+  - id: both
+    type: parallel
+    parallel_steps: [{id: paid, type: tool, tool: pay, args: {x: $j}}]
+    error_step: more
+    next_step: more
+  - id: more
+    type: parallel
+    parallel_steps: [{id: counted, type: tool, tool: count, output_key: j}, {id: asked, type: tool, tool: ask}]
+    on_error: retry
+    error_step: both
 """,
     "all numbers of a class are whole where nothing gives others": """
 tools:
@@ -165,8 +197,8 @@ steps:
 }
 
 
-@pytest.mark.parametrize("text", FOLLOWED_UP.values(), ids=FOLLOWED_UP)
-def test_what_is_followed_up_for_certain_is_accepted(text: str) -> None:
+@pytest.mark.parametrize("text", ACCEPTED.values(), ids=ACCEPTED)
+def test_what_a_certificate_leaves_to_its_checker_is_seen(text: str) -> None:
     found = [recheck_data(data) for data in proofs(Program.from_yaml(text)) if data["proves"]["rule"] == "rule"]
     assert [said.why_not for said in found] == [""]
 

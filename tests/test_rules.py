@@ -35,6 +35,14 @@ def look(name: str, **fields: Any) -> dict[str, Any]:
     return {"id": name, "type": "tool", "tool": "look", "args": {"id": "$id"}, **fields}
 
 
+def test_a_run_may_be_cancelled_before_a_visit_that_is_passed_by() -> None:
+    """No budget ends a run there, as a witness would have it: so it is not proved, and no more is said."""
+    rule = {"name": "r", "followed_by": {"first": {"step": "first"}, "then": {"step": "last"}}}
+    steps = [look("first", max_visits=1, next_step="first", error_step="last"), look("last")]
+    for ends, said in ({"ends": "any"}, ["SW408"]), ({}, []):
+        assert [code for code in codes(check(steps, guardrails=[rule | ends])) if code.startswith("SW4")] == said
+
+
 def test_a_round_of_a_parallel_step_makes_nothing_again_that_was_skipped() -> None:
     """A run just affords it: three rounds of one call, beside one that fails and is skipped in the first."""
     both = [

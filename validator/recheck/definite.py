@@ -66,6 +66,10 @@ class Definite:
         self.origins = origins
         self.flow = meaning.flow
 
+    def may_get_to(self, step: int) -> bool:
+        """Return whether a run may get to a step: what its conditions read may have values that lead there."""
+        return step in self._at
+
     def is_sure(self, names: Names, step: int) -> bool:
         """Return whether a reference certainly has a value where a step begins."""
         return self._is_sure(names, self._at.get(step, frozenset()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from stepward.validator.recheck.budgets import Budget
 from stepward.validator.recheck.cells import TEXT, UNDEFINED, Cell, Refused, of_value
 from stepward.validator.recheck.definite import assigned_by
 from stepward.validator.recheck.evaluation import references, splits, truths
@@ -247,20 +248,6 @@ class ExclusiveWatcher(Watcher):
         return (self._performed(step, memory, way),)
 
 
-def most_steps(meaning: Meaning) -> int | None:
-    """Return what no run exceeds: every step once, with all its attempts; None where one may come again."""
-    flow = meaning.flow
-    if any(target <= number for number, following in enumerate(flow.successors) for target in following):
-        return None
-    total = 0
-    for step in flow.steps:
-        parts = step.parallel_steps if isinstance(step, ParallelStep) else ()
-        attempts = sum(part.max_retries for part in parts)
-        rounds = step.max_retries if isinstance(step, Failing) else 1
-        total += rounds * (1 + attempts)
-    return total
-
-
 class FollowedByWatcher(Watcher):
     """`followed_by: {first: P, then: Q}`: whether Q is owed. What is both P and Q counts as Q."""
 
@@ -271,7 +258,7 @@ class FollowedByWatcher(Watcher):
         self.first = frozenset((hit.step, hit.sub) for hit in matches(rule.followed_by.first, meaning)) - self.parts
         self.parts |= self.first
         program = meaning.program
-        most = None if program.max_steps is None else most_steps(meaning)
+        most = None if program.max_steps is None else Budget(meaning).most()
         is_enough = program.max_steps is None or (most is not None and most <= program.max_steps)
         self.may_run_out = not is_enough or program.max_tokens is not None or program.max_stalled_steps is not None
 

@@ -93,6 +93,8 @@ class Walk:
     def targets(self, steps: Steps, pair: Pair, state: State, cost: int) -> Iterator[tuple[Pair, Changes, int]]:
         """Yield where a state leads to, what changes, and the cost there; note what is broken."""
         step, memory, _ = pair
+        if not steps.definite.may_get_to(step):
+            return
         self._note(step, cost, self.watcher.entered(steps, step, state, memory))
         seen: set[frozenset[int | None]] = set()
         for way in self._ways(steps, pair, state):

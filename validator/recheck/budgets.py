@@ -1,0 +1,84 @@
+"""Budgets: the most steps that a run can take, where `max_visits` bounds every loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from stepward.vm.language.flow import END
+from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.steps import Call, EndStep, ParallelStep, ToolCall
+
+MAX_PLACES: Final = 20_000
+"""Pairs of step and visits that are looked at."""
+
+Place = tuple[int, tuple[int, ...]]
+"""A step, and the visits so far of every step with `max_visits`."""
+
+
+class Budget:
+    """What the runs of one program take of `max_steps`, at most."""
+
+    def __init__(self, meaning: Meaning) -> None:
+        self.meaning = meaning
+        self.flow = meaning.flow
+        self.bounds = {
+            number: step.max_visits
+            for number, step in enumerate(self.flow.steps)
+            if not isinstance(step, EndStep) and step.max_visits is not None
+        }
+        self.slot = {step: number for number, step in enumerate(self.bounds)}
+
+    def most(self) -> int | None:
+        """Return the steps that no run exceeds; None where one may go on for ever, or there is too much to look at."""
+        entry: Place = (0, (0,) * len(self.bounds))
+        known: dict[Place, int] = {}
+        path: dict[Place, Iterator[Place]] = {entry: self._following(entry)}
+        while path:
+            place, following = next(reversed(path.items()))
+            for other in following:
+                if other in path:
+                    return None
+                if other not in known:
+                    if len(known) + len(path) >= MAX_PLACES:
+                        return None
+                    path[other] = self._following(other)
+                    break
+            else:
+                del path[place]
+                known[place] = self._cost(place) + max((known[one] for one in self._following(place)), default=0)
+        return known[entry]
+
+    def _is_used_up(self, place: Place) -> bool:
+        number, visits = place
+        return number in self.slot and visits[self.slot[number]] >= self.bounds[number]
+
+    def _following(self, place: Place) -> Iterator[Place]:
+        """Yield the places that may follow, whatever conditions say."""
+        number, visits = place
+        is_used_up = self._is_used_up(place)
+        if number in self.slot:
+            slot = self.slot[number]
+            if visits[slot] > self.bounds[number]:
+                return  # the visit after that stalls the run
+            visits = (*visits[:slot], visits[slot] + 1, *visits[slot + 1 :])
+        for way in self.flow.transitions[number]:
+            if way.to != END and (way.kind == "visits") is is_used_up:
+                yield way.to, visits
+
+    def _cost(self, place: Place) -> int:
+        step = self.flow.steps[place[0]]
+        if self._is_used_up(place):
+            return 0
+        if isinstance(step, ParallelStep):
+            again = sum(self._attempts(part) for part in step.parallel_steps if part.on_error != "skip")
+            rounds = step.max_retries - 1 if step.on_error == "retry" else 0
+            return 1 + sum(map(self._attempts, step.parallel_steps)) + rounds * (1 + again)
+        return self._attempts(step) if isinstance(step, Call) else 1
+
+    def _attempts(self, call: Call) -> int:
+        """Return the attempts of one visit: a write whose outcome nobody knows is repeated where that does no harm."""
+        if call.on_error == "retry":
+            return call.max_retries
+        spec = self.meaning.tool(call.tool) if isinstance(call, ToolCall) else None
+        return call.max_retries if spec is not None and spec.effect == "write" and spec.idempotent else 1
