@@ -176,3 +176,9 @@ def test_without_any_time_nothing_is_said_that_is_not_so() -> None:
         assert is_stopped or said(whole)[0] == said(cut)[0], name
         stopped += bool(missing) or is_stopped
     assert stopped > 50
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_limit_that_is_no_time_is_refused_in_words(seconds: float) -> None:
+    with pytest.raises(ValueError, match="seconds above 0"):
+        ProgramValidator(Program.from_dict(cubes(2)), time_limit=seconds)

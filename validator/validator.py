@@ -24,7 +24,7 @@ class ProgramValidator:
 
     `today` is the day by which waivers are judged; the current one unless given. With `certify` each property that is
     proved can write its certificate. `time_limit` are the seconds after which proofs that hang are stopped; what the
-    clock stops is unproved (SW408).
+    clock stops is unproved (SW408). Raises ValueError for a limit that is no number above 0.
 
         report = ProgramValidator(Program.load("refund.yaml")).validate()
         assert report.ok, report.errors
@@ -39,6 +39,8 @@ class ProgramValidator:
         certify: bool = False,
         time_limit: float = LIMIT_SECONDS,
     ) -> None:
+        if not time_limit > 0:  # nor is what is no number at all
+            raise ValueError("`time_limit` is a number of seconds above 0")
         day = today or datetime.datetime.now(datetime.UTC).date()
         self._context = Context(program, policies, day, certifies=certify, time_limit=time_limit)
 
