@@ -33,6 +33,7 @@ from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.node import Node
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
+from stepward.vm.language.record import Record
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.reading import limits
 from stepward.vm.reading.document import Document
@@ -345,7 +346,9 @@ def in_ticks(cell: str) -> list[str]:
     return re.findall(r"`(\w+)[^`]*`", cell)
 
 
-def fields(model: type[Node]) -> set[str]:
+def fields(model: type[Node | Record]) -> set[str]:
+    if issubclass(model, Record):
+        return set(model.fields())
     return {field.alias or name for name, field in model.model_fields.items()}
 
 
@@ -392,13 +395,13 @@ def test_the_table_of_guardrails_names_the_fields_of_a_rule(key: str) -> None:
     assert set(in_ticks(row[0])) == fields(model) - {"name"}
 
 
-def models_of_the_language(root: type[Node] = Node) -> Iterator[type[Node]]:
+def models_of_the_language(root: type[Node | Record]) -> Iterator[type[Node | Record]]:
     for model in root.__subclasses__():
         yield model
         yield from models_of_the_language(model)
 
 
-MODELS: Final = {model.__name__: model for model in models_of_the_language()}
+MODELS: Final = {model.__name__: model for root in (Node, Record) for model in models_of_the_language(root)}
 
 
 def test_the_models_are_found() -> None:

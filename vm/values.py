@@ -112,7 +112,7 @@ def freeze(value: object, depth: int = 0) -> Any:
         return value
     if value is None or kind is bool:
         return value
-    if type(value) is dict and depth < MAX_DEPTH and _is_plain(value):
+    if type(value) is dict and depth < MAX_DEPTH and is_plain(value):
         return FrozenMap(value)
     if isinstance(value, (int, float, decimal.Decimal)):
         return exact(value)
@@ -134,8 +134,8 @@ def freeze(value: object, depth: int = 0) -> Any:
     raise ValueRefused(f"a value must be text, a number, true, false, null, a list or an object, not {_kind(value)}")
 
 
-def _is_plain(data: dict[object, object]) -> bool:
-    """Whether all of an object is frozen as it is, as of most: nothing in it that holds others, no unusual text."""
+def is_plain(data: dict[object, object]) -> bool:
+    """Return whether all of an object is frozen as it is, as of most: nothing in it holds others, no odd text."""
     for key, item in data.items():
         if type(key) is not str or not key.isascii():
             return False

@@ -89,7 +89,7 @@ class Assignment:
         """Every reference that a step reads, in the order of the list."""
         found: list[Reading] = []
         for number, fields in enumerate(self.flow.fields):
-            if fields["type"] != "tool" or fields["args"]:  # the others read nothing
+            if fields["type"] != "tool" or fields.get("args"):  # the others read nothing
                 self._add_readings(found, number, fields)
         return tuple(found)
 
@@ -109,7 +109,7 @@ class Assignment:
                     for node, known in reads(clause.tree):
                         found.append(_reading((number, None, clause.path, node, self.names.meaning(node.names), known)))
         elif kind == "end":
-            self._add_embedded(found, number, None, fields["output"], ("steps", number, "output"))
+            self._add_embedded(found, number, None, fields.get("output"), ("steps", number, "output"))
         else:
             for sub, part in enumerate(fields["parallel_steps"]):
                 self._add_call(found, number, sub, part.__dict__)
@@ -117,7 +117,7 @@ class Assignment:
     def _add_call(self, found: list[Reading], number: int, sub: int | None, fields: dict[str, Any]) -> None:
         path: Path = ("steps", number) if sub is None else ("steps", number, "parallel_steps", sub)
         for name in ("args",) if fields["type"] == "tool" else ("prompt", "system"):
-            if fields[name]:
+            if fields.get(name):
                 self._add_embedded(found, number, sub, fields[name], (*path, name))
 
     def _add_embedded(self, found: list[Reading], number: int, sub: int | None, value: object, path: Path) -> None:

@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stepward.validator.analysis.heaviest import HeaviestRun, Loop, Part, Weights
+from stepward.vm.language.steps import AnyStep, LlmCall, LlmStep, ParallelStep, ToolCall, ToolStep
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.facts import ProgramFacts
@@ -114,11 +115,11 @@ class Bounds:
             return None
         models, tools = 0, dict[str, int]()
         for number in way:
-            for call in self._calls(number):
-                if call["type"] == "llm":
+            for call in _calls(self.flow.steps[number]):
+                if isinstance(call, LlmCall):
                     models += 1
                 else:
-                    tools[call["tool"]] = tools.get(call["tool"], 0) + 1
+                    tools[call.tool] = tools.get(call.tool, 0) + 1
         return Way(sum(map(self.context.cost, way)), models, tools)
 
     def starts(self, number: int) -> int | None:
@@ -185,46 +186,46 @@ class Bounds:
     @cached_property
     def _visits(self) -> _Visits:
         visits = _Visits()
-        for number, fields in enumerate(self.flow.fields):
+        for number, step in enumerate(self.flow.steps):
             if self.flow.reachable[number]:
-                visits.steps[number] = self._cost(number, fields, visits)
+                visits.steps[number] = self._cost(number, step, visits)
         return visits
 
-    def _cost(self, number: int, fields: dict[str, Any], visits: _Visits) -> int:
+    def _cost(self, number: int, step: AnyStep, visits: _Visits) -> int:
         """Return the steps that one visit of a step can take, and note its calls."""
-        calls = self._calls(number)
+        calls = _calls(step)
         if not calls:
             return 1
-        is_parallel = fields["type"] == "parallel"
-        # A round of a parallel step makes those calls again that failed: all but those that are skipped then.
-        is_retried = is_parallel and fields["on_error"] == "retry" and any(call["on_error"] != "skip" for call in calls)
-        rounds = fields["max_retries"] if is_retried else 1
-        cost = rounds if is_parallel else 0
+        rounds, cost = 1, 0
+        if isinstance(step, ParallelStep):
+            # A round of a parallel step makes those calls again that failed: all but those that are skipped then.
+            if step.on_error == "retry" and any(call.on_error != "skip" for call in calls):
+                rounds = step.max_retries
+            cost = rounds
         for call in calls:
-            tool = call.get("tool")
+            tool = call.tool if isinstance(call, ToolCall) else None
             spec = None if tool is None else self.context.meaning.tool(tool)
-            attempts = _attempts(call, spec) * (1 if call["on_error"] == "skip" else rounds)
+            attempts = _attempts(call, spec) * (1 if call.on_error == "skip" else rounds)
             # All attempts of a visit are made under one key where the tool heeds it.
             visits.add_call(number, tool, attempts, 1 if spec is not None and spec.idempotent else attempts)
             cost += attempts
         return cost
 
-    def _calls(self, number: int) -> list[dict[str, Any]]:
-        """Return the calls of a step: what it is itself, or its sub-steps."""
-        fields = self.flow.fields[number]
-        if fields["type"] == "parallel":
-            return [part.__dict__ for part in fields["parallel_steps"]]
-        return [fields] if fields["type"] in ("llm", "tool") else []
+
+def _calls(step: AnyStep) -> tuple[LlmCall | ToolCall, ...]:
+    """Return the calls of a step: what it is itself, or its sub-steps."""
+    if isinstance(step, LlmStep | ToolStep):
+        return (step,)
+    return step.parallel_steps if isinstance(step, ParallelStep) else ()
 
 
-def _attempts(call: dict[str, Any], spec: ToolSpec | None) -> int:
+def _attempts(call: LlmCall | ToolCall, spec: ToolSpec | None) -> int:
     """Return how many attempts a call makes in one round of its step.
 
     An idempotent write of which nobody knows whether it happened is made again also without `on_error: retry`.
     """
     is_repeated = spec is not None and spec.effect == "write" and spec.idempotent
-    most: int = call["max_retries"]
-    return most if is_repeated or call["on_error"] == "retry" else 1
+    return call.max_retries if is_repeated or call.on_error == "retry" else 1
 
 
 def _steps_of(part: Part) -> tuple[int, ...]:

@@ -76,7 +76,7 @@ def as_it_ends(hits: Iterable[Hit], context: Analyses) -> Iterator[Hit]:
     """Yield hits without the fallbacks that are written but never apply: those of writes that can't be repeated."""
     for hit in hits:
         is_idle = isinstance(hit.part, Call) and hit.part.on_timeout == "fallback" and not context.falls_back(hit.part)
-        yield hit._replace(part=hit.part.model_copy(update={"on_timeout": "fail"})) if is_idle else hit
+        yield hit._replace(part=hit.part.replace(on_timeout="fail")) if is_idle else hit
 
 
 class _Watcher:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
@@ -55,21 +56,18 @@ class Unreadable(ReadingRule):
     name = "unreadable"
 
 
+_CONTRADICTING: Final = frozenset(["outcome", "on_timeout", "fallback", "error_step", "returns"])
+
+
 def _may_contradict(context: Context) -> Iterator[int]:
     """Yield the steps with a field that may contradict another one; most have none, and are not looked at."""
     for number in sorted({*context.flow.unusual, *(number for number, _ in context.parallels)}):
         fields = context.flow.fields[number]
-        kind = fields["type"]
-        if kind in ("condition", "end"):
+        if fields["type"] in ("condition", "end"):
             continue
         # What most of these have is `is_terminal` or `max_visits`, which contradicts nothing by itself.
-        if fields["outcome"] is not None or (fields["is_terminal"] and fields["next_step"] is not None):
-            yield number
-        elif kind in ("tool", "llm"):
-            has_time_out = fields["on_timeout"] != "fail" or fields["fallback"] is not None
-            if has_time_out or fields["error_step"] is not None or fields.get("returns") is not None:
-                yield number
-        elif kind == "parallel":
+        is_odd = fields["type"] == "parallel" or not _CONTRADICTING.isdisjoint(fields)
+        if is_odd or ("is_terminal" in fields and "next_step" in fields):
             yield number
 
 
@@ -155,8 +153,7 @@ class Schema(Rule):
     def _failure(self, step: BaseStep, name: str, place: Place) -> Iterator[Finding]:
         if not isinstance(step, Call):
             return
-        has_fallback = "fallback" in step.model_fields_set and step.fallback is not None
-        if step.on_timeout == "fallback" and not has_fallback:
+        if step.on_timeout == "fallback" and step.fallback is None:
             message = "`on_timeout: fallback` has no `fallback`"
             first = step.allowed_outputs[0] if isinstance(step, LlmCall) and step.allowed_outputs else ""
             help = f"write the value out, such as `fallback: '{first}'`"
@@ -164,7 +161,7 @@ class Schema(Rule):
         if step.on_timeout == "fallback" and step.timeout_seconds is None:
             message = "`on_timeout: fallback` has no `timeout_seconds`, so it never applies"
             yield self.finding(message, "add `timeout_seconds`", place.child("on_timeout"), step=name)
-        if has_fallback and step.on_timeout != "fallback":
+        if step.fallback is not None and step.on_timeout != "fallback":
             message = "`fallback` never applies without `on_timeout: fallback`"
             yield self.finding(message, "add `on_timeout: fallback`, or remove it", place.child("fallback"), step=name)
         if isinstance(step, LlmCall) and step.allowed_outputs is not None and step.returns is not None:

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import Case
+from stepward.vm.language.steps import AnyStep, Case, LlmStep, ParallelStep, ToolStep
 
 Kind = Literal["success", "fallback", "skipped", "failed", "branch", "uncovered", "visits", "end"]
 """Why control goes on: what became of the step.
@@ -83,7 +83,7 @@ class Flow:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.steps = program.steps
-        # What is asked of every step of a large program is asked here: an attribute of a model takes longer.
+        # What is asked of every step of a large program is asked here; only what was given is in it.
         self.fields: list[dict[str, Any]] = [step.__dict__ for step in program.steps]
         self._names_missing = False
         self._ambiguous: set[int] = set()
@@ -107,9 +107,9 @@ class Flow:
     def arms(self) -> frozenset[str]:
         """The ids that a branch, a case or an `error_step` names."""
         conditions = [self.fields[number] for number in self.positions_of.get("condition", ())]
-        names: set[str | None] = {fields["then"] for fields in conditions}
-        names.update([fields["otherwise"] for fields in conditions])
-        names.update(case.then for fields in conditions if fields["cases"] for case in fields["cases"])
+        names: set[str | None] = {fields.get("then") for fields in conditions}
+        names.update([fields.get("otherwise") for fields in conditions])
+        names.update(case.then for fields in conditions if "cases" in fields for case in fields["cases"] or ())
         names.update([self.fields[number].get("error_step") for number in self.unusual])
         names.discard(None)
         return cast("frozenset[str]", frozenset(names))
@@ -117,8 +117,7 @@ class Flow:
     @cached_property
     def unusual(self) -> list[int]:
         """The steps with a field that few steps have: what speaks of such fields need not look at the others."""
-        given = [step.__pydantic_fields_set__ for step in self.steps]
-        return [number for number, names in enumerate(given) if not names <= _USUAL]
+        return [number for number, fields in enumerate(self.fields) if not _USUAL.issuperset(fields)]
 
     @cached_property
     def transitions(self) -> list[tuple[Transition, ...]]:
@@ -185,16 +184,16 @@ class Flow:
     def _ways_out(self, number: int, fields: dict[str, Any], arms: frozenset[str]) -> tuple[Transition, ...]:
         kind = fields["type"]
         if kind == "end":
-            return (_END_STEP if fields["outcome"] == "success" else _END_STEP_FAILURE,)
+            return (_END_STEP_FAILURE if fields.get("outcome") == "failure" else _END_STEP,)
         if kind == "condition":
             ways = self._branches(fields)
         else:
             successor = self._successor(number, fields, arms)
-            failures = _ONLY_FAILS if kind == "set" else self._failures(fields, successor)
+            failures = _ONLY_FAILS if kind == "set" else self._failures(self.steps[number], successor)
             ways = (successor, *failures)
             if number in self._ambiguous:
                 ways = (successor, Transition("success", number + 1), *failures)
-        if fields["max_visits"] is None:
+        if fields.get("max_visits") is None:
             return ways
         error_step = fields.get("error_step")
         if error_step is None:
@@ -203,41 +202,40 @@ class Flow:
         return (*ways, Transition("visits", self._to(error_step), field=("error_step",)), _STALLS)
 
     def _successor(self, number: int, fields: dict[str, Any], arms: frozenset[str]) -> Transition:
-        if fields["next_step"] is not None:
-            return _transition(("success", self._to(fields["next_step"]), None, None, ("next_step",)))
-        ends = fields["is_terminal"] or number + 1 == len(self.steps)
+        next_step = fields.get("next_step")
+        if next_step is not None:
+            return _transition(("success", self._to(next_step), None, None, ("next_step",)))
+        ends = fields.get("is_terminal") or number + 1 == len(self.steps)
         if not ends and fields["id"] not in arms:
             return _transition(("success", number + 1, None, None, ()))
         if not ends and self._is_entered_from_above(number):
             self._ambiguous.add(number)
-        return _ENDS_IN_FAILURE if fields["outcome"] == "failure" else _ENDS_WELL
+        return _ENDS_IN_FAILURE if fields.get("outcome") == "failure" else _ENDS_WELL
 
     def _is_entered_from_above(self, number: int) -> bool:
         """Return whether control gets to an arm in another way, too: from the step above, or because a run starts."""
         is_meant = self.position[self.fields[number]["id"]] == number  # of two steps with one id the first is the arm
         return is_meant and (number == 0 or self.falls_through(number - 1))
 
-    def _failures(self, fields: dict[str, Any], successor: Transition) -> tuple[Transition, ...]:
+    def _failures(self, step: AnyStep, successor: Transition) -> tuple[Transition, ...]:
         """Return the ways out of a model's, a tool's or a parallel step that did not succeed."""
-        on_error, error_step = fields["on_error"], fields["error_step"]
-        if on_error == "fail" and error_step is None and fields.get("on_timeout") == "fail":
-            return _ONLY_FAILS
+        assert isinstance(step, LlmStep | ToolStep | ParallelStep)
         ways: tuple[Transition, ...] = ()
-        if fields["type"] == "parallel":
-            if all(part.on_error == "skip" for part in fields["parallel_steps"]):
+        if isinstance(step, ParallelStep):
+            if all(part.on_error == "skip" for part in step.parallel_steps):
                 return ()
-        elif fields["on_timeout"] == "fallback":
+        elif step.on_timeout == "fallback":
             ways = (successor._replace(kind="fallback"),)
-        if on_error == "skip":
+        if step.on_error == "skip":
             ways += (successor._replace(kind="skipped"),)
-        if error_step is not None:  # beside `skip` it is SW002: both ways are given, and the program is refused
-            ways += (Transition("failed", self._to(error_step), field=("error_step",)),)
-        elif on_error != "skip":
+        if step.error_step is not None:  # beside `skip` it is SW002: both ways are given, and the program is refused
+            ways += (Transition("failed", self._to(step.error_step), field=("error_step",)),)
+        elif step.on_error != "skip":
             ways += (_FAILS,)
         return ways
 
     def _branches(self, fields: dict[str, Any]) -> tuple[Transition, ...]:
-        then, otherwise, cases = fields["then"], fields["otherwise"], fields["cases"]
+        then, otherwise, cases = fields.get("then"), fields.get("otherwise"), fields.get("cases")
         ways: tuple[Transition, ...] = (_FAILS,)
         if otherwise is None or (then is None and cases is None):
             ways = (_UNCOVERED, _FAILS)
@@ -259,4 +257,6 @@ class Flow:
 
 def _says_nothing(fields: dict[str, Any]) -> bool:
     """Return whether a step does not say itself where control goes on success."""
-    return fields["type"] not in ("condition", "end") and fields["next_step"] is None and fields["is_terminal"] is False
+    if fields["type"] in ("condition", "end") or fields.get("next_step") is not None:
+        return False
+    return not fields.get("is_terminal")

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from stepward.vm.errors import DocumentError, Problem, ProgramError
 from stepward.vm.language import guardrails
 from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.record import Record
 from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, BaseStep, Case
 from stepward.vm.language.types import TypeSpec, same
 from stepward.vm.reading.limits import MAX_DEPTH, MAX_STEPS, MAX_VALUES
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from stepward.vm.reading.document import Document
 
 Model = TypeVar("Model", bound=BaseModel)
+Part = type[BaseModel] | type[Record]
 
 # Where pydantic puts the tag of a union between two parts of the path.
 _TAGGED_LISTS: Final = frozenset({"steps", "parallel_steps", "guardrails", "exclusive", "all_of", "any_of"})
@@ -146,7 +148,7 @@ def _step_without_nulls(entry: Any, models: dict[str, type[BaseStep]]) -> Any:
     fields = _fields_without_nulls(entry)
     if not isinstance(fields, dict) or not isinstance(fields.get("type"), str) or fields["type"] not in models:
         return fields
-    own = models[fields["type"]].model_fields
+    own = models[fields["type"]].fields()
     return {
         key: value
         for key, value in fields.items()
@@ -341,11 +343,13 @@ def _misspelt_type(path: Path, data: Any) -> str | None:
     return only_near(given, SUB_STEP_MODELS if len(path) == 4 else STEP_MODELS)
 
 
-def _field_names(model: type[BaseModel]) -> list[str]:
+def _field_names(model: Part) -> list[str]:
+    if issubclass(model, Record):
+        return list(model.fields())
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _model_at(path: Path, model: type[BaseModel], data: Any) -> type[BaseModel] | None:
+def _model_at(path: Path, model: type[BaseModel], data: Any) -> Part | None:
     """Return the model of the mapping at `path`."""
     if not path:
         return model

@@ -91,7 +91,7 @@ class Names:
             names._bind(name, Source("input", name, ("inputs", name)))
         places = names.outputs.places
         for number, step in enumerate(program.steps):
-            fields = step.__dict__  # a third of the time of asking the model for them
+            fields = step.__dict__
             kind, own, key = fields["type"], fields["id"], fields.get("output_key")
             if kind in _SILENT:
                 names.silent.add(own)

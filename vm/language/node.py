@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic_core import PydanticCustomError
 
-from stepward.vm.values import FrozenMap, Number, ValueRefused, exact, freeze
+from stepward.vm.values import FrozenMap, Number, ValueRefused, exact, freeze, is_plain
 
 
 class Node(BaseModel):
@@ -38,25 +38,28 @@ def _frozen(value: Any) -> Any:
 
 
 def _frozen_object(value: Any) -> Any:
+    if type(value) is dict and is_plain(value):  # as of most: half the time of asking further
+        return FrozenMap(value)
     if not isinstance(value, dict):
         raise PydanticCustomError("dict_type", "an object is expected")
     return _frozen(value)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a frozen value as data that anybody can change."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 ExactNumber = Annotated[Any, BeforeValidator(_number), Field(json_schema_extra={"type": "number"})]
 """A number as the language has it: int or Decimal."""
 
-Value = Annotated[Any, BeforeValidator(_frozen), PlainSerializer(_plain)]
+Value = Annotated[Any, BeforeValidator(_frozen), PlainSerializer(plain)]
 """Any value of the language, frozen."""
 
 ObjectValue = Annotated[
-    Any, BeforeValidator(_frozen_object), PlainSerializer(_plain), Field(json_schema_extra={"type": "object"})
+    Any, BeforeValidator(_frozen_object), PlainSerializer(plain), Field(json_schema_extra={"type": "object"})
 ]
 """An object value of the language, frozen."""
 

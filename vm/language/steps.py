@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from stepward.vm.expressions.lexer import NAME
-from stepward.vm.language.node import EMPTY, ExactNumber, Node, ObjectValue, Value
+from stepward.vm.language.node import EMPTY, ExactNumber, ObjectValue, Value
+from stepward.vm.language.record import Record
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import FrozenMap
 
@@ -36,12 +38,12 @@ def _names(assigned: FrozenMap) -> FrozenMap:
 OnError = Literal["fail", "skip", "retry"]
 Identifier = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\s$.'\"`]+$")]
 VariableName = Annotated[
-    str, AfterValidator(_name), Field(max_length=200, json_schema_extra={"pattern": r"^[^\W\d]\w*$"})
+    str, Field(max_length=200, json_schema_extra={"pattern": r"^[^\W\d]\w*$"}), AfterValidator(_name)
 ]
 Count = Annotated[int, Field(ge=1)]
 
 
-class BaseStep(Node):
+class BaseStep(Record):
     """What every step and sub-step has."""
 
     id: Identifier
@@ -121,7 +123,7 @@ class SetStep(Routed):
     set: Annotated[ObjectValue, AfterValidator(_names)]
 
 
-class Case(Node):
+class Case(Record):
     """One case of a many-way condition."""
 
     when: str
@@ -140,18 +142,23 @@ class ConditionStep(BaseStep):
     exclusive: bool = False
     max_visits: Count | None = None
 
-    @model_validator(mode="after")
-    def _one_form(self) -> ConditionStep:
-        is_two_way, is_many_way, has_then = self.condition is not None, self.cases is not None, self.then is not None
-        if is_two_way == is_many_way:
-            raise PydanticCustomError("condition_form", "a condition step has either `condition` or `cases`")
-        if is_many_way and has_then:
-            raise PydanticCustomError("condition_form", "`then` belongs to each case when a condition has `cases`")
-        if is_two_way and not has_then and self.otherwise is None:
-            raise PydanticCustomError("condition_form", "a condition needs `then`, `otherwise` or both")
-        if is_two_way and self.exclusive:
-            raise PydanticCustomError("condition_form", "`exclusive` belongs to a condition with `cases`")
-        return self
+    @classmethod
+    def _of(cls, given: dict[str, Any]) -> Self:
+        if given.get("condition") is None or given.get("then") is None or "cases" in given or "exclusive" in given:
+            _check_form(given.get)
+        return super()._of(given)
+
+
+def _check_form(get: Callable[[str], Any]) -> None:
+    is_two_way, is_many_way, has_then = get("condition") is not None, get("cases") is not None, get("then") is not None
+    if is_two_way == is_many_way:
+        raise PydanticCustomError("condition_form", "a condition step has either `condition` or `cases`")
+    if is_many_way and has_then:
+        raise PydanticCustomError("condition_form", "`then` belongs to each case when a condition has `cases`")
+    if is_two_way and not has_then and get("otherwise") is None:
+        raise PydanticCustomError("condition_form", "a condition needs `then`, `otherwise` or both")
+    if is_two_way and get("exclusive"):
+        raise PydanticCustomError("condition_form", "`exclusive` belongs to a condition with `cases`")
 
 
 class EndStep(BaseStep):

@@ -1,0 +1,97 @@
+"""Steps, sub-steps and cases: checked by pydantic, kept as the fields that were given.
+
+A program may have 100,000 steps, each with a dozen fields of which most are left at their defaults. A pydantic model
+keeps them all and a set of those that were given, which is most of the time that making one takes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn, Self, get_type_hints
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from stepward.vm.language.node import Node, plain
+
+_new: Final = object.__new__
+
+
+class Record:
+    """A frozen part of a program. Annotations are its fields, and values of the class their defaults.
+
+    Made by validation alone: what is annotated is true of every record. `vars(record)` are the fields that were given.
+    """
+
+    @classmethod
+    def fields(cls) -> dict[str, Any]:
+        """Return the annotation of every field, those of base classes first."""
+        return get_type_hints(cls, include_extras=True)
+
+    @classmethod
+    def _of(cls, given: dict[str, Any]) -> Self:
+        record = _new(cls)
+        _set_fields(record, given)
+        return record
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a record that differs in some fields, which are not checked."""
+        return self._of({**vars(self), **changes})
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the fields that were given, as plain data that loads to an equal record."""
+        return {name: _plain(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema that checks a mapping of fields and makes a record of it."""
+        fields = {
+            name: core_schema.typed_dict_field(handler.generate_schema(annotation), required=not hasattr(cls, name))
+            for name, annotation in cls.fields().items()
+        }
+        config = core_schema.CoreConfig(strict=True)
+        return core_schema.no_info_after_validator_function(
+            cls._of,
+            core_schema.typed_dict_schema(fields, cls=cls, config=config, extra_behavior="forbid"),
+            ref=f"{cls.__module__}.{cls.__qualname__}",
+            serialization=core_schema.plain_serializer_function_ser_schema(cls.to_data),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the JSON Schema of the fields, with their defaults."""
+        described = handler(schema)
+        for name, field in handler.resolve_ref_schema(described)["properties"].items():
+            if hasattr(cls, name):
+                field["default"] = plain(getattr(cls, name))
+        return described
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Refuse: a program is frozen."""
+        raise TypeError(f"`{name}` can't be set: a program is frozen")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        """Refuse: a program is frozen."""
+        raise TypeError(f"`{name}` can't be deleted: a program is frozen")
+
+    def __eq__(self, other: object) -> bool:
+        """Two records are equal when every field is, given or not."""
+        if type(self) is not type(other):
+            return False
+        mine, theirs = vars(self), vars(other)
+        return mine == theirs or all(getattr(self, name) == getattr(other, name) for name in {**mine, **theirs})
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(getattr(self, name) for name in self.fields())))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+_set_fields: Final = vars(Record)["__dict__"].__set__
+"""The one way past `__setattr__`."""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Node | Record):
+        return value.to_data()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else plain(value)
