@@ -74,10 +74,15 @@ def _entries(data: Any) -> int | None:
     entries = 0
     level = [data] if type(data) in (dict, list) else []
     for _ in range(MAX_DEPTH):
-        below = []
+        below: list[Any] = []
         for holder in level:
-            entries += len(holder) if type(holder) is dict else 0
-            for item in holder.values() if type(holder) is dict else holder:
+            items = holder
+            if type(holder) is dict:
+                entries += len(holder)
+                items = holder.values()
+            for item in items:
+                if type(item) is str:  # as most are
+                    continue
                 if type(item) is dict or type(item) is list:
                     below.append(item)
         if not below:
