@@ -25,6 +25,7 @@ from stepward.validator.analysis.bounds import Bounds, Most, ProgramBounds
 from stepward.validator.analysis.heaviest import HeaviestRun, Loop
 from stepward.validator.cli import main
 from stepward.vm import ExecutionVM, InDoubt, MemoryJournal, ModelReply, Program, Run, ToolContext
+from stepward.vm.language.steps import Failing
 from stepward.vm.machine.clock import ManualClock
 
 Data = dict[str, Any]
@@ -548,8 +549,8 @@ def test_some_run_attains_the_bounds_of_a_program_in_which_they_are_exact(sample
 # -- planted mistakes --------------------------------------------------------------------------------------------------
 
 
-def only_retries(call: Data, spec: Any) -> int:
-    return int(call["max_retries"]) if call["on_error"] == "retry" else 1
+def only_retries(call: Failing, spec: Any) -> int:
+    return call.max_retries if call.on_error == "retry" else 1
 
 
 def no_pass(visits: int, weight: int, returns: int, leaves: int, passes: Any) -> int:
@@ -578,7 +579,7 @@ TOO_LITTLE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "every step starts once": (HeaviestRun, "starts", property(only_once)),
 }
 TOO_MUCH: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "an attempt too many": (bounds_module, "_attempts", lambda call, _: call["max_retries"]),
+    "an attempt too many": (bounds_module, "_attempts", lambda call, _: call.max_retries),
     "every round of a loop leaves it": (heaviest, "_rounds_of_one", lambda *of: REAL_ALL([of[:4]], of[4]) + of[3]),
     "starts counted whatever leads there": (
         HeaviestRun,

@@ -42,7 +42,8 @@ def components_among(steps: Sequence[int], successors: Sequence[Sequence[int]]) 
                     path.append((target, visited, len(waiting), iter(successors[target])))
                     waiting.append(target)
                     break
-                lowest[step] = min(lowest[step], lowest[target])
+                if lowest[target] < lowest[step]:  # noqa: PLR1730 - `min` takes as long as all the rest
+                    lowest[step] = lowest[target]
             else:
                 path.pop()
                 if path and lowest[step] < lowest[path[-1][0]]:

@@ -68,9 +68,10 @@ class HeaviestRun:
         self.visits: dict[int, int] = {}
         self.passed: dict[int, int] = {}  # where control goes, once, from a step whose visits are used up
         self.onward = list(self.successors)  # where it goes from a step that was started
-        for number, fields in enumerate(self.flow.fields):
-            if fields.get("max_visits") is not None:
-                self.visits[number] = fields["max_visits"]
+        for number in self.flow.having("max_visits"):
+            bound = self.flow.fields[number]["max_visits"]
+            if bound is not None:
+                self.visits[number] = bound
                 ways = [way for way in self.flow.transitions[number] if way.to >= 0]
                 self.passed.update((number, way.to) for way in ways if way.kind == "visits")
                 self.onward[number] = tuple(dict.fromkeys(way.to for way in ways if way.kind != "visits"))

@@ -293,9 +293,9 @@ def explore_counted(
 def counted(flow: Flow, monitor: Monitor) -> Monitor | None:
     """Return a monitor that counts the visits of every bounded step beside; None where no step has `max_visits`."""
     bounds = {
-        number: fields["max_visits"]
-        for number, fields in ((number, flow.fields[number]) for number in flow.unusual)
-        if fields.get("max_visits") is not None
+        number: flow.fields[number]["max_visits"]
+        for number in flow.having("max_visits")
+        if flow.fields[number]["max_visits"] is not None
     }
     return _Counting(flow, monitor, bounds) if bounds else None
 

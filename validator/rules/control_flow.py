@@ -231,7 +231,7 @@ class UnboundedCycle(Rule):
         steps, flow = context.program.steps, context.flow
         if context.program.max_steps is not None or flow.ambiguous_arms:
             return
-        bounded = {number for number in flow.unusual if flow.fields[number].get("max_visits") is not None}
+        bounded = {number for number in flow.having("max_visits") if flow.fields[number]["max_visits"] is not None}
         for loop in context.graph.loops_without(bounded):
             if not context.flow.reachable[loop[0]]:
                 continue
@@ -365,10 +365,10 @@ class NoFailureEnding(Rule):
         flow = context.flow
         if flow.has_missing_target:
             return
-        failing = (n for n in flow.unusual for way in flow.transitions[n] if way.ending == DECLARED_FAILURE)
+        failing = (n for n in flow.having("outcome") for way in flow.transitions[n] if way.ending == DECLARED_FAILURE)
         if any(flow.reachable[number] for number in failing):
             return
-        may_decide = [number for number in flow.unusual if flow.fields[number].get("error_step") is not None]
+        may_decide = flow.having("error_step")
         if "llm" in flow.positions_of or "parallel" in flow.positions_of:
             may_decide = sorted({*may_decide, *flow.positions_of.get("condition", ())})
         for number in may_decide:

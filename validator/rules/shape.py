@@ -56,19 +56,16 @@ class Unreadable(ReadingRule):
     name = "unreadable"
 
 
-_CONTRADICTING: Final = frozenset(["outcome", "on_timeout", "fallback", "error_step", "returns"])
+_CONTRADICTING: Final = ("outcome", "on_timeout", "fallback", "error_step", "returns")
 
 
 def _may_contradict(context: Context) -> Iterator[int]:
     """Yield the steps with a field that may contradict another one; most have none, and are not looked at."""
-    for number in sorted({*context.flow.unusual, *(number for number, _ in context.parallels)}):
-        fields = context.flow.fields[number]
-        if fields["type"] in ("condition", "end"):
-            continue
-        # What most of these have is `is_terminal` or `max_visits`, which contradicts nothing by itself.
-        is_odd = fields["type"] == "parallel" or not _CONTRADICTING.isdisjoint(fields)
-        if is_odd or ("is_terminal" in fields and "next_step" in fields):
-            yield number
+    flow = context.flow
+    found = {number for field in _CONTRADICTING for number in flow.having(field)}
+    found.update(number for number in flow.having("is_terminal") if "next_step" in flow.fields[number])
+    found.update(number for number, _ in context.parallels)
+    yield from sorted(number for number in found if flow.kinds[number] not in ("condition", "end"))
 
 
 class Schema(Rule):

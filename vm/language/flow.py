@@ -5,7 +5,7 @@ The machine, the checker, the diagrams and the sabotage oracle read it from here
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any, Final, Literal, NamedTuple, cast
 
@@ -67,10 +67,12 @@ _USUAL: Final = frozenset(
 ).union(["condition", "then", "otherwise", "cases", "exclusive", "parallel_steps", "max_concurrency"])
 """The fields that say what a step does, and where control goes when all is well."""
 
+_FAILING: Final = frozenset(["on_error", "error_step", "on_timeout"])
+"""The fields that say where control goes when a call does not succeed."""
+
 _ENDS_WELL: Final = Transition("success", END, SUCCEEDED)
 _ENDS_IN_FAILURE: Final = Transition("success", END, DECLARED_FAILURE)
 _FAILS: Final = Transition("failed", END, Ending("FAILED", "error"))
-_ONLY_FAILS: Final = (_FAILS,)
 _UNCOVERED: Final = Transition("uncovered", END, Ending("FAILED", "uncovered"))
 _STALLS: Final = Transition("visits", END, Ending("STALLED", "visits"))
 _END_STEP: Final = Transition("end", END, SUCCEEDED)
@@ -110,7 +112,7 @@ class Flow:
         names: set[str | None] = {fields.get("then") for fields in conditions}
         names.update([fields.get("otherwise") for fields in conditions])
         names.update(case.then for fields in conditions if "cases" in fields for case in fields["cases"] or ())
-        names.update([self.fields[number].get("error_step") for number in self.unusual])
+        names.update([self.fields[number]["error_step"] for number in self.having("error_step")])
         names.discard(None)
         return cast("frozenset[str]", frozenset(names))
 
@@ -119,16 +121,30 @@ class Flow:
         """The steps with a field that few steps have: what speaks of such fields need not look at the others."""
         return [number for number, fields in enumerate(self.fields) if not _USUAL.issuperset(fields)]
 
+    def having(self, field: str) -> Sequence[int]:
+        """Return the steps to which a field was given that few steps have, in ascending order."""
+        assert field not in _USUAL, "too many have it"
+        return self._having.get(field, ())
+
+    @cached_property
+    def _having(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for number in self.unusual:
+            for field in self.fields[number]:
+                if field not in _USUAL:
+                    found.setdefault(field, []).append(number)
+        return found
+
     @cached_property
     def transitions(self) -> list[tuple[Transition, ...]]:
         """Every way out of every step, by its position."""
-        arms = self.arms
-        return [self._ways_out(number, fields, arms) for number, fields in enumerate(self.fields)]
+        unusual = frozenset(self.unusual)
+        return [self._ways_out(number, fields, number in unusual) for number, fields in enumerate(self.fields)]
 
     @cached_property
     def has_missing_target(self) -> bool:
         """Whether the program names a step that it does not have."""
-        assert self.transitions is not None, "they note it when they are made"
+        assert self.successors is not None, "it is noted when they are made"
         return self._names_missing
 
     @cached_property
@@ -136,14 +152,15 @@ class Flow:
         """The steps that may follow each step, by position and without repetition."""
         result: list[tuple[int, ...]] = []
         for ways in self.transitions:
-            if len(ways) == 2 and ways[1] is _FAILS:  # as of most steps
-                to = ways[0].to
-                result.append((to,) if to >= 0 else ())
+            if len(ways) == 2 and ways[1] is _FAILS and ways[0].to >= 0:  # as of most steps
+                result.append((ways[0].to,))
                 continue
             found: dict[int, None] = {}
             for way in ways:
                 if way.to >= 0:
                     found[way.to] = None
+                elif way.to == MISSING:
+                    self._names_missing = True
             result.append(tuple(found))
         return result
 
@@ -181,32 +198,34 @@ class Flow:
         fields = self.fields[number]
         return _says_nothing(fields) and fields["id"] not in self.arms
 
-    def _ways_out(self, number: int, fields: dict[str, Any], arms: frozenset[str]) -> tuple[Transition, ...]:
+    def _ways_out(self, number: int, fields: dict[str, Any], is_unusual: bool) -> tuple[Transition, ...]:
         kind = fields["type"]
-        if kind == "end":
-            return (_END_STEP_FAILURE if fields.get("outcome") == "failure" else _END_STEP,)
         if kind == "condition":
             ways = self._branches(fields)
+        elif kind == "end":
+            return (_END_STEP_FAILURE if fields.get("outcome") == "failure" else _END_STEP,)
         else:
-            successor = self._successor(number, fields, arms)
-            failures = _ONLY_FAILS if kind == "set" else self._failures(self.steps[number], successor)
-            ways = (successor, *failures)
+            successor = self._successor(number, fields)
+            if kind == "parallel" or (is_unusual and kind != "set" and not _FAILING.isdisjoint(fields)):
+                ways = (successor, *self._failures(self.steps[number], successor))
+            else:
+                ways = (successor, _FAILS)
             if number in self._ambiguous:
-                ways = (successor, Transition("success", number + 1), *failures)
-        if fields.get("max_visits") is None:
+                ways = (successor, Transition("success", number + 1), *ways[1:])
+        if not is_unusual or fields.get("max_visits") is None:
             return ways
         error_step = fields.get("error_step")
         if error_step is None:
             return (*ways, _STALLS)
         # Once; the second time the run stalls.
-        return (*ways, Transition("visits", self._to(error_step), field=("error_step",)), _STALLS)
+        return (*ways, Transition("visits", self.position.get(error_step, MISSING), field=("error_step",)), _STALLS)
 
-    def _successor(self, number: int, fields: dict[str, Any], arms: frozenset[str]) -> Transition:
+    def _successor(self, number: int, fields: dict[str, Any]) -> Transition:
         next_step = fields.get("next_step")
         if next_step is not None:
-            return _transition(("success", self._to(next_step), None, None, ("next_step",)))
+            return _transition(("success", self.position.get(next_step, MISSING), None, None, ("next_step",)))
         ends = fields.get("is_terminal") or number + 1 == len(self.steps)
-        if not ends and fields["id"] not in arms:
+        if not ends and fields["id"] not in self.arms:
             return _transition(("success", number + 1, None, None, ()))
         if not ends and self._is_entered_from_above(number):
             self._ambiguous.add(number)
@@ -229,30 +248,25 @@ class Flow:
         if step.on_error == "skip":
             ways += (successor._replace(kind="skipped"),)
         if step.error_step is not None:  # beside `skip` it is SW002: both ways are given, and the program is refused
-            ways += (Transition("failed", self._to(step.error_step), field=("error_step",)),)
+            ways += (Transition("failed", self.position.get(step.error_step, MISSING), field=("error_step",)),)
         elif step.on_error != "skip":
             ways += (_FAILS,)
         return ways
 
     def _branches(self, fields: dict[str, Any]) -> tuple[Transition, ...]:
         then, otherwise, cases = fields.get("then"), fields.get("otherwise"), fields.get("cases")
-        ways: tuple[Transition, ...] = (_FAILS,)
-        if otherwise is None or (then is None and cases is None):
-            ways = (_UNCOVERED, _FAILS)
-        if otherwise is not None:
-            ways = (_transition(("branch", self._to(otherwise), None, "otherwise", ("otherwise",))), *ways)
+        if otherwise is None:
+            last = _UNCOVERED
+        else:
+            last = _transition(("branch", self.position.get(otherwise, MISSING), None, "otherwise", ("otherwise",)))
         if then is not None:
-            return (_transition(("branch", self._to(then), None, "then", ("then",))), *ways)
-        return (*(self._case(number, case) for number, case in enumerate(cases or ())), *ways)
+            return (_transition(("branch", self.position.get(then, MISSING), None, "then", ("then",))), last, _FAILS)
+        if cases is None:
+            return (last, _UNCOVERED, _FAILS)
+        return (*(self._case(number, case) for number, case in enumerate(cases)), last, _FAILS)
 
     def _case(self, number: int, case: Case) -> Transition:
-        return Transition("branch", self._to(case.then), None, number + 1, ("cases", number, "then"))
-
-    def _to(self, target: str) -> int:
-        position = self.position.get(target, MISSING)
-        if position == MISSING:
-            self._names_missing = True
-        return position
+        return Transition("branch", self.position.get(case.then, MISSING), None, number + 1, ("cases", number, "then"))
 
 
 def _says_nothing(fields: dict[str, Any]) -> bool:
