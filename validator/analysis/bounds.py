@@ -23,11 +23,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.analysis.heaviest import HeaviestRun, Loop, Part, Weights
-from stepward.vm.language.steps import AnyStep, LlmCall, LlmStep, ParallelStep, ToolCall, ToolStep
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.facts import ProgramFacts
     from stepward.vm.language.manifest import ToolSpec
+    from stepward.vm.language.steps import AnyStep, LlmCall, ToolCall
 
 _PASSES: Final = 10
 """Passes over the whole program that tools may cost; of those that come then the places are bounded one by one."""
@@ -116,7 +116,7 @@ class Bounds:
         models, tools = 0, dict[str, int]()
         for number in way:
             for call in _calls(self.flow.steps[number]):
-                if isinstance(call, LlmCall):
+                if call.type == "llm":
                     models += 1
                 else:
                     tools[call.tool] = tools.get(call.tool, 0) + 1
@@ -197,13 +197,13 @@ class Bounds:
         if not calls:
             return 1
         rounds, cost = 1, 0
-        if isinstance(step, ParallelStep):
+        if step.type == "parallel":
             # A round of a parallel step makes those calls again that failed: all but those that are skipped then.
             if step.on_error == "retry" and any(call.on_error != "skip" for call in calls):
                 rounds = step.max_retries
             cost = rounds
         for call in calls:
-            tool = call.tool if isinstance(call, ToolCall) else None
+            tool = call.tool if call.type == "tool" else None
             spec = None if tool is None else self.context.meaning.tool(tool)
             attempts = _attempts(call, spec) * (1 if call.on_error == "skip" else rounds)
             # All attempts of a visit are made under one key where the tool heeds it.
@@ -214,9 +214,9 @@ class Bounds:
 
 def _calls(step: AnyStep) -> tuple[LlmCall | ToolCall, ...]:
     """Return the calls of a step: what it is itself, or its sub-steps."""
-    if isinstance(step, LlmStep | ToolStep):
+    if step.type == "llm" or step.type == "tool":  # noqa: PLR1714 - the type checker follows no `in`
         return (step,)
-    return step.parallel_steps if isinstance(step, ParallelStep) else ()
+    return step.parallel_steps if step.type == "parallel" else ()
 
 
 def _attempts(call: LlmCall | ToolCall, spec: ToolSpec | None) -> int:

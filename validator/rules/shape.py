@@ -325,10 +325,10 @@ class NameCollision(Rule):
     @staticmethod
     def _is_plain(context: Context, inputs: set[str]) -> bool:
         """Whether inputs, steps and assigned names are three separate sets, as in almost every program."""
-        ids = context.flow.position.keys()
-        assigned: set[str | None] = {fields.get("output_key") for fields in context.flow.fields}
-        assigned.update(*(context.flow.fields[number]["set"] for number in context.flow.positions_of.get("set", ())))
-        return ids.isdisjoint(inputs) and ids.isdisjoint(assigned) and assigned.isdisjoint(inputs)
+        flow, ids = context.flow, context.flow.position.keys()
+        assigned = [fields["output_key"] for fields in flow.fields if "output_key" in fields]
+        assigned += [name for number in flow.positions_of.get("set", ()) for name in flow.fields[number]["set"]]
+        return ids.isdisjoint(inputs) and ids.isdisjoint(assigned) and inputs.isdisjoint(assigned)
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield inputs that share a name with a step, and assignments to an input or to another step's id."""
