@@ -28,29 +28,39 @@ def components_among(steps: Sequence[int], successors: Sequence[Sequence[int]]) 
     for root in steps:
         if lowest[root]:
             continue
-        waiting: list[int] = []  # visited, and not yet in a component
         visited += 1
         lowest[root] = visited
-        path = [(root, visited, len(waiting), iter(successors[root]))]
-        waiting.append(root)
+        waiting = [root]  # visited, and not yet in a component
+        path = [(root, visited, iter(successors[root]))]
         while path:
-            step, number, height, following = path[-1]
+            step, number, following = path[-1]
+            low = lowest[step]
             for target in following:
-                if not lowest[target]:
+                reached = lowest[target]
+                if not reached:
                     visited += 1
                     lowest[target] = visited
-                    path.append((target, visited, len(waiting), iter(successors[target])))
                     waiting.append(target)
+                    path.append((target, visited, iter(successors[target])))
                     break
-                if lowest[target] < lowest[step]:  # noqa: PLR1730 - `min` takes as long as all the rest
-                    lowest[step] = lowest[target]
+                if reached < low:  # noqa: PLR1730 - `min` takes as long as all the rest
+                    low = reached
             else:
                 path.pop()
-                if path and lowest[step] < lowest[path[-1][0]]:
-                    lowest[path[-1][0]] = lowest[step]
-                if lowest[step] == number:
-                    component = waiting[height:]
-                    del waiting[height:]
-                    for member in component:
-                        lowest[member] = closed
-                    yield component
+                if low == number:
+                    yield _component(step, waiting, lowest, closed)
+                elif low < lowest[path[-1][0]]:
+                    lowest[path[-1][0]] = low
+                continue
+            lowest[step] = low
+
+
+def _component(first: int, waiting: list[int], lowest: list[int], closed: int) -> list[int]:
+    """Take from the steps that wait the component of which `first` was visited first."""
+    component = []
+    while True:
+        member = waiting.pop()
+        lowest[member] = closed
+        component.append(member)
+        if member == first:
+            return component

@@ -86,7 +86,7 @@ class StepGraph:
     def leads_out(self, loop: list[int]) -> bool:
         """Return whether an edge leads from a step of a loop to one that is not in it."""
         inside, successors = set(loop), self.flow.successors
-        for number in loop:
+        for number in reversed(loop):
             for target in successors[number]:
                 if target not in inside:
                     return True

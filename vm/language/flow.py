@@ -155,13 +155,15 @@ class Flow:
             if len(ways) == 2 and ways[1] is _FAILS and ways[0].to >= 0:  # as of most steps
                 result.append((ways[0].to,))
                 continue
-            found: dict[int, None] = {}
+            targets: list[int] = []
             for way in ways:
-                if way.to >= 0:
-                    found[way.to] = None
-                elif way.to == MISSING:
+                to = way.to
+                if to >= 0:
+                    targets.append(to)
+                elif to == MISSING:
                     self._names_missing = True
-            result.append(tuple(found))
+            are_distinct = len(targets) < 2 or (len(targets) == 2 and targets[0] != targets[1])
+            result.append(tuple(targets if are_distinct else dict.fromkeys(targets)))
         return result
 
     @cached_property
