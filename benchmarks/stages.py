@@ -13,7 +13,9 @@ from time import process_time
 from typing import Any
 from unittest.mock import patch
 
+from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.analysis.assignment import Assignment
+from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.context import Context
 from stepward.validator.rules import registry
@@ -27,6 +29,8 @@ ANALYSES = {
     Flow: "flow",
     StepGraph: "flow",
     Meaning: "names and types",
+    ProgramFacts: "shared analyses",
+    Analyses: "shared analyses",
     Context: "shared analyses",
     Assignment: "assignment",
 }
