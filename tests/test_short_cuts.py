@@ -23,8 +23,9 @@ from stepward.validator.engine.dead import DeadWays
 from stepward.vm import Program
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions import parser
-from stepward.vm.language import typecheck
+from stepward.vm.language import inference, typecheck
 from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.names import Source
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from shapes import tree
@@ -104,6 +105,24 @@ def test_a_condition_that_is_plainly_right_has_nothing_wrong() -> None:
     assert plain > 50
 
 
+@pytest.mark.parametrize("operator", ["==", "!=", "<", ">=", "in", "contains", "starts_with"])
+def test_from_a_comparison_that_says_nothing_no_type_follows(operator: str) -> None:
+    silent = 0
+    for spec, value in product(TYPES, VALUES):
+        text = f"$x {operator} {value}"
+        steps = [{"id": "c", "type": "condition", "condition": text, "then": "e"}, {"id": "e", "type": "end"}]
+        program = Program.from_dict({"inputs": {"x": spec}, "steps": steps})
+        short, long = Meaning(program), Meaning(program)
+        with patch.object(inference._Collector, "says_nothing", lambda *_: False):
+            assert long.typing.conflicts == short.typing.conflicts
+        assert long.view(("x",)) == short.view(("x",))
+        source = Source("input", "x", ("inputs", "x"))
+        assert long.typing.effective(source) == short.typing.effective(source), (spec, text)
+        tree = parser.parse(text)
+        silent += inference._Collector(short, short.typing).says_nothing(tree)
+    assert (silent > 50) is (operator in ("==", "!=", "<", ">="))
+
+
 # -- clusters of conditions of which no table is made ----------------------------------------------------------------
 
 
@@ -142,6 +161,33 @@ def test_conditions_that_no_run_meets_together_are_left_out_without_a_change() -
     left_out = [context.dead._apart(context.dead._clusters()) for context in contexts() if context.conditions]
     assert sum(map(bool, left_out)) > 3
     assert sum(finding.code == "SW103" for report in reports for finding in report.findings) > 5
+
+
+def _grouped(dead: DeadWays) -> list[tuple[list[int], set[tuple[str, ...]]]]:
+    """Return the conditions that read the same variables, or what is copied between these, one after the other."""
+    groups: list[tuple[list[int], set[tuple[str, ...]]]] = []
+    for number, _ in dead.context.conditions:
+        cases = dead.readable.cases(number)
+        if cases is None or not dead.flow.reachable[number]:
+            continue
+        roots = set(dead.moves.closed([dead.domains.root(names) for names in cases.names]))
+        meeting = [group for group in groups if group[1] & roots]
+        groups = [group for group in groups if not group[1] & roots]
+        groups.append((sum((group[0] for group in meeting), [number]), roots.union(*(group[1] for group in meeting))))
+    return groups
+
+
+def test_conditions_that_share_nothing_and_read_what_one_step_assigns_are_no_cluster() -> None:
+    alone = together = 0
+    for dead in (context.dead for context in contexts() if context.conditions):
+        groups = [group for group in _grouped(dead) if group[1]]
+        worth = [one for one in groups if len(one[0]) > 1 or any(len(dead.moves.writers(root)) > 1 for root in one[1])]
+        assert sorted((sorted(one), sorted(roots)) for one, roots in worth) == sorted(
+            (one, sorted(roots)) for one, roots in dead._clusters()
+        )
+        alone += len(groups) - len(worth)
+        together += len(worth)
+    assert alone > 20 < together
 
 
 def test_what_a_table_says_of_such_conditions_is_nothing() -> None:

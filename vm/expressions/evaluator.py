@@ -66,14 +66,14 @@ def evaluate_condition(tree: Expression, lookup: Lookup) -> bool:
 
 def kind(value: Any) -> str:
     """Return the type word of a value: `integer` and `number` are one here."""
-    if value is None:
-        return "null"
+    if isinstance(value, str):
+        return "string"
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | Decimal):
         return "number"
-    if isinstance(value, str):
-        return "string"
+    if value is None:
+        return "null"
     return "object" if isinstance(value, dict) else "array"
 
 

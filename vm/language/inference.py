@@ -5,7 +5,6 @@ Arithmetic and order need numbers, text operators text, a comparison the type of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from stepward.vm.expressions.evaluator import kind
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from stepward.vm.language.meaning import Clause, Meaning
 
 _IMPLIED_ITEMS: Final = (ITEMS,)
+_BETWEEN_EQUALS: Final = frozenset(["==", "!=", "<", "<=", ">", ">="])
 _ONE_KIND: Final = {word: frozenset({word}) for word in ANY}
 
 
@@ -85,12 +85,25 @@ class _Collector:
     def clause(self, clause: Clause, tree: Expression) -> None:
         self.path = clause.path
         if clause.is_condition:
+            if self.says_nothing(tree):
+                return
             self.need(tree, BOOLEAN, "a condition")
         else:
             source = Source("set", str(clause.path[-1]), clause.path, clause.step)
             self.equate((source, ()), tree)
         for node in walk(tree):
             self.node(node)
+
+    def says_nothing(self, tree: Expression) -> bool:
+        """Return whether a declared name is compared with a constant, as in most conditions: no type follows."""
+        return (
+            isinstance(tree, Compare)
+            and tree.operator in _BETWEEN_EQUALS
+            and isinstance(tree.left, Reference)
+            and isinstance(tree.right, Constant)
+            and len(tree.left.names) == 1  # of a field it must be noted that it is read
+            and not self.open(tree.left.names)
+        )
 
     def node(self, node: Expression) -> None:
         match node:
@@ -211,11 +224,9 @@ class _Collector:
         # Not `view`: it remembers its answers, and uses are still being collected.
         return self.typing.fresh_view(meant).kinds if meant else ANY
 
-    def locations(self, names: tuple[str, ...]) -> Iterator[Location]:
+    def locations(self, names: tuple[str, ...]) -> list[Location]:
         meant = self.meaning.names.meaning(names)
-        if meant is not None:
-            for source in meant.sources:
-                yield source, meant.fields
+        return [(source, meant.fields) for source in meant.sources] if meant is not None else []
 
 
 def result_kinds(tree: Expression) -> frozenset[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -27,8 +26,7 @@ _EFFECTS = ("none", "read", "write")
 _UNASKED: Final = View()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Clause:
+class Clause(NamedTuple):
     """An expression of the program: where it stands, its text, and its tree, or the error that says why it has none."""
 
     step: int

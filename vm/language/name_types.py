@@ -127,8 +127,10 @@ class Typing:
 
     def spec(self, location: Location) -> TypeSpec | None:
         """Return the declared type at a location; None where nobody declares it, _NEVER where there is nothing."""
-        spec = self._written(location)
-        return spec if spec is not None and _speaks(spec) else None
+        source, way = location
+        spec = self._written(location) if way else self.root_spec(source)
+        # A type that says nothing about the kind of value is not declared, but inferred.
+        return spec if spec is not None and (spec.type is not None or spec.enum is not None) else None
 
     def _written(self, location: Location) -> TypeSpec | None:
         """Return what is written at a location, also where it does not say which kind of value is meant."""
@@ -174,12 +176,12 @@ class Typing:
 
     def _view_at(self, location: Location) -> View:
         source, way = location
-        optional = bool(way) and self._is_optional(location)
         if source.kind == "set":
             return self._set_view(source, way)
         spec = self.spec(location)
         if spec is _NEVER:
             return View(never=True)
+        optional = bool(way) and self._is_optional(location)
         if spec is not None:
             return self._declared_view(spec, optional)
         cell = self._cells.get(self._find(location))
@@ -327,11 +329,6 @@ class Typing:
 # Constructed, not validated: a validator that is built on import would cost every start.
 _TEXT: Final = TypeSpec.model_construct(type=("string",))
 _NEVER: Final = TypeSpec.model_construct(type=("null",), enum=(None,))
-
-
-def _speaks(spec: TypeSpec) -> bool:
-    """A type that says nothing about the kind of value is not declared, but inferred."""
-    return spec.type is not None or spec.enum is not None
 
 
 def _reply(call: LlmCall) -> TypeSpec:

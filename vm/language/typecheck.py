@@ -90,7 +90,9 @@ def _is_plainly_right(tree: Expression, meaning: Meaning) -> bool:
         return view.kinds == NUMBER
     if tree.operator not in ("==", "!=") or not view.kinds <= _PLAIN or (isinstance(value, str) and "$" in value):
         return False
-    return view.enum is None or any(same(value, member) for member in view.enum)
+    if view.enum is None or (isinstance(value, str) and value in view.enum):
+        return True
+    return any(same(value, member) for member in view.enum)
 
 
 class _Checker:
