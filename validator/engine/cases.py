@@ -136,13 +136,9 @@ class Cases:
         self.clock = clock
         self.names = references_of(self.trees)
         """The references that they read."""
-        self._tried: list[list[bool | None]] = []
-        self._untried = sampled(self.trees, domains)
-
-    @cached_property
-    def is_plainly_open(self) -> bool:
+        self.is_plainly_open = len(self.trees) == 1 and plainly_open(self.trees[0], domains)
         """Whether it is one condition that can be true and can be false, as anybody sees."""
-        return len(self.trees) == 1 and plainly_open(self.trees[0], self.domains)
+        self._tried: list[list[bool | None]] = []
 
     @cached_property
     def finite(self) -> Finite | None:
@@ -169,6 +165,10 @@ class Cases:
         from stepward.validator.engine.solver import Solved
 
         return Solved(self.trees, self.domains, self.clock)
+
+    @cached_property
+    def _untried(self) -> Iterator[State]:
+        return sampled(self.trees, self.domains)
 
     def tried(self) -> Iterator[list[bool | None]]:
         """Yield what the conditions are in a few states; what happens there need not be asked."""

@@ -7,7 +7,7 @@ from functools import cached_property
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.engine.cases import Cases
 from stepward.validator.engine.clock import Clock
-from stepward.validator.engine.domains import Domains
+from stepward.validator.engine.domains import Domains, Names
 
 
 class Conditions:
@@ -18,10 +18,13 @@ class Conditions:
         self.clock = clock
         self.domains = Domains(context.meaning)
         self._cases: dict[int, Cases | None] = {}
+        self._valued: dict[Names, bool] = {}
 
     @cached_property
-    def _ill_typed(self) -> frozenset[int]:
-        return frozenset(clause.step for clause, _ in self.context.type_problems)
+    def _ill_formed(self) -> frozenset[int]:
+        """The steps with an expression that does not parse, or that is wrong by its types."""
+        wrong = {clause.step for clause, _ in self.context.type_problems}
+        return frozenset(wrong.union([clause.step for clause in self.context.meaning.clauses if clause.tree is None]))
 
     @cached_property
     def _in_conflict(self) -> frozenset[str]:
@@ -35,12 +38,19 @@ class Conditions:
         return self._cases[number]
 
     def _readable(self, number: int) -> Cases | None:
-        trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
-        known = [tree for tree in trees if tree is not None]
-        if len(known) < len(trees) or not known or number in self._ill_typed:
+        clauses = self.context.meaning.clauses_of.get(number, ())
+        if not clauses or number in self._ill_formed:
             return None
-        cases = Cases(known, self.domains, self.clock)
+        cases = Cases([clause.tree for clause in clauses if clause.tree is not None], self.domains, self.clock)
         for name in cases.names:
-            if name[0] in self._in_conflict or self.domains.of(name).is_empty:
+            if not self._has_values(name):
                 return None
         return cases
+
+    def _has_values(self, names: Names) -> bool:
+        """Return whether a reference has a type that a value can be of."""
+        known = self._valued.get(names)
+        if known is None:
+            is_empty = names[0] in self._in_conflict or self.domains.of(names).is_empty
+            known = self._valued[names] = not is_empty
+        return known

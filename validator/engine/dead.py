@@ -7,8 +7,10 @@ of the others, so more may seem possible than is: what is called dead is proved 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.engine.clock import OutOfTime
@@ -97,13 +99,11 @@ class DeadWays:
         seen = bytearray(len(self.flow.steps))
         seen[0] = 1
         pending = [0]
-        possible, kinds, unusual = self.context.ways.possible, self.flow.kinds, set(self.flow.unusual)
+        kinds, successors = self.flow.kinds, self.flow.successors
         while pending:
             number = pending.pop()
-            if kinds[number] == "condition":
-                following = self._alive(number)
-            else:  # by all its ways, unless it has a field by which some of them may be none
-                following = possible.after(number) if number in unusual else self.flow.successors[number]
+            # Of the other steps no way is dead that leads on: a fallback leads where success does.
+            following = self._alive(number) if kinds[number] == "condition" else successors[number]
             for target in following:
                 if not seen[target]:
                     seen[target] = 1
@@ -135,40 +135,37 @@ class DeadWays:
 
     def _clusters(self) -> Clusters:
         """Return the conditions that share variables, those of which a table can say more than their types do."""
+        read = self._read_together()
         leader: dict[Names, Names] = {}
+        for roots in dict.fromkeys(read.values()):
+            least = min(roots)
+            for root in roots:
+                leader[_first(leader, root)] = _first(leader, least)
+        groups: dict[Names, list[int]] = {}
+        for number, roots in read.items():
+            groups.setdefault(_first(leader, min(roots)), []).append(number)
+        small = [one for one in groups.values() if len(one) <= MAX_PLACES]
+        return [(numbers, frozenset().union(*(read[number] for number in numbers))) for numbers in small]
+
+    def _read_together(self) -> dict[int, frozenset[Names]]:
+        """Return what conditions read, those that share a variable or read one that several steps assign."""
         read: dict[int, frozenset[Names]] = {}
-        closed: dict[frozenset[Names], frozenset[Names]] = {}
+        closed: dict[tuple[Names, ...], frozenset[Names]] = {}
         for number in self.flow.positions_of.get("condition", ()):
             cases = self.readable.cases(number) if self.flow.reachable[number] else None
             if cases is None:
                 continue
-            own = frozenset([real(self.domains.root(names)) for names in cases.names])
+            own = tuple(cases.names)
             roots = closed.get(own)
             if roots is None:
-                roots = closed[own] = self.moves.closed(own)
-                least = min(roots, default=())
-                for root in roots:
-                    if root in leader:
-                        leader[_first(leader, root)] = _first(leader, least)
-                    else:
-                        leader[root] = _first(leader, least)
+                roots = closed[own] = self.moves.closed([self.domains.root(names) for names in own])
             read[number] = roots
-        groups: dict[Names, list[int]] = {}
-        for number, roots in read.items():
-            if roots:
-                groups.setdefault(_first(leader, min(roots)), []).append(number)
-        small = [one for one in groups.values() if len(one) <= MAX_PLACES]
-        found = [(numbers, frozenset().union(*(read[number] for number in numbers))) for numbers in small]
-        return [one for one in found if self._is_worth(*one)]
-
-    def _is_worth(self, conditions: list[int], roots: frozenset[Names]) -> bool:
-        return len(conditions) > 1 or any(self._has_writers(root, 2) for root in roots)
-
-    def _has_writers(self, root: Names, least: int) -> bool:
-        """Return whether at least so many steps assign a variable."""
-        # The output of a step has the step alone; of the sources of a variable some may be inputs, or of one step.
-        most = 1 if len(root) == 2 else len(self.context.meaning.names.variables.get(root[0], ()))
-        return most >= least and len(self.moves.writers(root)) >= least
+        shared = {root for root, count in Counter(chain.from_iterable(read.values())).items() if count > 1}
+        for name, sources in self.context.meaning.names.variables.items():
+            # Of the sources of a variable some may be inputs, or of one step.
+            if len(sources) > 1 and len(self.moves.writers((name,))) > 1:
+                shared.add((name,))
+        return {number: roots for number, roots in read.items() if not roots.isdisjoint(shared)}
 
     def _apart(self, clusters: Clusters) -> set[int]:
         """Return the first condition of each cluster of which a table would say nothing.
@@ -188,7 +185,7 @@ class DeadWays:
             numbers[0]
             for numbers, roots in clusters
             if not bits[numbers[0]] & met
-            and not any(self._has_writers(root, 1) for root in roots)
+            and not any(self.moves.writers(root) for root in roots)
             and all(cases is not None and cases.is_plainly_open for cases in map(self.readable.cases, numbers))
         }
 

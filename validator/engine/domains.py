@@ -36,7 +36,7 @@ def primed(names: Names) -> Names:
 
 def real(names: Names) -> Names:
     """Return the name of the program that a primed one stands for."""
-    return (names[0].removesuffix("'"), *names[1:])
+    return (names[0].removesuffix("'"), *names[1:]) if names[0].endswith("'") else names
 
 
 class Range(NamedTuple):
@@ -101,7 +101,7 @@ class Domain:
                 return value in self.booleans
             case "number":
                 assert isinstance(value, int | Decimal)
-                return any(one.holds(value) for one in self.ranges)
+                return self.has_number(value)
             case "string":
                 assert isinstance(value, str)
                 if self.any_text:
@@ -111,6 +111,13 @@ class Domain:
                 assert isinstance(value, tuple)
                 return self.array and (self.items is None or all(self.items.admits(item) for item in value))
         return self.is_object
+
+    def has_number(self, number: Number) -> bool:
+        """Return whether a number is one of the domain's."""
+        for one in self.ranges:  # noqa: SIM110 - asked of every condition: a generator takes twice the time
+            if one.holds(number):
+                return True
+        return False
 
     @property
     def is_empty(self) -> bool:
@@ -205,7 +212,7 @@ class Domains:
         found = self._known.get(names)
         if found is None:
             meant = self._meaning.names.meaning(real(names))
-            found = Domain(undefined=True) if meant is None else self._meant(meant, 0)
+            found = Domain(undefined=True) if meant is None else self._of_sources(meant, 0)
             self._known[names] = found
         return found
 
@@ -234,7 +241,7 @@ class Domains:
         found = self._at(sources[0], fields, copies)
         for source in sources[1:]:
             found |= self._at(source, fields, copies)
-        is_given = any(source.kind == "input" for source in sources)
+        is_given = sources[0].kind == "input"  # of the sources of a name an input is the first
         return found if is_given or fields else self._or_undefined(found)
 
     def _or_undefined(self, found: Domain) -> Domain:
@@ -248,10 +255,12 @@ class Domains:
         typing = self._meaning.typing
         if source.kind == "set":
             return self._assigned(source, fields, copies)
+        spec = typing.spec((source, fields))
+        if spec is not None and not fields:
+            return self._of_type(spec, source, fields)
         view = typing.view(Meant((source,), fields))
         if view.never:
             return Domain(undefined=True)
-        spec = typing.spec((source, fields))
         if spec is None:
             kinds = view.kinds if view.is_known else ANY
             found = of_kinds(kinds)
@@ -264,10 +273,10 @@ class Domains:
 
     def _of_type(self, spec: TypeSpec, source: Source, fields: tuple[str, ...]) -> Domain:
         """Return the domain of a declared type, one for all names that have it."""
-        if "array" in spec.kinds:
-            return of_type(spec, self._items(source, fields))
         known = self._of_types.get(id(spec))
         if known is None:
+            if "array" in spec.kinds:
+                return of_type(spec, self._items(source, fields))
             # The type is kept beside its domain: its number is its own only as long as it lives.
             known = self._of_types[id(spec)] = spec, of_type(spec)
         return known[1]

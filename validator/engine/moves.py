@@ -111,23 +111,22 @@ class Moves:
         """Return the steps that assign a variable, an output or an error."""
         names = self.context.meaning.names
         if len(root) == 2:
-            sources = [names.outputs[root[0]]] if root[0] in names.outputs else []
-        else:
-            sources = names.variables.get(root[0], [])
-        return list(dict.fromkeys(source.step for source in sources if source.step is not None))
+            place = names.outputs.places.get(root[0])
+            return [] if place is None else [place[0]]
+        return list(dict.fromkeys([one.step for one in names.variables.get(root[0], ()) if one.step is not None]))
 
     def feeds(self, root: Names) -> set[Names]:
         """Return the variables whose values a variable may take over, or be computed from."""
         found: set[Names] = set()
-        for number in self.writers(root):
-            step = self.flow.steps[number]
-            if isinstance(step, SetStep):
-                tree = self._tree(number, root[0]) if isinstance(step.set[root[0]], str) else None
+        # Outputs and errors come from outside: nothing feeds them.
+        for source in self.context.meaning.names.variables.get(root[0], ()) if len(root) == 1 else ():
+            if source.kind == "output":
+                found.add((source.name, "output"))
+            elif source.step is not None:
+                tree = self._tree(source.step, root[0])
                 found.update(self.domains.root(names) for names in references_of([tree] if tree is not None else []))
-            else:
-                parts = (step, *(step.parallel_steps if isinstance(step, ParallelStep) else ()))
-                found.update((part.id, "output") for part in parts if getattr(part, "output_key", None) == root[0])
-        return found - {root}
+        found.discard(root)
+        return found
 
     def closed(self, roots: Iterable[Names]) -> frozenset[Names]:
         """Return variables with all those whose values they may take over."""

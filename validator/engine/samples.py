@@ -59,13 +59,13 @@ def _is_inside(operator: str, value: Any, domain: Domain) -> bool:
     if isinstance(value, bool):
         return operator in _EQUAL and len(domain.booleans) > 1
     if isinstance(value, int | Decimal):
-        if not domain.admits(value):
+        if not domain.has_number(value):
             return False
         if operator in ("<", ">="):
-            return domain.admits(value - 1)
+            return domain.has_number(value - 1)
         if operator in ("<=", ">"):
-            return domain.admits(value + 1)
-        return operator in _EQUAL and (domain.admits(value - 1) or domain.admits(value + 1))
+            return domain.has_number(value + 1)
+        return operator in _EQUAL and (domain.has_number(value - 1) or domain.has_number(value + 1))
     if isinstance(value, str):
         if domain.any_text:
             return domain.max_length is None or 0 < len(value) < domain.max_length
