@@ -179,7 +179,7 @@ def test_children_come_in_the_order_of_the_text() -> None:
 def test_references_asked_for_by_defined_are_no_reads() -> None:
     tree = parse("defined($a) and $b.c == $d")
     assert [reference.text() for reference in references(tree)] == ["$b.c", "$d"]
-    assert [read.reference.text() for read in reads(tree)] == ["$b.c", "$d"]
+    assert [reference.text() for reference, _ in reads(tree)] == ["$b.c", "$d"]
 
 
 # -- literals -------------------------------------------------------------------------------------------------------
@@ -630,7 +630,7 @@ def marked(tree: Expression) -> Expression:
 @settings(max_examples=300, deadline=None)
 def test_what_is_known_at_a_read_holds_when_it_is_read(text: str, state: dict[str, Any]) -> None:
     tree = parse(text)
-    known = {read.reference.start: read.known for read in reads(tree)}
+    known = {reference.start: certain for reference, certain in reads(tree)}
     asked = {node.reference.start for node in walk(tree) if isinstance(node, Defined)}
 
     def lookup(names: tuple[str, ...]) -> Any:

@@ -147,7 +147,7 @@ class Assignment:
 
     @staticmethod
     def _is_input(meant: Meant) -> bool:
-        return "input" in [source.kind for source in meant.sources]
+        return meant.sources[0].kind == "input"  # of the sources of a name an input is the first
 
     @cached_property
     def doubtful(self) -> tuple[Doubt, ...]:
@@ -159,8 +159,8 @@ class Assignment:
             meant = reading.meant
             if meant is None or not reachable[reading.step] or self._never_exists(reading):
                 continue
-            if not meant.fields and self._is_input(meant):
-                continue  # it has no keys
+            if not meant.fields and (self._is_input(meant) or self._settled(reading.reference.names, reading)):
+                continue  # it has no keys, or one that is settled
             for key in self.keys(reading):
                 if not self._settled(key, reading) and not reading.known.knows_defined(key):
                     asked.setdefault(key, []).append(len(open_readings))
@@ -213,9 +213,12 @@ class Assignment:
 
     def _gate(self, number: int) -> int | None:
         """Return the step behind which a step has certainly succeeded: itself, if it does not go on otherwise."""
+        ways = self.flow.transitions[number]
+        if len(ways) == 2 and ways[0].kind == "success" and ways[0].to >= 0 > ways[1].to:
+            return number  # as of most steps: it goes on when it succeeds, and ends the run when it fails
         good: set[int] = set()
         other: set[int] = set()
-        for way in self.flow.transitions[number]:
+        for way in ways:
             if way.to >= 0:
                 (good if way.kind in ("success", "fallback") else other).add(way.to)
         if len(good) != 1:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 from stepward.vm.expressions.syntax import (
     Compare,
@@ -101,25 +99,26 @@ def certain_reads(tree: Expression) -> frozenset[Names]:
     return frozenset(result)
 
 
-class Read(NamedTuple):
-    """A reference that an evaluation may read, and what is certain by the time that it does."""
+def reads(tree: Expression, known: Facts = Facts()) -> list[tuple[Reference, Facts]]:
+    """Return the references of `tree` in the order of evaluation, each with what is certain by the time it is read.
 
-    reference: Reference
-    known: Facts
+    Those asked for by `defined` are no reads.
+    """
+    found: list[tuple[Reference, Facts]] = []
+    _add_reads(found, tree, known)
+    return found
 
 
-def reads(tree: Expression, known: Facts = Facts()) -> Iterator[Read]:
-    """Yield the references of `tree` in the order of evaluation; those asked for by `defined` are no reads."""
-    match tree:
-        case Reference():
-            yield Read(tree, known)
-        case Logic(operator=operator, operands=operands):
-            for operand in operands:
-                yield from reads(operand, known)
-                known |= facts(operand, operator == "and")
-        case _:
-            for child in children(tree):
-                if type(child) is Reference:
-                    yield Read(child, known)
-                elif type(child) is not Constant:
-                    yield from reads(child, known)
+def _add_reads(found: list[tuple[Reference, Facts]], tree: Expression, known: Facts) -> None:
+    if isinstance(tree, Reference):
+        found.append((tree, known))
+    elif isinstance(tree, Compare):  # before the others, as most conditions are one
+        _add_reads(found, tree.left, known)
+        _add_reads(found, tree.right, known)
+    elif isinstance(tree, Logic):
+        for operand in tree.operands:
+            _add_reads(found, operand, known)
+            known |= facts(operand, tree.operator == "and")
+    elif not isinstance(tree, Constant):
+        for child in children(tree):
+            _add_reads(found, child, known)
