@@ -295,7 +295,8 @@ class ConstantCondition(Rule):
         for number, step in context.conditions:
             if step.condition is None:
                 continue
-            value = {"then": True, "otherwise": False}.get(str(context.decided_branch(number)))
+            branch = context.decided_branch(number)
+            value = None if branch is None else branch == "then"
             help = "compare a reference such as `$name`, or remove the step and go where it always goes"
             evidence = None
             if value is None:

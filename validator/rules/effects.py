@@ -53,9 +53,7 @@ class ParallelRace(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every `output_key` that a sibling, or the parallel step itself, binds too."""
-        for number, step in enumerate(context.program.steps):
-            if not isinstance(step, ParallelStep):
-                continue
+        for number, step in context.parallels:
             first: dict[str, Place] = {}
             if step.output_key is not None:
                 first[step.output_key] = Place(("steps", number, "output_key"))
@@ -108,7 +106,7 @@ class SiblingRead(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every reading, in a sub-step, of a name that a sibling gives."""
-        for reading in context.assignment.readings:
+        for reading in context.assignment.readings if context.parallels else ():
             if reading.sub is None or reading.meant is None:
                 continue
             for source in reading.meant.sources:

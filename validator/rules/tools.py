@@ -114,7 +114,7 @@ class ToolArguments(Rule):
                     declared = context.meaning.tool(tool).args
                     signatures[tool] = None if declared is None else _Signature.of(declared)
                 signature = signatures[tool]
-                if signature is not None and not _fits(context, site, site.call.args, signature):
+                if signature is not None and not _fits(context, site.call.args, signature):
                     yield from self._call(context, site, site.call, signature.declared)
 
     def _call(
@@ -175,25 +175,31 @@ class _Signature(NamedTuple):
         )
 
 
-def _fits(context: Context, site: CallSite, args: dict[str, Any], signature: _Signature) -> bool:
+def _fits(context: Context, args: dict[str, Any], signature: _Signature) -> bool:
     """Whether it is plain to see that nothing is wrong with the arguments of a call, as with almost every one."""
-    if not signature.required <= args.keys() <= signature.declared.keys():
-        return False
-    readings = context.assignment.readings_of.get(site.step, ())
-    whole = {path[-1]: reference for _, sub, path, reference, _, _ in readings if sub == site.sub}
-    unlimited = signature.unlimited
+    variables, view_of = context.meaning.names.variables, context.meaning.view
+    missing = len(signature.required)
     for name, value in args.items():
+        unlimited = signature.unlimited.get(name)
+        if unlimited is None:
+            return False
+        missing -= name in signature.required
         if type(value) is not str or "$" not in value:
-            if type(value) not in unlimited[name]:
+            if type(value) not in unlimited:
                 return False
             continue
-        reference = whole.get(name)
-        if reference is None or reference.end - reference.start != len(value):
-            return False
-        view = context.meaning.view(reference.names)
+        is_variable = value[0] == "$" and value[1:] in variables
+        names = (value[1:],) if is_variable else _whole(value)
+        view = view_of(names) if names else None
         if view is None or not view.kinds <= signature.kinds[name] or view.enum is not None:
             return False
-    return True
+    return not missing
+
+
+def _whole(text: str) -> tuple[str, ...]:
+    """Return the names of the reference that a text is; nothing where it is none, or longer."""
+    pieces = parts(text)
+    return pieces[0].names if len(pieces) == 1 and isinstance(pieces[0], Reference) else ()
 
 
 def _listed(names: dict[str, TypeSpec]) -> str:

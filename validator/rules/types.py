@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
-from stepward.validator.rules.shape import all_steps
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.name_types import Use
-from stepward.vm.language.steps import Call, LlmCall, SetStep, ToolCall
+from stepward.vm.language.steps import SetStep
 from stepward.vm.language.typecheck import WORDS
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.reading.source import Mend, Path, Place
@@ -83,16 +82,16 @@ class TypeMismatch(Rule):
                     yield self.finding(message, "correct the default or the type", Place((*path, "default")))
 
     def _fallbacks(self, context: Context) -> Iterator[Finding]:
-        for path, step in all_steps(context):
-            if not isinstance(step, Call) or step.fallback is None:
+        for site in context.meaning.calls:
+            call = site.call
+            if call.fallback is None:
                 continue
-            spec = context.declared_output(step) if isinstance(step, LlmCall | ToolCall) else None
-            why = refusal(step.fallback, spec) if spec is not None else None
+            spec = context.declared_output(call)
+            why = refusal(call.fallback, spec) if spec is not None else None
             if why is not None:
-                message = f"the fallback of `{step.id}` is not of the type of its output: it {why}"
-                yield self.finding(
-                    message, "write a fallback that the type admits", Place((*path, "fallback")), step=step.id
-                )
+                message = f"the fallback of `{call.id}` is not of the type of its output: it {why}"
+                place = Place((*site.path, "fallback"))
+                yield self.finding(message, "write a fallback that the type admits", place, step=call.id)
 
 
 def _declared_types(context: Context) -> Iterator[tuple[Path, TypeSpec]]:
