@@ -148,6 +148,43 @@ def test_a_condition_that_constants_decide_leaves_the_other_branch_out_of_proofs
     assert {prop.verdict for prop in report.properties} == {Verdict.PROVED}
 
 
+def told(report: Report, code: str) -> list[tuple[str | None, str]]:
+    """Return the step and the first half of the message of each finding of a code."""
+    return [(one.step, one.message.partition(":")[0]) for one in report.findings if one.code == code]
+
+
+def test_what_no_run_gets_to_is_said_at_the_first_step_of_each_region() -> None:
+    tail = [look(f"t{number}", next_step=f"t{number + 1}") for number in range(19)]
+    never = {"type": "condition", "condition": "1 > 2"}
+    steps = [
+        {"id": "c", **never, "then": "t0", "otherwise": "d"},
+        {"id": "d", **never, "then": "x", "otherwise": "end"},
+        *tail,
+        look("t19", next_step="y"),
+        look("x", next_step="y"),
+        look("y", is_terminal=True),
+        {"id": "end", "type": "end"},
+    ]
+    assert told(check(steps), "SW103") == [
+        ("t0", "no run gets to `t0`, nor to the 20 steps behind it"),
+        ("x", "no run gets to `x`"),
+    ], "each step is counted once"
+    steps[-3]["is_terminal"] = True
+    del steps[-3]["next_step"]
+    assert told(check(steps), "SW103")[1] == ("x", "no run gets to `x`")
+
+
+def test_what_no_path_leads_to_is_said_at_the_first_step_of_each_region() -> None:
+    end = {"id": "end", "type": "end"}
+    steps = [end, look("b", next_step="c"), look("a", next_step="b"), look("c", next_step="b"), look("d")]
+    assert told(check(steps, max_steps=9), "SW102") == [
+        ("a", "no path leads to step `a`, nor to the 2 steps behind it"),
+        ("d", "no path leads to step `d`"),
+    ], "a loop that is entered from `a` has no first step of its own"
+    steps = [end, look("a", next_step="b"), look("b", next_step="a")]
+    assert told(check(steps, max_steps=9), "SW102") == [("a", "no path leads to step `a`, nor to `b` behind it")]
+
+
 def test_a_path_over_budget_is_no_violation() -> None:
     rule = {"name": "r", "never": {"tool": "pay"}}
     steps = [look("a"), look("b"), {"id": "p", "type": "tool", "tool": "pay"}]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.regions import behind_words, regions_among
 from stepward.vm.language.flow import DECLARED_FAILURE, MISSING
 from stepward.vm.language.loading import near_words, only_near
 from stepward.vm.language.names import Source
@@ -82,8 +83,9 @@ class UnreachableStep(Rule):
     """No path leads from the first step to this one, so it never runs.
 
     ## What it does
-    Reports every step that no way through the program reaches, whatever its conditions say. Often the step above ends
-    the run: a step that a branch, a case or an `error_step` names ends it unless `next_step` says otherwise.
+    Reports the steps that no way through the program reaches, whatever its conditions say: the first of those that lead
+    to one another, and how many are behind it. Often the step above ends the run: a step that a branch, a case or an
+    `error_step` names ends it unless `next_step` says otherwise.
 
     ## Why it is bad
     Whoever reads the program believes that the step happens. If it is the check, the notice or the clean-up, it is
@@ -120,17 +122,19 @@ class UnreachableStep(Rule):
     name = "unreachable-step"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every step that no path of edges reaches."""
-        if all(context.flow.reachable):
+        """Yield the first step of each region that no path of edges reaches."""
+        flow = context.flow
+        if all(flow.reachable):
             return
-        for number, step in enumerate(context.program.steps):
-            if not context.flow.reachable[number]:
-                help = "name it in a branch, a `next_step` or an `error_step`, or remove it"
-                related = []
-                if number and not context.flow.successors[number - 1] and context.flow.reachable[number - 1]:
-                    related = [Label(Place(("steps", number - 1, "id")), "the step above ends the run here")]
-                message = f"no path leads to step `{step.id}`"
-                yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related)
+        for number, behind in regions_among([one for one, is_in in enumerate(flow.reachable) if not is_in], flow):
+            step = context.program.steps[number]
+            rest = " with all that is behind it" if behind else ""
+            help = f"name it in a branch, a `next_step` or an `error_step`, or remove it{rest}"
+            related = []
+            if number and not flow.successors[number - 1] and flow.reachable[number - 1]:
+                related = [Label(Place(("steps", number - 1, "id")), "the step above ends the run here")]
+            message = f"no path leads to step `{step.id}`{behind_words(behind, flow)}"
+            yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related)
 
 
 class CycleWithoutExit(Rule):

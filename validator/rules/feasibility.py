@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.regions import behind_words, regions_among
 from stepward.vm.reading.source import Place
 
 
@@ -16,7 +17,8 @@ class InfeasibleStep(Rule):
     ## What it does
     Reports a step that the graph reaches and no run does, where that is proved: on every way to it stands a branch that
     is never taken, for what the conditions and assignments before it say. An `otherwise` is one behind cases that leave
-    nothing over. Of a two-way condition and of a case, SW303 and SW304 say the same where the condition stands.
+    nothing over. Of steps that lead to one another it is the first, with the number of those behind it. Of a two-way
+    condition and of a case, SW303 and SW304 say the same where the condition stands.
 
     ## Why it is bad
     The step looks like a case that is taken care of, and it never is. Mostly one of the conditions says something else
@@ -60,11 +62,13 @@ class InfeasibleStep(Rule):
     severity = Severity.WARNING
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield the steps that the graph reaches, and proved not to be reached by any run."""
+        """Yield the first step of each region that the graph reaches, and proved not to be reached by any run."""
         if not context.has_control_flow or not context.conditions:
             return
-        for number in context.dead.infeasible:
+        for number, behind in regions_among(context.dead.infeasible, context.flow):
             step = context.program.steps[number]
-            message = f"no run gets to `{step.id}`: the conditions on the ways to it rule one another out"
-            help = "mend the condition that was to lead here, or remove the step"
+            who = f"`{step.id}`{behind_words(behind, context.flow)}"
+            message = f"no run gets to {who}: the conditions on the ways to it rule one another out"
+            rest = " with all that is behind it" if behind else ""
+            help = f"mend the condition that was to lead here, or remove the step{rest}"
             yield self.finding(message, help, Place(("steps", number, "id")), step=step.id)
