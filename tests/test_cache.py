@@ -300,6 +300,7 @@ def whole_report(document: Document) -> Report:
         ),
         evidence=evidence,
         policy="p/r",
+        waiver="for a while",
         file="f.yaml",
         span=Span(1, 2, 3, 4),
         path_spans=(Span(1, 2, 3, 4), None),
@@ -327,7 +328,7 @@ def whole_report(document: Document) -> Report:
         (("a", "b"), ("c",)),
         "f.yaml",
     )
-    return Report("n", "f.yaml", (finding,), (proved,), frozenset({("p", "r"), ("p", "q")}), lambda: bounds)
+    return Report("n", "f.yaml", (finding,), (proved,), frozenset({("p", "r"), ("p", "q")}), lambda: bounds, (finding,))
 
 
 NOT_KEPT = {"mend", "certificate", "certify", "measure"}

@@ -234,6 +234,51 @@ def test_what_is_silenced_is_told_with_its_reason(tmp_path: Path, monkeypatch: p
     assert all("suppressions" in entry for entry in run["results"]), "either all or none"
 
 
+WAIVING = """\
+policy: desk
+guardrails:
+  - {name: no-mails, never: {tool: mail}}
+waivers:
+  - {program: mails, rule: no-mails, reason: the old desk still writes, expiry: "2999-01-01"}
+"""
+MAILS = """\
+name: mails
+tools: {mail: {effect: write, idempotent: true}}
+steps:
+  - {id: write, type: tool, tool: mail}
+"""
+
+
+def test_what_a_policy_waives_is_told_with_its_reason_also_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mails.yaml").write_text(MAILS)
+    Path("desk.policy").write_text(WAIVING)
+    texts = [check("--policy=desk.policy", "--output-format=sarif").stdout for _ in range(2)]
+    assert texts[0] == texts[1]
+    (entry,) = run_of(texts[0])["results"]
+    assert (entry["ruleId"], entry["level"]) == ("SW403", "error")
+    assert text_at(entry["locations"][0], tmp_path) == "write"
+    reason = "the old desk still writes (until 2999-01-01)"
+    assert entry["suppressions"] == [{"kind": "external", "status": "accepted", "justification": reason}]
+    Path("desk.policy").write_text(WAIVING.replace("2999", "2001"))
+    late = check("--policy=desk.policy", "--output-format=sarif", "--select=SW1")
+    (entry,) = run_of(late.stdout)["results"]
+    assert late.exit_code == 1
+    assert "suppressions" not in entry
+
+
+@pytest.mark.parametrize("format", ["full", "concise", "json", "github", "gitlab", "junit"])
+def test_what_is_waived_is_open_nowhere(format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mails.yaml").write_text(MAILS)
+    Path("desk.policy").write_text(WAIVING)
+    waived = check("--policy=desk.policy", f"--output-format={format}")
+    assert waived.exit_code == 0
+    assert "SW403" not in waived.stdout
+
+
 def test_what_the_run_met_besides_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("two.yaml").write_text(TWO)

@@ -216,6 +216,15 @@ def test_a_waiver_lifts_a_rule_until_its_day_and_no_longer() -> None:
     ]
 
 
+def test_what_is_waived_is_told_apart_with_its_reason() -> None:
+    waiver = {"program": "p", "rule": "look-first", "reason": "moving house"}
+    waivers = [{**waiver, "expiry": "2026-11-20"}, {**waiver, "expiry": "2026-12-01"}]
+    (told,) = check(UNCHECKED, {**POLICY, "waivers": waivers}).waived
+    assert (told.code, told.policy, told.step) == ("SW401", "house/look-first", "p")
+    assert told.waiver == "moving house (until 2026-12-01)"
+    assert "expired" not in told.message, "of two waivers the one that holds counts"
+
+
 def test_a_policy_speaks_only_of_the_programs_that_it_names() -> None:
     assert codes(check(UNCHECKED, {**POLICY, "applies_to": ["other*"]})) == []
     assert codes(check(UNCHECKED, {**POLICY, "applies_to": ["p*"]})) == ["SW401"]

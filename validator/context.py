@@ -50,17 +50,16 @@ class Context(Proofs):
 
         return ConditionVerdicts(self, lambda: frozenset(outcome.step for outcome in self.outcomes))
 
-    def waived(self, findings: list[Finding]) -> list[Finding]:
-        """Return the findings without those that a policy waives; of an expired waiver the finding speaks."""
-        return [kept for finding in findings if (kept := self._unless_waived(finding)) is not None]
+    def with_waivers(self, findings: list[Finding]) -> list[Finding]:
+        """Return the findings, with its waiver each that a policy waives; of an expired one the message speaks."""
+        return [finding if finding.policy is None else self._with_waiver(finding) for finding in findings]
 
-    def _unless_waived(self, finding: Finding) -> Finding | None:
-        if finding.policy is None:
-            return finding
-        name, _, rule = finding.policy.partition("/")
+    def _with_waiver(self, finding: Finding) -> Finding:
+        name, _, rule = (finding.policy or "").partition("/")
+        expired = ""
         for policy in self.meaning.policies:
             for waiver in policy.waivers_of(self.program.name, rule, finding.code) if policy.policy == name else ():
                 if not waiver.is_expired(self.today):
-                    return None
-                finding = replace(finding, message=f"{finding.message} (its waiver expired on {waiver.expiry})")
-        return finding
+                    return replace(finding, waiver=f"{waiver.reason} (until {waiver.expiry})")
+                expired += f" (its waiver expired on {waiver.expiry})"
+        return replace(finding, message=finding.message + expired)

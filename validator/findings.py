@@ -110,7 +110,8 @@ class Finding:
     """One thing that is wrong with a program.
 
     `span` is None for a program that was built in code: `place` then says where. `policy` names the policy that the
-    finding comes from; such a finding can't be suppressed, deselected or put on a baseline. `path_spans` says where the
+    finding comes from; such a finding can't be suppressed, deselected or put on a baseline. `waiver` is the reason for
+    which the policy lets it be, and until when. `path_spans` says where the
     steps of the evidence's path stand, one after the other. `mend` says what takes
     it away, where that is safe; `fix` says it as edits of the text, where that was asked for.
     """
@@ -125,6 +126,7 @@ class Finding:
     related: tuple[Label, ...] = ()
     evidence: Evidence | None = None
     policy: str | None = None
+    waiver: str | None = None
     file: str = ""
     span: Span | None = None
     path_spans: tuple[Span | None, ...] = ()
@@ -165,7 +167,7 @@ class Property(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """The result of checking one program.
+    """The result of checking one program; `waived` are the findings that a policy lets be for a while.
 
     `matched_policy_rules` are the (policy, rule) pairs whose protected steps this program has: a rule that no program
     of a run matches is vacuous. `measure` computes `bounds`.
@@ -177,6 +179,7 @@ class Report:
     properties: tuple[Property, ...] = ()
     matched_policy_rules: frozenset[tuple[str, str]] = field(default_factory=frozenset)
     measure: Callable[[], ProgramBounds] | None = field(default=None, repr=False, compare=False)
+    waived: tuple[Finding, ...] = ()
 
     @cached_property
     def bounds(self) -> ProgramBounds | None:

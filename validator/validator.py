@@ -56,10 +56,12 @@ class ProgramValidator:
         context = self._context
         found = [finding for rule in RULES for finding in rule().check(context)]
         program = context.program
+        findings = located(context.with_waivers(found), program.document, program.source_name)
         return Report(
             program=program.name,
             file=program.source_name,
-            findings=located(context.waived(found), program.document, program.source_name),
+            findings=tuple(finding for finding in findings if finding.waiver is None),
+            waived=tuple(finding for finding in findings if finding.waiver is not None),
             properties=tuple(self._certified(context.properties)),
             matched_policy_rules=frozenset(context.matched_policy_rules),
             measure=lambda: context.bounds.in_all,

@@ -51,7 +51,7 @@ class Suppressed(NamedTuple):
     """A finding that is not reported, since somebody knows of it: where that is written, and why."""
 
     finding: Finding
-    kind: Literal["comment", "configuration", "baseline"]
+    kind: Literal["comment", "configuration", "baseline", "waiver"]
     reason: str
 
 
@@ -293,6 +293,9 @@ class Run:
             self._properties.extend(_of(shown, entry) for entry in report.properties)
             if self._with_bounds and report.bounds is not None:
                 self._bounds.append(replace(report.bounds, file=shown))
+            for found in report.waived:
+                waived = replace(found, file=shown)
+                self._silenced.append((_Entry(waived, settings), Suppressed(waived, "waiver", waived.waiver or "")))
             for found in report.findings:
                 finding = replace(found, file=shown)
                 owners[id(finding)] = number

@@ -39,6 +39,7 @@ def report_to_data(report: Report, policies: Sequence[Document], *, with_bounds:
     return {
         "program": report.program,
         "findings": [_finding(one, policies) for one in report.findings],
+        "waived": [_finding(one, policies) for one in report.waived],
         "properties": [_property(one) for one in report.properties],
         "matched": sorted(report.matched_policy_rules),
         "bounds": _bounds(report.bounds) if with_bounds and report.bounds is not None else None,
@@ -58,6 +59,7 @@ def report_from_data(data: Data, file: str, policy: Callable[[int], Document]) -
         tuple(_property_again(one, file) for one in data["properties"]),
         frozenset((policy, rule) for policy, rule in data["matched"]),
         None if bounds is None else lambda: _bounds_again(bounds),
+        tuple(_finding_again(one, file, policy) for one in data["waived"]),
     )
 
 
@@ -76,6 +78,7 @@ def _finding(finding: Finding, policies: Sequence[Document]) -> Data:
         "related": [_label(label, policies) for label in finding.related],
         "evidence": finding.evidence and _evidence(finding.evidence),
         "policy": finding.policy,
+        "waiver": finding.waiver,
         "span": finding.span,
         "path_spans": finding.path_spans,
         "fix": finding.fix and [finding.fix.title, [[edit.span, edit.text] for edit in finding.fix.edits]],
@@ -151,6 +154,7 @@ def _finding_again(data: Data, file: str, policy: Callable[[int], Document]) -> 
         ),
         evidence=data["evidence"] and _evidence_again(data["evidence"]),
         policy=data["policy"],
+        waiver=data["waiver"],
         file=file,
         span=_span(data["span"]),
         path_spans=tuple(map(_span, data["path_spans"])),
