@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,7 +84,7 @@ def test_a_command_of_the_page_runs_and_writes_what_it_names(line: str, project:
 
 def test_the_page_has_all_the_commands_that_it_should() -> None:
     assert len(CHECKS) == 10
-    assert all(line.startswith(("stepward check", "python -m pip install ")) for line in command_lines())
+    assert all(line.startswith(("stepward check", "python -m pip install ", "jq ")) for line in command_lines())
 
 
 def test_every_way_of_installing_is_the_same_and_asks_for_what_we_are() -> None:
@@ -97,9 +99,13 @@ def test_every_way_of_installing_is_the_same_and_asks_for_what_we_are() -> None:
 def test_the_reports_that_the_services_take_are_those_that_the_commands_write() -> None:
     (upload,) = [step for step in github_steps() if "upload-sarif" in step.get("uses", "")]
     (check,) = [step for step in github_steps() if step.get("run", "").startswith("stepward ")]
-    assert f"--sarif-output {upload['with']['sarif_file']}" in check["run"]
-    assert f"hashFiles('{upload['with']['sarif_file']}')" in upload["if"]
-    assert upload["if"].startswith("always()")
+    (filter,) = [step for step in github_steps() if step.get("run", "").startswith("jq ")]
+    *_, written, _, uploaded = shlex.split(filter["run"])
+    assert f"--sarif-output {written}" in check["run"]
+    assert f"hashFiles('{written}')" in filter["if"]
+    assert uploaded == upload["with"]["sarif_file"]
+    assert upload["if"] == f"always() && steps.{filter['id']}.outcome == 'success'"
+    assert filter["if"].startswith("always()")
     workflow = files()[".github/workflows/stepward.yml"]
     assert workflow["permissions"] == {"contents": "read", "security-events": "write"}
     assert set(workflow[True]) == {"push", "pull_request"}, "YAML 1.1 reads `on` as true"
@@ -107,6 +113,29 @@ def test_the_reports_that_the_services_take_are_those_that_the_commands_write() 
     (script,) = gitlab_job()["script"]
     assert f"--gitlab-output {reports['codequality']} --junit-output {reports['junit']}" in script
     assert gitlab_job()["artifacts"]["when"] == "always"
+
+
+def uploaded_of(*arguments: str) -> list[dict[str, Any]] | None:
+    """Return the results that the workflow uploads after a check, or None where it uploads nothing."""
+    CliRunner().invoke(main, ["check", "--sarif-output=stepward.sarif", *arguments], catch_exceptions=False)
+    (filter,) = [step for step in github_steps() if step.get("run", "").startswith("jq ")]
+    if subprocess.run(filter["run"], shell=True, check=False).returncode:  # as the runner does it
+        return None
+    run = json.loads(Path("open.sarif").read_text(encoding="utf-8"))["runs"][0]
+    return list(run["results"])
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq on the PATH, as the runners of GitHub have it")
+@pytest.mark.usefixtures("project")
+def test_what_is_uploaded_is_open_and_was_decided() -> None:
+    found = uploaded_of("workflows")
+    assert found
+    assert len(found) == 1
+    CliRunner().invoke(main, ["check", "--write-baseline=stepward-baseline.json", "workflows"])
+    assert uploaded_of("--baseline=stepward-baseline.json", "workflows") == []
+    assert uploaded_of("--isolated", "workflows/customer_refund.yaml") == []
+    assert uploaded_of("nothing") is None
+    assert uploaded_of("gate") is None, "an empty report says that all is mended"
 
 
 def test_what_is_kept_between_jobs_is_the_cache_with_its_secret() -> None:

@@ -291,7 +291,9 @@ def test_what_the_run_met_besides_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     Path("broken.policy.yaml").write_text("policy: [\n")
     stopped = check("--policy=broken.policy.yaml", "--output-format=sarif")
     (invocation,) = run_of(stopped.stdout)["invocations"]
+    (why,) = invocation.pop("toolConfigurationNotifications")
     assert (stopped.exit_code, invocation) == (2, {"executionSuccessful": False, "exitCode": 2})
+    assert why == {"level": "error", "message": {"text": "a policy can't be used, so nothing was checked"}}
 
 
 def test_messages_hold_no_placeholder_and_no_link() -> None:
@@ -299,6 +301,64 @@ def test_messages_hold_no_placeholder_and_no_link() -> None:
     assert "{{0}} \\[x](1)" in entry["message"]["text"]
     (entry,) = run_of(sarif.render(result(finding(message="write `{tool: a}` in ['b']"))))["results"]
     assert entry["message"]["text"].startswith("write `{tool: a}` in ['b']\n")
+
+
+# -- nothing decided ---------------------------------------------------------------------------------------------------
+
+UNUSABLE = {
+    "configuration": ([], "unknown key `selct`"),
+    "policy file": (["--isolated", "--policy=none.policy"], "the policy `none.policy` can't be read"),
+    "target": (["--isolated", "none"], "`none` can't be checked"),
+    "policy": (["--isolated", "--policy=broken.policy"], "a policy can't be used"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_every_report_says_that_nothing_was_decided_and_why(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("two.yaml").write_text(TWO)
+    Path("stepward.toml").write_text('selct = ["SW1"]\n')
+    Path("broken.policy").write_text("policy: [\n")
+    arguments, why = UNUSABLE[case]
+    for name in ("text", *OUTPUTS):
+        Path(name).write_text("of an earlier run, in which all was well")
+    outputs = [f"--{name}-output={name}" for name in OUTPUTS]
+    stopped = check(*arguments, "--output-file=text", *outputs)
+    assert (stopped.exit_code, stopped.stdout) == (2, "")
+    assert why in stopped.stderr
+    assert f"nothing was decided: {why}" in Path("text").read_text().replace("`stepward.toml`: ", "")
+    assert why in json.loads(Path("json").read_text())["error"]["message"]
+    (invocation,) = run_of(Path("sarif").read_text())["invocations"]
+    assert (invocation["executionSuccessful"], invocation["exitCode"]) == (False, 2)
+    assert why in invocation["toolConfigurationNotifications"][0]["message"]["text"]
+    issues = json.loads(Path("gitlab").read_text())
+    Draft202012Validator(ISSUES).validate(issues)
+    assert why in issues[-1]["description"]
+    suites = JUnitXml.fromfile("junit")
+    assert suites.errors == 1
+    assert why in Path("junit").read_text()
+
+
+def test_an_annotation_says_that_nothing_was_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    stopped = check("--isolated", "--output-format=github", "no, such: %\nfile")
+    line, summary = stopped.stdout.splitlines()
+    assert read_command(line)[:2] == ("error", {"title": "stepward"})
+    assert "`no, such: %\nfile` can't be checked" in read_command(line)[2]
+    assert (stopped.exit_code, summary.startswith("nothing was decided")) == (2, True)
+
+
+def test_where_a_report_can_not_be_written_either_the_first_trouble_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stopped = check("--isolated", "--sarif-output=no/folder", "none")
+    assert (stopped.exit_code, stopped.stdout) == (2, "")
+    assert "`none` can't be checked" in stopped.stderr
+    diff = check("--isolated", "--diff", "--output-format=json", "none")
+    assert (diff.exit_code, diff.stdout) == (2, "")
 
 
 # -- GitHub ------------------------------------------------------------------------------------------------------------

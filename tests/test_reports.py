@@ -257,7 +257,7 @@ def test_the_json_report_has_every_field_of_version_1() -> None:
             "json",
         )
     )
-    assert list(data) == ["version", "findings", "properties", "bounds", "summary"]
+    assert list(data) == ["version", "error", "findings", "properties", "bounds", "summary"]
     assert data["version"] == 1
     first, second = data["findings"]
     assert first == {

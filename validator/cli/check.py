@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from stepward.validator.gate.checking import RunResult
     from stepward.validator.gate.settings import Configurations
 
-FOUND, UNUSABLE, NOTHING_TO_CHECK = 1, 2, 3
+FOUND, NOTHING_TO_CHECK = 1, 3
 
 FILE = click.Path(path_type=Path)
 OUTPUTS = ("json", "sarif", "gitlab", "junit")
 """The formats that can be written to a file of their own, beside the report."""
 
-FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
+TEXTS = ("full", "concise")
+FORMATS = (*TEXTS, "json", "sarif", "github", "gitlab", "junit")
 
 WITH_FIXES = ("json", "sarif")
 """The formats that say how a finding would be fixed."""
@@ -73,24 +74,25 @@ def check(**options: Any) -> None:
         # No plugin of pydantic's has a say in what a program is, and to look for one takes a tenth of a short check.
         # Whoever imports a program of theirs may have models of their own that want it.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    from contextlib import suppress
     from dataclasses import replace
 
-    from stepward.validator.gate.checking import policy_result
+    from stepward.validator.gate.settings import AdvisedError
+    from stepward.validator.gate.undecided import policy_result, undecided
     from stepward.vm.errors import PolicyError
 
-    configurations = _configurations(options)
-    if options["certificates"] is not None:
-        from stepward.validator.cli.certificates import certificates_folder, write_certificates
-
-        certificates_folder(options["certificates"])
     try:
-        if options["fix"] or options["diff"]:
-            _mend(options, configurations)
-        result = _run(options, configurations)
+        result = _result(options)
     except PolicyError as error:
-        _tell(replace(policy_result(error), status=UNUSABLE), options)
-        click.echo("error: a policy can't be used, so nothing was checked", err=True)
-        sys.exit(UNUSABLE)
+        result = policy_result(error)
+        _tell(result, options)
+        assert result.error is not None, "nothing was decided"
+        raise result.error from None
+    except AdvisedError as error:
+        if not options["diff"]:
+            with suppress(AdvisedError):  # a report that can't be written either is the smaller trouble
+                _tell(undecided(error), options)
+        raise
     result = replace(result, status=_status(result, options))
     _tell(result, options)
     if options["witnesses"] is not None:
@@ -98,6 +100,8 @@ def check(**options: Any) -> None:
 
         write_witnesses(result, options["witnesses"])
     if options["certificates"] is not None:
+        from stepward.validator.cli.certificates import write_certificates
+
         write_certificates(result, options["certificates"])
     for entry in result.stale:
         words = f"{entry['count']} × {entry['code']} in `{entry['file']}`: {entry['message']}"
@@ -105,6 +109,18 @@ def check(**options: Any) -> None:
     if result.status == NOTHING_TO_CHECK:
         _tell_nothing(options)
     sys.exit(result.status)
+
+
+def _result(options: dict[str, Any]) -> RunResult:
+    """Return what is to be told, once the files are mended where that was asked for."""
+    configurations = _configurations(options)
+    if options["certificates"] is not None:
+        from stepward.validator.cli.certificates import certificates_folder
+
+        certificates_folder(options["certificates"])
+    if options["fix"] or options["diff"]:
+        _mend(options, configurations)
+    return _run(options, configurations)
 
 
 def _refuse_contradictions(options: dict[str, Any]) -> None:
@@ -256,10 +272,10 @@ def _tell(result: RunResult, options: dict[str, Any]) -> None:
         text = render_statistics(result)
     else:
         text = render(result, options["output_format"], color=color)
-    if options["output_file"] is None:
-        click.echo(text, nl=False, color=color)
-    else:
+    if options["output_file"] is not None:
         _write(options["output_file"], text, "--output-file")
+    elif result.findings or result.error is None or options["output_format"] not in TEXTS:
+        click.echo(text, nl=False, color=color)  # what people read of an error is on standard error
     for name in OUTPUTS:
         if options[f"{name}_output"] is not None:
             _write(options[f"{name}_output"], render(result, name), f"--{name}-output")

@@ -150,8 +150,9 @@ def _accepted(given: tuple[str, ...]) -> frozenset[str]:
 def _admitted(file: Path, options: dict[str, Any], accepted: frozenset[str]) -> tuple[Program, list[Policy]]:
     """Return the program and its policies when it passes the gate; else say why it does not, and end."""
     from stepward.validator.cli.loading import load_program
-    from stepward.validator.gate.checking import Run, policy_result
+    from stepward.validator.gate.checking import Run
     from stepward.validator.gate.settings import Configurations, Overrides
+    from stepward.validator.gate.undecided import policy_result
     from stepward.vm.errors import PolicyError, ProgramError
 
     overrides = Overrides(policies=options["policies"])

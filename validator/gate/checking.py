@@ -24,9 +24,9 @@ from stepward.validator.gate.discovery import (
 from stepward.validator.gate.known import KnownFile, KnownFiles, SourceFile
 from stepward.validator.gate.paths import absolute, shown_name
 from stepward.validator.gate.policies import Policies, PolicyFile
-from stepward.validator.gate.settings import Configurations, FileIgnore, Settings
+from stepward.validator.gate.settings import AdvisedError, Configurations, FileIgnore, Settings
 from stepward.validator.gate.suppressions import UNUSED, complaint, read_comments, silence
-from stepward.vm.errors import DocumentError, PolicyError, ProgramError
+from stepward.vm.errors import DocumentError
 from stepward.vm.reading.document import Document, Format
 from stepward.vm.reading.limits import MAX_BYTES
 from stepward.vm.reading.source import Place, Span
@@ -59,12 +59,13 @@ class Suppressed(NamedTuple):
 class RunResult:
     """What a run found.
 
-    `findings` are those that are not silenced, hidden or deselected, `suppressed` those that are silenced or hidden;
-    `sources` holds the text of each file with a finding of the first kind. `failing` are the findings that keep the
-    gate shut, each file judged by its own `fail-on`, and `files` those that hold programs. `skipped` counts the
+    `findings` are those that are not silenced, waived, hidden or deselected, `suppressed` those of the first three
+    kinds; `sources` holds the text of each file with one of them that is reported. `failing` are the findings that keep
+    the gate shut, each file judged by its own `fail-on`, and `files` those that hold programs. `skipped` counts the
     files that are no programs, `not_literal` programs in Python that can't be read without running it, `hidden` what
     a baseline hides; `stale` are the baseline entries that match nothing any more. `bounds` are those of each program,
-    in a run that was asked for them. `status` is the exit status of the command, where a command made the run.
+    in a run that was asked for them. `status` is the exit status of the command, where a command made the run; `error`
+    is what kept the run from deciding anything.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -81,6 +82,7 @@ class RunResult:
     hidden: int = 0
     stale: tuple[Mapping[str, Any], ...] = ()
     status: int = 0
+    error: AdvisedError | None = None
 
     @property
     def is_failed(self) -> bool:
@@ -482,20 +484,3 @@ def _fails(entry: _Entry) -> bool:
 def _is_hidden(entry: _Entry, baselines: Mapping[FilePath, Baseline]) -> bool:
     path = entry.settings.baseline
     return path is not None and baselines[path].hides(entry.finding)
-
-
-def policy_result(error: PolicyError) -> RunResult:
-    """Return the result of a run that a policy ends because it is none: what is wrong with it, as findings."""
-    from stepward.validator.validator import unreadable
-
-    document: Document | None = None
-    try:
-        from stepward.vm.reading.files import read_file
-
-        documents = read_file(error.name)
-        document = documents[0] if len(documents) == 1 else None
-    except (OSError, ProgramError):
-        pass
-    report = unreadable(error, document)
-    text = document.text if document else ""
-    return RunResult(findings=report.findings, failing=frozenset(report.findings), sources={error.name: text})

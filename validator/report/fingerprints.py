@@ -18,12 +18,13 @@ def fingerprints(findings: Iterable[Finding]) -> list[str]:
     found = []
     for finding in findings:
         about = finding.fingerprint()
-        found.append(_digest([*about, seen[about]]))
+        found.append(digest([*about, seen[about]]))
         seen[about] += 1
     return found
 
 
-def _digest(parts: list[str | int]) -> str:
+def digest(parts: list[str | int]) -> str:
+    """Return a digest in hexadecimal of what something is about."""
     from hashlib import sha256
 
     return sha256(json.dumps(parts).encode()).hexdigest()

@@ -9,16 +9,23 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stepward.validator.findings import Finding
-from stepward.validator.report.text import advice, safe, summary
+from stepward.validator.report.text import advice, error_lines, safe, summary
 
 if TYPE_CHECKING:
     from stepward.validator.gate.checking import RunResult
+    from stepward.validator.gate.settings import AdvisedError
 
 
 def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - the runner that reads it wants no color
     """Return a command for each finding, and the summary."""
+    error = [_error(result.error)] if result.error is not None else []
     findings = sorted(result.findings, key=lambda finding: finding not in result.failing)
-    return "".join(f"{line}\n" for line in [*map(_command, findings), summary(result)])
+    return "".join(f"{line}\n" for line in [*error, *map(_command, findings), summary(result)])
+
+
+def _error(error: AdvisedError) -> str:
+    text = "\n".join(error_lines(error))
+    return f"::error title=stepward::{_data(text)}"
 
 
 def _command(finding: Finding) -> str:

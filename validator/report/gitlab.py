@@ -5,21 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.findings import Finding, Severity
-from stepward.validator.report.fingerprints import fingerprints
-from stepward.validator.report.text import advice, json_text
+from stepward.validator.report.fingerprints import digest, fingerprints
+from stepward.validator.report.text import advice, error_lines, json_text
 
 if TYPE_CHECKING:
     from stepward.validator.gate.checking import RunResult
+    from stepward.validator.gate.settings import AdvisedError
 
 _SEVERITIES: Final = {Severity.ERROR: "major", Severity.WARNING: "minor"}
-"""What GitLab calls them; its `critical` and `blocker` are left to tools that know which program matters most."""
+"""What GitLab calls them; its `critical` is left to tools that know which program matters most."""
 
 
 def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color
     """Return the findings as JSON text."""
     marks = fingerprints(result.findings)
     issues = [_issue(finding, mark) for finding, mark in zip(result.findings, marks, strict=True)]
-    return json_text(issues)
+    return json_text([*issues, _undecided(result.error)] if result.error is not None else issues)
+
+
+def _undecided(error: AdvisedError) -> dict[str, Any]:
+    """Return an issue of the whole project: an empty report would say that everything has been mended."""
+    return {
+        "description": "; ".join(error_lines(error)),
+        "check_name": "stepward",
+        "fingerprint": digest([error.message]),
+        "severity": "blocker",
+        "location": {"path": ".", "lines": {"begin": 1}},
+    }
 
 
 def _issue(finding: Finding, mark: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - 
     return json_text(
         {
             "version": VERSION,
+            "error": {"message": result.error.message, "help": result.error.help} if result.error else None,
             "findings": [_finding(finding) for finding in result.findings],
             "properties": [_property(entry) for entry in result.properties],
             "bounds": [_bounds(entry) for entry in result.bounds],

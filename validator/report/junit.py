@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from stepward.validator.findings import Finding, Property, Verdict
-from stepward.validator.report.text import advice, position, safe
+from stepward.validator.report.text import advice, error_lines, position, safe
 
 if TYPE_CHECKING:
     from stepward.validator.gate.checking import RunResult
@@ -20,6 +20,13 @@ def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - 
     root = Element("testsuites", name="stepward")
     for file in sorted({*result.files, *(finding.file for finding in result.findings)}):
         _add_suite(root, file, result)
+    if result.error is not None:
+        suite = SubElement(root, "testsuite", name="stepward")
+        error = SubElement(
+            _add_case(suite, "the check"), "error", type="undecided", message=_text(result.error.message)
+        )
+        error.text = _text(*error_lines(result.error))
+        _count(suite)
     _count(root)
     indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
@@ -75,4 +82,4 @@ def _count(holder: Element) -> None:
     """Say how many tests are in an element, and how many of them fail."""
     holder.set("tests", str(sum(1 for _ in holder.iter("testcase"))))
     holder.set("failures", str(sum(1 for _ in holder.iter("failure"))))
-    holder.set("errors", "0")
+    holder.set("errors", str(sum(1 for _ in holder.iter("error"))))

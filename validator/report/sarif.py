@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from stepward.validator.findings import Finding, Fix
 from stepward.validator.report.fingerprints import fingerprints
-from stepward.validator.report.text import counted, file_of, json_text
+from stepward.validator.report.text import counted, error_lines, file_of, json_text
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.registry import RULES
 from stepward.vm.reading.source import Place, Span
@@ -26,9 +26,6 @@ SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/sche
 
 _ROOT: Final = "%SRCROOT%"
 _INDEX: Final = {rule.code: number for number, rule in enumerate(RULES)}
-_UNUSABLE: Final = 2
-"""The exit status of a run that could not check anything."""
-
 _LINK: Final = re.compile(r"\[(?=(?:[^\]\\]|\\.)*\]\()")
 _PLACEHOLDER: Final = re.compile(r"\{(\d+)\}")
 
@@ -76,23 +73,26 @@ def _rule(rule: type[Rule]) -> dict[str, Any]:
 
 def _invocation(result: RunResult) -> dict[str, Any]:
     invocation: dict[str, Any] = {
-        "executionSuccessful": result.status != _UNUSABLE,
+        "executionSuccessful": result.error is None,
         "exitCode": result.status,
     }
+    configuration = [
+        {
+            "level": "warning",
+            "message": _message(
+                f"`{entry['baseline']}` lists what is no longer there:"
+                f" {entry['count']} × {entry['code']} in `{entry['file']}`: {entry['message']}"
+            ),
+        }
+        for entry in result.stale
+    ]
+    if result.error is not None:
+        configuration.append({"level": "error", "message": _message("\n".join(error_lines(result.error)))})
     if result.not_literal:
         text = f"{counted(result.not_literal, 'program')} in Python not read: not literal"
         invocation["toolExecutionNotifications"] = [{"level": "note", "message": _message(text)}]
-    if result.stale:
-        invocation["toolConfigurationNotifications"] = [
-            {
-                "level": "warning",
-                "message": _message(
-                    f"`{entry['baseline']}` lists what is no longer there:"
-                    f" {entry['count']} × {entry['code']} in `{entry['file']}`: {entry['message']}"
-                ),
-            }
-            for entry in result.stale
-        ]
+    if configuration:
+        invocation["toolConfigurationNotifications"] = configuration
     return invocation
 
 

@@ -13,6 +13,7 @@ from stepward.vm.values import to_json
 
 if TYPE_CHECKING:
     from stepward.validator.gate.checking import RunResult
+    from stepward.validator.gate.settings import AdvisedError
 
 TAB_WIDTH: Final = 4
 
@@ -59,6 +60,11 @@ def advice(finding: Finding) -> list[str]:
     return [*lines, f"policy: {finding.policy}"] if finding.policy else lines
 
 
+def error_lines(error: AdvisedError) -> list[str]:
+    """Return the lines that say why nothing was decided, and what to do about it."""
+    return [error.message, *([f"help: {error.help}"] if error.help else [])]
+
+
 def json_text(data: Any) -> str:
     """Return plain data as JSON text, a file in itself."""
     # Half a surrogate pair has no UTF-8; JSON has an escape for it.
@@ -72,6 +78,8 @@ def counted(count: int, word: str) -> str:
 
 def summary(result: RunResult) -> str:
     """Return the line that ends a report in text."""
+    if result.error is not None:
+        return safe(f"nothing was decided: {result.error.message}")
     aside = [f"{counted(result.skipped, 'file')} skipped"] if result.skipped else []
     if result.not_literal:
         aside.append(f"{counted(result.not_literal, 'program')} in Python not read: not literal")
