@@ -386,6 +386,29 @@ def test_a_reader_that_stops_reading_is_no_error() -> None:
     assert done.stderr == ""
 
 
+def in_a_shell(line: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("command", ["check bad.yaml", "explain SW401", "graph bad.yaml"])
+def test_a_disk_without_room_is_no_bug_of_ours(command: str) -> None:
+    put("bad.yaml", BAD)
+    done = in_a_shell(f"{STEPWARD} {command} > /dev/full")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: the output can't be written: no space left on device\n")
+    assert "bug" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(closed: str) -> None:
+    put("bad.yaml", BAD)
+    done = in_a_shell(f"{STEPWARD} check bad.yaml {closed}")
+    assert (done.returncode, done.stderr) == (1, "")
+    done = in_a_shell(f"{STEPWARD} check - {closed} < bad.yaml")
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_an_interrupt_is_quiet() -> None:
     os.mkfifo("pipe.yaml")
     child = subprocess.Popen([STEPWARD, "check", "pipe.yaml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from stepward.validator.gate.paths import why_not
 from stepward.validator.gate.settings import AdvisedError
 
 COMMANDS: Final = (
@@ -29,6 +30,9 @@ COMMANDS: Final = (
 )
 """The commands, each in the module of its name: who checks a program need not wait for the machine."""
 
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
+"""What a disk says that does not take what is written: no bug of ours."""
+
 INTERNAL = 2
 INTERRUPTED = 130
 
@@ -41,6 +45,9 @@ class _Command(click.Group):
         # The process is short and nearly all that it allocates it keeps to the end, so that each pass of the
         # collector is in vain: without them loading a large program takes half the time.
         gc.disable()
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:  # whoever started the process has closed it
+                setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - open to the end
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
@@ -70,6 +77,8 @@ class _Command(click.Group):
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # whoever read our output has seen enough; click ends the process without a word
+            if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                _stop(f"the output can't be written: {why_not(error)}", "make room, or write it somewhere else")
             if os.environ.get("STEPWARD_DEBUG") == "1":
                 raise
             where = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))

@@ -85,6 +85,9 @@ def summary(result: RunResult) -> str:
         aside.append(f"{counted(result.not_literal, 'program')} in Python not read: not literal")
     if result.hidden:
         aside.append(f"{counted(result.hidden, 'finding')} hidden by the baseline")
+    waived = sum(entry.kind == "waiver" for entry in result.suppressed)
+    if waived:
+        aside.append(f"{counted(waived, 'finding')} waived by a policy")
     if result.stale:
         stale = len(result.stale)
         aside.append(f"{stale} stale baseline {'entry' if stale == 1 else 'entries'}")
