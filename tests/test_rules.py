@@ -185,6 +185,65 @@ def test_what_no_path_leads_to_is_said_at_the_first_step_of_each_region() -> Non
     assert told(check(steps, max_steps=9), "SW102") == [("a", "no path leads to step `a`, nor to `b` behind it")]
 
 
+NO_VALUE = [
+    ({"type": "integer", "minimum": 5, "maximum": 3}, "", "no number is at least 5 and at most 3"),
+    ({"type": ["number", "null"], "minimum": 0.5, "maximum": 0.25}, "", "no number is at least 0.5 and at most 0.25"),
+    ({"type": "integer", "minimum": 2.5, "maximum": 2.75}, "", "no whole number is at least 2.5"),
+    ({"type": "string", "enum": [1, 2]}, "", "no value of its `enum` is of this type: it must be a string, not `1`"),
+    ({"enum": ["abc"], "maxLength": 2}, "", "it must have at most 2 characters"),
+    ({"type": "object", "required": ["y"], "additionalProperties": False}, "", "`y` is required, and"),
+    ({"type": "array", "items": {"minimum": 2, "maximum": 1}}, ".items", "no number is"),
+    ({"properties": {"x": {"enum": [1], "type": "null"}}}, ".properties.x", "it must be null"),
+    ({"additionalProperties": {"minimum": 2, "maximum": 1}}, ".additionalProperties", "no number is"),
+]
+
+
+@pytest.mark.parametrize(("spec", "place", "why"), NO_VALUE)
+def test_a_type_that_no_value_is_of_is_refused_wherever_it_stands(spec: dict[str, Any], place: str, why: str) -> None:
+    """Behind it nothing happens, so that every rule would be proved."""
+    tool = {"effect": "read", "args": {"q": spec}, "returns": spec}
+    llm = {"type": "llm", "prompt": "?", "returns": spec}
+    steps = [{"id": "a", **llm}, {"id": "p", "type": "parallel", "parallel_steps": [{"id": "b", **llm}]}]
+    with pytest.raises(ProgramError) as refused:
+        check(steps, inputs={"i": spec}, tools={"t": tool})
+    owners = ["inputs.i", "tools.t.args.q", "tools.t.returns", "steps[0].returns", "steps[1].parallel_steps[0].returns"]
+    assert {problem.code for problem in refused.value.problems} == {"SW002"}
+    assert [problem.place.text() for problem in refused.value.problems] == [f"{owner}{place}" for owner in owners]
+    assert all(why in problem.message for problem in refused.value.problems)
+    with pytest.raises(PolicyError, match="SW002") as refusing:
+        Policy.from_dict({"policy": "p", "tools": {"t": {"returns": spec}}})
+    assert [problem.place.text() for problem in refusing.value.problems] == [f"tools.t.returns{place}"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"type": "integer", "minimum": 3, "maximum": 3},
+        {"type": "number", "minimum": 2.5, "maximum": 2.75},
+        {"type": ["integer", "null"], "minimum": 2.5, "maximum": 2.75},
+        {"type": "string", "enum": ["a", None]},
+        {"type": "object", "required": ["y"]},
+        {"properties": {"y": {}}, "required": ["y"], "additionalProperties": False},
+    ],
+)
+def test_a_type_that_some_value_is_of_is_not(spec: dict[str, Any]) -> None:
+    assert codes(check([{"id": "e", "type": "end"}], inputs={"i": spec})) == []
+
+
+def test_an_allowed_output_that_no_reply_can_be_is_said() -> None:
+    llm = {"type": "llm", "prompt": "?"}
+    part = {"id": "b", **llm, "allowed_outputs": ["\u00a0c", "d e"]}
+    steps = [
+        {"id": "a", **llm, "allowed_outputs": [" yes", "no", "", " "], "output_key": "r"},
+        {"id": "p", "type": "parallel", "parallel_steps": [part]},
+    ]
+    assert [(one.code, one.place.text(), one.help) for one in check(steps).findings] == [
+        ("SW002", "steps[0].allowed_outputs[0]", "write `yes`"),
+        ("SW002", "steps[0].allowed_outputs[3]", "remove it"),
+        ("SW002", "steps[1].parallel_steps[0].allowed_outputs[0]", "write `c`"),
+    ]
+
+
 def test_a_path_over_budget_is_no_violation() -> None:
     rule = {"name": "r", "never": {"tool": "pay"}}
     steps = [look("a"), look("b"), {"id": "p", "type": "tool", "tool": "pay"}]

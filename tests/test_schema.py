@@ -60,10 +60,14 @@ def test_a_policy_is_valid(path: Path) -> None:
     Draft202012Validator(schema("policy")).validate(plain(document.data))
 
 
+NO_SCHEMA_SAYS = {"no-such-amount.yaml": "that a bound is below another"}
+
+
 @pytest.mark.parametrize("path", documents("specs/programs/bad/SW002"))
 def test_what_the_loader_refuses_the_schema_refuses_too(path: Path) -> None:
     (document,) = read_file(path)
     try:
         Program.from_document(document)
     except DocumentError:
-        assert not Draft202012Validator(schema("program")).is_valid(plain(document.data))
+        is_valid = Draft202012Validator(schema("program")).is_valid(plain(document.data))
+        assert is_valid is (path.name in NO_SCHEMA_SAYS)

@@ -75,12 +75,13 @@ class Schema(Rule):
     Reports fields that the language does not have (with the nearest one that it has), fields that are missing, and
     values of a wrong type. It also reports fields that contradict each other or never apply: `next_step` beside
     `is_terminal: true`, `on_error: skip` beside `error_step`, `outcome` where the run goes on, `fallback` without
-    `on_timeout: fallback`, `allowed_outputs` beside `returns`. The reserved `depends_on` is refused in words that say
-    so.
+    `on_timeout: fallback`, `allowed_outputs` beside `returns`, types that no value is of (`minimum: 5, maximum: 3`),
+    allowed outputs that no reply can be. The reserved `depends_on` is refused in words that say so.
 
     ## Why it is bad
     A misspelt field that is ignored silently does nothing: a retry, a bound or a guard that its author relies on is not
-    there. Of two fields that contradict each other only one can be obeyed.
+    there. Of two fields that contradict each other only one can be obeyed. And where a type admits no value no run gets
+    on, so that all rules hold for the wrong reason.
 
     ## Example
     ```yaml
@@ -119,6 +120,22 @@ class Schema(Rule):
             yield from self._failure(step, step.id, place)
             for sub, part in enumerate(step.parallel_steps if isinstance(step, ParallelStep) else ()):
                 yield from self._failure(part, part.id, place.child("parallel_steps", sub))
+        for number in context.flow.positions_of.get("llm", ()):
+            if "allowed_outputs" in context.flow.fields[number]:
+                yield from self._replies(context.program.steps[number], Place(("steps", number)))
+        for number, parallel in context.parallels:
+            for sub, part in enumerate(parallel.parallel_steps):
+                yield from self._replies(part, Place(("steps", number, "parallel_steps", sub)))
+
+    def _replies(self, step: BaseStep, place: Place) -> Iterator[Finding]:
+        if not isinstance(step, LlmCall):
+            return
+        for number, reply in enumerate(step.allowed_outputs or ()):
+            if reply != reply.strip():
+                message = f"no reply is ever `{reply}`: white space at both ends of a reply is left out"
+                here = place.child("allowed_outputs", number)
+                help = f"write `{reply.strip()}`" if reply.strip() else "remove it"
+                yield self.finding(message, help, here, step=step.id)
 
     def _case_names(self, step: ConditionStep, place: Place) -> Iterator[Finding]:
         """A guardrail that names a branch must mean one."""
@@ -170,8 +187,8 @@ class DuplicateKey(ReadingRule):
     """A mapping names a key twice, and one of the two values is silently lost.
 
     ## What it does
-    Reports every key that a mapping of the document names a second time, in YAML and in JSON. It points at the second
-    and shows the first.
+    Reports every key that a mapping of the document names a second time, in YAML, in JSON and in Python source. It
+    points at the second one.
 
     ## Why it is bad
     Readers of YAML and JSON mostly keep the last of the two, some keep the first. What the author wrote in the other

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from math import ceil, floor
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PlainSerializer, Tag
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PlainSerializer, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from stepward.vm.language.node import ExactNumber, Node, Value
@@ -67,6 +68,13 @@ class TypeSpec(Node):
     ) = Field(None, alias="additionalProperties")
     default: Value = None
     sensitive: bool = False
+
+    @model_validator(mode="after")
+    def _is_of_some_value(self) -> TypeSpec:
+        """Refuse a type that no value is of: no run gets past one, so that every rule would hold behind it."""
+        for why in _contradictions(self):
+            raise PydanticCustomError("no_value", "{why}", {"why": why})
+        return self
 
     @property
     def has_default(self) -> bool:
@@ -165,6 +173,23 @@ def _is(value: Any, word: str) -> bool:
         is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
         return is_number and (word == "number" or value == int(value))
     return isinstance(value, _PYTHON[word])
+
+
+def _contradictions(spec: TypeSpec) -> Iterator[str]:
+    """Yield why no value is of a type, or none of the kind that a keyword is for; its parts are looked at before it."""
+    low, high = spec.minimum, spec.maximum
+    if low is not None and high is not None:
+        if low > high:
+            yield f"no number is at least {low} and at most {high}"
+        elif spec.type == ("integer",) and ceil(low) > floor(high):
+            yield f"no whole number is at least {low} and at most {high}"
+    if spec.enum is not None:
+        whys = [refusal(member, spec) for member in spec.enum]
+        if all(whys):
+            yield f"no value of its `enum` is of this type: it {whys[0]}"
+    missing = [name for name in spec.required if name not in (spec.properties or {})]
+    if missing and spec.additional_properties is False:
+        yield f"`{missing[0]}` is required, and `additionalProperties: false` refuses it"
 
 
 def implies(narrow: TypeSpec, wide: TypeSpec) -> bool:
