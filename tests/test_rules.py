@@ -275,6 +275,31 @@ def test_a_waiver_lifts_a_rule_until_its_day_and_no_longer() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "tool", "tool": "pay"},
+        {"type": "llm", "prompt": "?"},
+        {"type": "set", "set": {"x": "1"}},
+        {"type": "condition", "condition": "$id > 1", "then": "e", "otherwise": "e"},
+        {"type": "parallel", "parallel_steps": [{"id": "q", "type": "llm", "prompt": "?"}]},
+        {"type": "end"},
+    ],
+)
+def test_a_rule_may_ask_for_arguments_of_any_step(part: dict[str, Any]) -> None:
+    """Only calls of tools have some; what is asked of other steps is undefined. `$args` alone means nothing."""
+    steps = [{"id": "p", **part}, {"id": "e", "type": "end"}]
+
+    def said(when: str) -> set[str]:
+        rule = {"name": "r", "never": {"step": "p"}, "when": when}
+        return {code for code in codes(check(steps, guardrails=[rule])) if code.startswith("SW4")}
+
+    assert said("not defined($args.nothing)") == {"SW403"}
+    assert said("defined($args.nothing)") == set()
+    for when in ("defined($args)", "not defined($args)"):
+        assert said(when) in ({"SW403"}, {"SW408"}), "a gate fails closed"
+
+
 def test_what_is_waived_is_told_apart_with_its_reason() -> None:
     waiver = {"program": "p", "rule": "look-first", "reason": "moving house"}
     waivers = [{**waiver, "expiry": "2026-11-20"}, {**waiver, "expiry": "2026-12-01"}]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Inexpressible(Exception):  # noqa: N818 - no error: the verdict is found another way, or unknown
-    """An argument is put together from text, and no condition on the state says what it is."""
+    """An argument is put together from text, or all are meant at once: no condition on the state says what that is."""
 
 
 def at_start(tree: Expression, part: BaseStep, meaning: Meaning) -> Expression:
@@ -52,8 +52,11 @@ def at_start(tree: Expression, part: BaseStep, meaning: Meaning) -> Expression:
 
 
 def _argument(reference: Reference, part: BaseStep, meaning: Meaning) -> Expression:
+    if len(reference.names) == 1:
+        raise Inexpressible
+    if not isinstance(part, ToolCall):
+        return reference  # only calls of tools have arguments: it is undefined
     name, fields = reference.names[1], reference.names[2:]
-    assert isinstance(part, ToolCall), "only calls of tools have arguments"
     if name in part.args:
         value: Any = part.args[name]
     else:
