@@ -167,6 +167,18 @@ def test_a_witness_that_does_not_fit_is_refused(tmp_path: Path, content: str | N
 # -- what no run reaches -----------------------------------------------------------------------------------------------
 
 
+def test_one_visit_is_one(tmp_path: Path) -> None:
+    program = tmp_path / "once.yaml"
+    steps = [
+        "{id: a, type: llm, prompt: x, max_visits: 1, error_step: b, next_step: a}",
+        "{id: b, type: end, outcome: failure}",
+    ]
+    program.write_text("name: once\nsteps:\n" + "".join(f"  - {step}\n" for step in steps))
+    source = drawn(program, "--no-findings")
+    assert "at most 1 visit<" in source
+    assert "after 1 visit " in source
+
+
 def test_steps_and_branches_that_are_proved_infeasible_are_grey() -> None:
     source = drawn(BAD / "SW103/subtle.yaml")
     (dead,) = [line for line in source.splitlines() if "<b>board_review</b>" in line]

@@ -10,7 +10,7 @@ from stepward.validator.context import Context
 from stepward.validator.diagram.marks import Marks
 from stepward.validator.diagram.notes import notes_of
 from stepward.validator.diagram.picture import Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
-from stepward.validator.diagram.words import lines_of, sub_step_lines, whole_of, wrapped
+from stepward.validator.diagram.words import lines_of, sub_step_lines, visits_words, whole_of, wrapped
 from stepward.vm.language.flow import END, MISSING, Transition
 from stepward.vm.language.guardrails import BranchSelector, FollowedBy, Requires, guards, protected
 from stepward.vm.language.selectors import branch_names, matches
@@ -275,7 +275,7 @@ class _Drawing:
         if way.kind == "failed":
             yield Line("on error", "error")
         elif way.kind == "visits":
-            yield Line(f"after {getattr(step, 'max_visits', None)} visits", "faint")
+            yield Line(f"after {visits_words(getattr(step, 'max_visits', 0))}", "faint")
         elif way.kind == "uncovered":
             yield Line("otherwise", "error")
         elif isinstance(step, ConditionStep):

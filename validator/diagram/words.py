@@ -114,7 +114,12 @@ def lines_of(step: BaseStep, spec: ToolSpec | None, *, is_declared: bool = True)
     if isinstance(step, Failing) and step.on_error == "retry":
         yield Line(f"retried: {step.max_retries} attempts in all", "retry")
     if (visits := getattr(step, "max_visits", None)) is not None:
-        yield Line(f"at most {visits} visits", "retry")
+        yield Line(f"at most {visits_words(visits)}", "retry")
+
+
+def visits_words(count: int) -> str:
+    """Return a number of visits in words."""
+    return f"{count} visit{'' if count == 1 else 's'}"
 
 
 def _doing(step: BaseStep, spec: ToolSpec | None, *, is_declared: bool) -> Iterator[Line]:

@@ -20,13 +20,23 @@ _PIECE: Final = re.compile(
     |(?P<method>\.{NAME}\s*\()
     |(?P<reference>\$\{{\s*{NAME}(?:\.{NAME})*\s*\}}|\{{\{{\s*\$?{NAME}(?:\.{NAME})*\s*\}}\}}|\${NAME}(?:\.{NAME}\b(?!\s*\())*)
     |(?P<word>{NAME})
-    |(?P<sign>===|!==|==|!=|<=|>=|<>|&&|\|\||=|!|;|.)""",
+    |(?P<number>[0-9]+(?:_[0-9]+)+|(?<![\w.])\.[0-9]+)
+    |(?P<sign>===|!==|==|!=|<=|>=|<>|=>|=<|&&|\|\||=|!|;|.)""",
     re.VERBOSE | re.DOTALL,
 )
 _QUOTED_REFERENCE: Final = re.compile(rf"""(['"])(\${NAME}(?:\.{NAME})*)\1""")
 _METHOD: Final = re.compile(rf"\.{NAME}\s*\(")
 _PARENTHESISED: Final = re.compile(r"\bin\s*\(([^()]*)\)")
-_SIGNS: Final = {"===": "==", "!==": "!=", "<>": "!=", "&&": "and", "||": "or", "=": "==", ";": ""}
+_SIGNS: Final = {"===": "==", "!==": "!=", "<>": "!=", "&&": "and", "||": "or", "=": "==", ";": ""} | {
+    "=>": ">=",
+    "=<": "<=",
+    "≥": ">=",
+    "≤": "<=",
+    "≠": "!=",
+    "−": "-",
+    "–": "-",
+    "×": "*",
+}
 _WORDS: Final = {
     "True": "true",
     "TRUE": "true",
@@ -56,6 +66,15 @@ _WORDS: Final = {
     "length": "len",
     "exists": "defined",
 }
+_MISSING: Final = {
+    "[": "an expression takes nothing out of a list; ask with `contains`, or let a tool do it",
+    "#": "a condition holds no comment; put it beside the condition",
+    "like": "ask with `contains`, `starts_with` or `ends_with`",
+    "matches": "ask with `contains`, `starts_with` or `ends_with`, or give the type a `pattern`",
+    "between": "write two comparisons joined by `and`",
+}
+"""What other languages have and this one has not, and what to do instead."""
+
 _DROPPED_METHODS: Final = frozenset(
     ["lower", "upper", "strip", "casefold", "trim", "toLowerCase", "toUpperCase", "lstrip", "rstrip", "title"]
 )
@@ -98,6 +117,14 @@ def _reason(text: str, error: ExpressionError) -> str:
         return "numbers have `+`, `-` and `*` only; let a tool compute anything else"
     if "?" in here:
         return "an expression has no `? :`; use a condition step"
+    if here in _MISSING:
+        return _MISSING[here]
+    if here[:1] in ("'", '"') and text[error.start - 1 : error.start] == here[0]:
+        return f"write a quote inside a text as `\\{here[0]}`, or put the text into the other quotes"
+    if re.match(rf"{NAME}\s*\(", text[error.start :]) and here not in KEYWORDS:
+        return "the functions are `len` and `defined`; let a tool compute anything else"
+    if error.message.startswith("expected `)` to close") and error.start == len(text):
+        return "close it with `)`"
     return ""
 
 
@@ -180,6 +207,10 @@ def _translated(kind: str | None, piece: str, matches: list[re.Match[str]], numb
         return f"'{piece[1:-1]}'" if piece[0] in "“”‘’" else piece
     if kind == "reference":
         return "$" + piece.strip("${} \t")
+    if kind == "space":
+        return piece if piece.isascii() else " "
+    if kind == "number":
+        return f"0{piece}" if piece[0] == "." else piece.replace("_", "")
     if kind == "sign":
         if piece == "!":
             return "not "
