@@ -190,9 +190,9 @@ def candidate_bytes(path: FilePath) -> bytes | None:
 
 def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool) -> Contents:
     """Return what the bytes of a file hold; `name` gives the format by its suffix, messages speak of `shown`."""
-    if is_ruled_out(content, must_be_program=must_be_program):
-        return Contents()
     suffix = os.path.splitext(name)[1]
+    if is_ruled_out(content, suffix, must_be_program=must_be_program):
+        return Contents()
     text, not_literal = "", 0
     try:
         text = decode(content, name)
@@ -218,9 +218,14 @@ def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool
     return Contents(programs, None, text if programs else "", not_literal)
 
 
-def is_ruled_out(content: bytes, *, must_be_program: bool) -> bool:
-    """Return whether a file needs no second look: it can't hold a program, and nobody said that it does."""
-    return not must_be_program and b"steps" not in content
+def is_ruled_out(content: bytes, suffix: str, *, must_be_program: bool) -> bool:
+    """Return whether a file needs no second look: it can't hold a program, and nobody said that it does.
+
+    YAML and JSON may write the word with escapes. Python source may put it together in any way, and is not run.
+    """
+    if must_be_program or b"steps" in content:
+        return False
+    return suffix == ".py" or _ESCAPED_LETTER.search(content) is None
 
 
 def shown_text(content: bytes) -> str:
@@ -267,6 +272,9 @@ def _too_large(path: FilePath, *, must_be_program: bool) -> Contents:
 
 _INDENT: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|%[^\n]*|---[^\n]*)?\r?\n)*( *)")
 _BRACE: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n|---)*\{")
+_ESCAPED_LETTER: Final = re.compile(rb"\\(?:(?:x|u00|U000000)(?:65|7[034])|\r?\n)")
+"""An escape of a letter of `steps`, or of a line end inside it."""
+
 _SIGN: Final = re.compile(
     rb"[{}\[\]]|(?P<key>(?<![\w-])[\"']?steps[\"']?\s*:)|\"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+\"|'[^'\n]*+'", re.DOTALL
 )

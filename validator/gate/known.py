@@ -58,7 +58,7 @@ class KnownFiles:
 
     def find(self, file: SourceFile, configurations: Configurations) -> KnownFile | None:
         """Return what is known of a file, or None. Policies that its programs were held against count as used then."""
-        if is_ruled_out(file.content, must_be_program=file.must_be_program):
+        if is_ruled_out(file.content, file.path.suffix, must_be_program=file.must_be_program):
             return KnownFile(None, 0)
         data = self._cache.get(self._key_of_none(file))
         if data is not None:
