@@ -88,6 +88,7 @@ def test_a_pyproject_of_other_tools_is_no_configuration_even_when_it_is_broken(t
         ("ignore = [1]", "`ignore` must be a list of texts", "["),
         ('select = ["SW41O"]', "`select`: `SW41O` is not a code", "did you mean `SW4"),
         ('select = ["guardrail-bypassed"]', "`guardrail-bypassed` is not a code", "did you mean `SW401`?"),
+        ('select = ["guardrail_bypased"]', "`guardrail_bypased` is not a code", "did you mean `SW401`?"),
         ('fail-on = "info"', "`fail-on` must be `error` or `warning`", "fail-on"),
         ("fail-on = 3", "`fail-on` must be", "fail-on"),
         ("time-limit = '60'", "`time-limit` must be a number of seconds above 0", "time-limit = 60"),

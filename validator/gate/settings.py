@@ -313,11 +313,14 @@ def checked_codes(codes: Iterable[str]) -> tuple[str, ...]:
 
 def near_code(code: str) -> str:
     """Return what to write instead of a code that there is not."""
+    from difflib import get_close_matches
+
     from stepward.validator.rules.registry import RULE_BY_CODE
 
     by_name = {rule.name: known for known, rule in RULE_BY_CODE.items()}
-    if code.lower() in by_name:
-        return f"did you mean `{by_name[code.lower()]}`?"
+    near = get_close_matches(code.lower(), by_name, n=1, cutoff=0.8)
+    if near:
+        return f"did you mean `{by_name[near[0]]}`?"
     return _near(code.upper(), RULE_BY_CODE, "`stepward explain` lists all codes")
 
 
