@@ -13,8 +13,8 @@ from typing import Any
 
 from stepward.validator.engine.cases import Cases
 from stepward.validator.engine.clock import UNLIMITED
-from stepward.validator.engine.domains import Domains
-from stepward.validator.engine.states import State, outcome
+from stepward.validator.engine.values.domains import Domains
+from stepward.validator.engine.values.states import State, outcome
 from stepward.vm import Meaning, Program
 from stepward.vm.language.types import refusal
 from stepward.vm.values import FrozenMap

@@ -19,26 +19,13 @@ sys.path.insert(0, str(Path(__file__).parent))  # as pytest does, for whoever ru
 from layers import only
 from small_programs import small_program
 from stepward.validator.analysis import monitors, product, ways
-from stepward.validator.engine import (
-    building,
-    classes,
-    dead,
-    encoding,
-    explicit,
-    finite,
-    horn,
-    liveness,
-    moves,
-    paths,
-    plans,
-    reach,
-    slicing,
-    system,
-    transfers,
-    unrolled,
-    verdicts,
-)
-from stepward.validator.engine.system import FAILS, NONE_HOLDS, Assign, Computed, Given, Undefined
+from stepward.validator.engine import dead, reach, verdicts
+from stepward.validator.engine.search import explicit, finite, transfers
+from stepward.validator.engine.smt import encoding, horn, plans, unrolled
+from stepward.validator.engine.systems import building, liveness, moves, slicing, system
+from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Assign, Computed, Given, Undefined
+from stepward.validator.engine.values import classes
+from stepward.validator.engine.witnesses import paths
 from stepward.validator.findings import Verdict
 from stepward.vm.expressions.syntax import Arithmetic
 from stepward.vm.language.steps import ParallelStep

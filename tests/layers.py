@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stepward.validator.engine import dead, reach
-from stepward.validator.engine.cuts import TooMany
+from stepward.validator.engine.values.cuts import TooMany
 
 LAYERS = {
     "finite abstraction": "_finite",

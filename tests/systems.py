@@ -11,9 +11,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from stepward.validator.engine.domains import Domains
-from stepward.validator.engine.states import with_owners
-from stepward.validator.engine.system import (
+from stepward.validator.engine.systems.system import (
     BAD,
     ENTRY,
     FAILS,
@@ -30,6 +28,8 @@ from stepward.validator.engine.system import (
     System,
     Undefined,
 )
+from stepward.validator.engine.values.domains import Domains
+from stepward.validator.engine.values.states import with_owners
 from stepward.vm import Meaning, Program
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate, evaluate_condition

@@ -23,7 +23,7 @@ from layers import impatient
 from stepward.validator import ProgramValidator
 from stepward.validator.analysis.bounds import Most, ProgramBounds, ToolBounds, Way
 from stepward.validator.cli import main
-from stepward.validator.engine.witness import Witness
+from stepward.validator.engine.witnesses.witness import Witness
 from stepward.validator.findings import (
     Edit,
     Evidence,
@@ -531,7 +531,12 @@ def test_a_changed_letter_of_our_own_code_is_another_version(tmp_path: Path, mon
         shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(version, "_own_folders", lambda: [str(copy) for copy in copies])
     seen = [version.version_digest()]
-    for file in ("vm/language/flow.py", "validator/rules/names.py", "validator/engine/cuts.py", "validator/py.typed"):
+    for file in (
+        "vm/language/flow.py",
+        "validator/rules/names.py",
+        "validator/engine/reach.py",
+        "validator/py.typed",
+    ):
         path = tmp_path / file
         status = path.stat()
         content = path.read_bytes()

@@ -17,7 +17,7 @@ from small_programs import small_program
 from stepward.validator import ProgramValidator, Verdict
 from stepward.validator.analysis import monitors
 from stepward.validator.cli import main
-from stepward.validator.engine import moves
+from stepward.validator.engine.systems import moves
 from stepward.validator.recheck import formulas
 from stepward.validator.recheck.certificates import digest, parsed, recheck_data
 from stepward.vm import Policy, Program

@@ -15,12 +15,12 @@ from click.testing import CliRunner
 from small_programs import small_program
 from stepward.validator import Finding, ProgramValidator, Property, Report, Verdict
 from stepward.validator.cli import main
-from stepward.validator.engine import blocks, horn, unrolled
-from stepward.validator.engine.answers import Answer
 from stepward.validator.engine.clock import UNLIMITED, Clock, OutOfTime
-from stepward.validator.engine.explicit import Search
-from stepward.validator.engine.finite import Table
-from stepward.validator.engine.system import BAD, System
+from stepward.validator.engine.search.explicit import Search
+from stepward.validator.engine.search.finite import Table
+from stepward.validator.engine.smt import blocks, horn, unrolled
+from stepward.validator.engine.smt.answers import Answer
+from stepward.validator.engine.systems.system import BAD, System
 from stepward.vm import Policy, Program
 from systems import DOMAINS, edge, holds, system, to
 

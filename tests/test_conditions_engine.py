@@ -37,18 +37,20 @@ from condition_lists import (
     values_of,
 )
 from stepward.validator import ProgramValidator
-from stepward.validator.engine import calculated, classes, cuts, facts, solver, terms, texts
+from stepward.validator.engine import solver
 from stepward.validator.engine.cases import Finite
-from stepward.validator.engine.classes import Space
 from stepward.validator.engine.clock import UNLIMITED
-from stepward.validator.engine.cuts import TooMany
-from stepward.validator.engine.domains import Domain, Domains, Range
-from stepward.validator.engine.reached import completed
-from stepward.validator.engine.replay import replay
-from stepward.validator.engine.simplest import simplest
+from stepward.validator.engine.smt import facts, terms
 from stepward.validator.engine.solver import Solved
-from stepward.validator.engine.states import State
-from stepward.validator.engine.texts import Atom, Wanted
+from stepward.validator.engine.values import calculated, classes, cuts, texts
+from stepward.validator.engine.values.classes import Space
+from stepward.validator.engine.values.cuts import TooMany
+from stepward.validator.engine.values.domains import Domain, Domains, Range
+from stepward.validator.engine.values.simplest import simplest
+from stepward.validator.engine.values.states import State
+from stepward.validator.engine.values.texts import Atom, Wanted
+from stepward.validator.engine.witnesses.reached import completed
+from stepward.validator.engine.witnesses.replay import replay
 from stepward.validator.findings import Verdict
 from stepward.vm import ExecutionVM, Meaning, MemoryJournal, ModelReply, Program
 from stepward.vm.expressions.evaluator import compare

@@ -44,6 +44,29 @@ def test_imports_run_downwards_only(folder: str) -> None:
             assert parts[0] not in ALLOWED, f"{path.relative_to(ROOT)} names a folder without `stepward.`: {name}"
 
 
+FLOORS = {
+    "values": set[str](),
+    "systems": {"values"},
+    "search": {"values", "systems", "clock"},
+    "smt": {"values", "systems", "clock"},
+    "witnesses": {"values", "systems"},
+    "certificates": {"values", "systems", "search", "smt", "witnesses", "clock"},
+}
+"""What the folders of the engine may know of it."""
+
+
+@pytest.mark.parametrize("folder", FLOORS)
+def test_the_engine_has_floors_of_its_own(folder: str) -> None:
+    within = "stepward.validator.engine."
+    for path in modules(f"validator/engine/{folder}"):
+        known = {name.removeprefix(within).split(".")[0] for name in imported(path) if name.startswith(within)}
+        assert known <= FLOORS[folder] | {folder}, path.relative_to(ROOT)
+
+
+def test_every_folder_of_the_engine_is_a_floor() -> None:
+    assert {path.parent.name for path in (ROOT / "validator/engine").glob("*/__init__.py")} == FLOORS.keys()
+
+
 CIRCLES = {
     frozenset({"sabotage.machines", "sabotage.oracle", "sabotage.scene", "sabotage.stage", "sabotage.world"}),
     frozenset({"validator.engine.cases", "validator.engine.solver"}),

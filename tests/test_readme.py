@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from stepward.validator import ProgramValidator
 from stepward.validator.cli import main
-from stepward.validator.engine.replay import replay
+from stepward.validator.engine.witnesses.replay import replay
 from stepward.validator.rules.registry import RULES
 from stepward.vm import Program
 

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 import z3
 
-from stepward.validator.engine import assigned, blocks, clauses, horn, plans, unrolled
-from stepward.validator.engine.answers import Answer
 from stepward.validator.engine.clock import UNLIMITED, Clock
-from stepward.validator.engine.encoding import Encoding, Taken
-from stepward.validator.engine.system import BAD, FAILS, NONE_HOLDS, Guard, System, Undefined
-from stepward.validator.engine.versions import Made, Merge
+from stepward.validator.engine.smt import blocks, clauses, horn, plans, unrolled
+from stepward.validator.engine.smt.answers import Answer
+from stepward.validator.engine.smt.encoding import Encoding, Taken
+from stepward.validator.engine.smt.versions import Made, Merge
+from stepward.validator.engine.systems import assigned
+from stepward.validator.engine.systems.system import BAD, FAILS, NONE_HOLDS, Guard, System, Undefined
 from stepward.validator.findings import Verdict
 from systems import (
     DOMAINS,

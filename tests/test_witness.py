@@ -14,16 +14,17 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from programs import programs
 from stepward.validator import Evidence, Finding, ProgramValidator, Report
 from stepward.validator.analysis.ways import Ways
 from stepward.validator.cli import main
-from stepward.validator.engine.replay import Refused, replay
-from stepward.validator.engine.simplest import simplest
-from stepward.validator.engine.witness import Answer, Witness, WitnessRefused
+from stepward.validator.engine.values.simplest import simplest
+from stepward.validator.engine.witnesses.replay import Refused, replay
+from stepward.validator.engine.witnesses.witness import Answer, Witness, WitnessRefused
 from stepward.vm import ExecutionVM, Policy, Program
 from stepward.vm.language.types import TypeSpec, refusal
 
@@ -390,7 +391,7 @@ def test_a_part_of_a_parallel_step_answers_what_is_read_of_the_whole(reads: str)
 
 
 def test_a_type_without_values_makes_no_witness_and_no_accusation() -> None:
-    inputs = {"none": {"type": "integer", "minimum": 2, "maximum": 1}}
+    inputs = {"none": {"type": "string", "pattern": "^abc$", "maxLength": 2}}
     report = check(build(tool("check", on_error="skip"), PAY, inputs=inputs, guardrails=[REQUIRES]))
     evidence = only(report, "SW401")
     assert evidence.witness is None
@@ -409,7 +410,10 @@ def test_a_type_without_values_makes_no_witness_and_no_accusation() -> None:
     )
 )
 def test_a_simplest_value_is_of_its_type(data: dict[str, Any]) -> None:
-    spec = TypeSpec.model_validate(data)
+    try:
+        spec = TypeSpec.model_validate(data)
+    except ValidationError:
+        reject()  # no value of the enum is of the type
     values = simplest(spec)
     assert all(refusal(value, spec) is None for value in values)
     assert values or "enum" in data
@@ -474,7 +478,7 @@ try:
 except SystemExit:
     pass
 assert not [name for name in sys.modules if name.startswith(("stepward.vm.machine", "stepward.vm.journal"))]
-assert "stepward.validator.engine.replay" not in sys.modules"""
+assert "stepward.validator.engine.witnesses.replay" not in sys.modules"""
     assert "asyncio" not in loaded_after(code)
 
 

@@ -13,9 +13,9 @@ from stepward.vm.reading.source import Mend, Place, Span
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
-    from stepward.validator.engine.certificate import Certificate
-    from stepward.validator.engine.ground import Ground
-    from stepward.validator.engine.witness import Witness
+    from stepward.validator.engine.certificates.certificate import Certificate
+    from stepward.validator.engine.certificates.ground import Ground
+    from stepward.validator.engine.witnesses.witness import Witness
 
 
 class Severity(StrEnum):

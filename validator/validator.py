@@ -87,7 +87,7 @@ class ProgramValidator:
         """Return properties, those that are proved with what writes their certificates, if that is asked for."""
         if not self._context.certifies:
             return properties
-        from stepward.validator.engine.certifying import certified
+        from stepward.validator.engine.certificates.certifying import certified
 
         return [certified(one, self._context) for one in properties]
 

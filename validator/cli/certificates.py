@@ -52,7 +52,7 @@ def write_certificates(result: RunResult, folder: Path) -> None:
 
 
 def _write_all(result: RunResult, folder: Path) -> tuple[int, list[tuple[Property, str]]]:
-    from stepward.validator.engine.certificate import NoCertificate
+    from stepward.validator.engine.certificates.certificate import NoCertificate
 
     seen: Counter[str] = Counter()
     lacking: list[tuple[Property, str]] = []

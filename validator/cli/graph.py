@@ -167,7 +167,7 @@ def _replayed(context: Context, file: Path) -> Walk:
     """Return the path of a witness file, as the machine takes it now."""
     from stepward.validator.cli.replay import read_witness
     from stepward.validator.diagram.marks import walk_of
-    from stepward.validator.engine.replay import replay
+    from stepward.validator.engine.witnesses.replay import replay
     from stepward.validator.gate.settings import ConfigurationError
 
     witness = read_witness(str(file))

@@ -87,8 +87,8 @@ def _may_be_witness(file: str) -> bool:
 
 def replay_witness(file: str, options: dict[str, Any]) -> bool:
     """Run a witness and print what happened; return whether the violation shows."""
-    from stepward.validator.engine.replay import Refused
-    from stepward.validator.engine.replay import replay as replayed
+    from stepward.validator.engine.witnesses.replay import Refused
+    from stepward.validator.engine.witnesses.replay import replay as replayed
 
     witness = read_witness(file)
     try:
@@ -111,7 +111,7 @@ def replay_witness(file: str, options: dict[str, Any]) -> bool:
 
 def read_witness(file: str) -> Any:
     """Return the witness in a file; raises MachineError, which says why not, for what is none."""
-    from stepward.validator.engine.witness import Witness, WitnessRefused
+    from stepward.validator.engine.witnesses.witness import Witness, WitnessRefused
     from stepward.validator.gate.paths import why_not
 
     help = "`evidence.witness` of a finding in `stepward check --output-format json` is one; a run needs its id as well"

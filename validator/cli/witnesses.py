@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from stepward.validator.engine.witness import Witness
+    from stepward.validator.engine.witnesses.witness import Witness
     from stepward.validator.gate.checking import RunResult
 
 

@@ -19,14 +19,14 @@ from itertools import combinations
 from operator import or_
 from typing import Final, NamedTuple, Protocol
 
-from stepward.validator.engine.calculated import CalculatedDomains, calculated
-from stepward.validator.engine.classes import Outcome, Space
 from stepward.validator.engine.clock import Clock, OutOfTime
-from stepward.validator.engine.cuts import TooMany
-from stepward.validator.engine.domains import Domains
-from stepward.validator.engine.samples import plainly_open, sampled
-from stepward.validator.engine.states import State, is_possible, outcome, references_of, with_owners
-from stepward.validator.engine.system import FAILS, NONE_HOLDS
+from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS
+from stepward.validator.engine.values.calculated import CalculatedDomains, calculated
+from stepward.validator.engine.values.classes import Outcome, Space
+from stepward.validator.engine.values.cuts import TooMany
+from stepward.validator.engine.values.domains import Domains
+from stepward.validator.engine.values.samples import plainly_open, sampled
+from stepward.validator.engine.values.states import State, is_possible, outcome, references_of, with_owners
 from stepward.validator.findings import Verdict
 from stepward.vm.expressions.syntax import Expression
 

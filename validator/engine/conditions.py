@@ -7,7 +7,7 @@ from functools import cached_property
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.engine.cases import Cases
 from stepward.validator.engine.clock import Clock
-from stepward.validator.engine.domains import Domains, Names
+from stepward.validator.engine.values.domains import Domains, Names
 
 
 class Conditions:

@@ -14,15 +14,15 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.engine.clock import OutOfTime
-from stepward.validator.engine.cuts import TooMany
-from stepward.validator.engine.domains import Names, real
-from stepward.validator.engine.explicit import LAYER as EXPLICIT
-from stepward.validator.engine.explicit import Search
-from stepward.validator.engine.finite import LAYER as FINITE
-from stepward.validator.engine.finite import Table
-from stepward.validator.engine.moves import Leaving, outcomes
-from stepward.validator.engine.slicing import UNSET, next_places
-from stepward.validator.engine.system import FAILS, Edge, Leap, System
+from stepward.validator.engine.search.explicit import LAYER as EXPLICIT
+from stepward.validator.engine.search.explicit import Search
+from stepward.validator.engine.search.finite import LAYER as FINITE
+from stepward.validator.engine.search.finite import Table
+from stepward.validator.engine.systems.moves import Leaving, outcomes
+from stepward.validator.engine.systems.slicing import UNSET, next_places
+from stepward.validator.engine.systems.system import FAILS, Edge, Leap, System
+from stepward.validator.engine.values.cuts import TooMany
+from stepward.validator.engine.values.domains import Names, real
 from stepward.vm.language.flow import Transition
 from stepward.vm.language.steps import ConditionStep
 

@@ -47,10 +47,10 @@ from stepward.vm.language.steps import ToolCall
 from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
-    from stepward.validator.engine.building import Question, Test
-    from stepward.validator.engine.ground import Ground
+    from stepward.validator.engine.certificates.ground import Ground
     from stepward.validator.engine.reach import Answer
-    from stepward.validator.engine.witness import Claim
+    from stepward.validator.engine.systems.building import Question, Test
+    from stepward.validator.engine.witnesses.witness import Claim
 
 TOO_MANY = "program and rule have too many states together"
 
@@ -231,12 +231,12 @@ class _Judge:
 
     @staticmethod
     def _question(monitor: Monitor, found: Exploration | None = None, tests: Tests = ((),)) -> Question:
-        from stepward.validator.engine.building import Question
+        from stepward.validator.engine.systems.building import Question
 
         return Question(monitor, tests=tests, explored=found)
 
     def _claims(self, rule: AnyRule, origin: Origin) -> Callable[[str, int], Claim]:
-        from stepward.validator.engine.witness import Claim
+        from stepward.validator.engine.witnesses.witness import Claim
 
         policy = origin.policy.policy if origin.policy else None
 
@@ -278,7 +278,7 @@ class _Judge:
         """Return what a certificate of an exploration is written from, where that is asked for."""
         if not self.context.certifies:
             return ()
-        from stepward.validator.engine.grounds import explored
+        from stepward.validator.engine.certificates.grounds import explored
 
         found = found or explore_counted(self.flow, monitor, self.context.ways.possible)
         return (explored(self.flow, monitor, found),)
@@ -326,7 +326,7 @@ class _Judge:
 
     def _tested(self, hit: Hit, tree: Expression, rule: AnyRule, origin: Origin) -> Outcome | Evidence | None:
         """Return what the engine says of a call that a `when` forbids, or, in an allow-list, demands."""
-        from stepward.validator.engine.system import DOES_NOT_HOLD, HOLDS_OR_FAILS, Decision
+        from stepward.validator.engine.systems.system import DOES_NOT_HOLD, HOLDS_OR_FAILS, Decision
 
         bad = DOES_NOT_HOLD if origin.place == ALLOW_LIST else HOLDS_OR_FAILS
         try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepward.validator.engine.conditions import Conditions
     from stepward.validator.engine.dead import DeadWays
     from stepward.validator.engine.reach import Engine
-    from stepward.validator.engine.synthesis import Witnesses
+    from stepward.validator.engine.witnesses.synthesis import Witnesses
     from stepward.vm.language.policy import Policy
 
 
@@ -53,7 +53,7 @@ class Proofs(Analyses):
     @cached_property
     def witnesses(self) -> Witnesses:
         """What makes witnesses of violations, on the machine: whoever finds none never asks for it."""
-        from stepward.validator.engine.synthesis import Witnesses
+        from stepward.validator.engine.witnesses.synthesis import Witnesses
 
         return Witnesses(self)
 

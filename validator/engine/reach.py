@@ -12,29 +12,29 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.analysis.monitors import ArrivalMonitor
-from stepward.validator.engine import grounds
-from stepward.validator.engine.building import Builder, Question, Test, TooLarge
+from stepward.validator.engine.certificates import grounds
+from stepward.validator.engine.certificates.ground import Ground
+from stepward.validator.engine.certificates.grounds import cut
 from stepward.validator.engine.clock import OutOfTime
-from stepward.validator.engine.cuts import TooMany
-from stepward.validator.engine.explicit import LAYER as EXPLICIT
-from stepward.validator.engine.explicit import Search
-from stepward.validator.engine.finite import LAYER as FINITE
-from stepward.validator.engine.finite import Table
-from stepward.validator.engine.ground import Ground
-from stepward.validator.engine.grounds import cut
-from stepward.validator.engine.moves import Moves
-from stepward.validator.engine.states import State
-from stepward.validator.engine.system import FAILS, NONE_HOLDS, Computed, Decision, Path, System, back_edges
-from stepward.validator.engine.witness import Claim
+from stepward.validator.engine.search.explicit import LAYER as EXPLICIT
+from stepward.validator.engine.search.explicit import Search
+from stepward.validator.engine.search.finite import LAYER as FINITE
+from stepward.validator.engine.search.finite import Table
+from stepward.validator.engine.systems.building import Builder, Question, Test, TooLarge
+from stepward.validator.engine.systems.moves import Moves
+from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Computed, Decision, Path, System, back_edges
+from stepward.validator.engine.values.cuts import TooMany
+from stepward.validator.engine.values.states import State
+from stepward.validator.engine.witnesses.witness import Claim
 from stepward.validator.findings import Evidence, Move, Verdict
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Defined, Expression, children, walk
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
     from stepward.validator.analysis.assignment import Reading
-    from stepward.validator.engine.answers import Answer as SolverAnswer
     from stepward.validator.engine.conditions import Conditions
-    from stepward.validator.engine.synthesis import Witnesses
+    from stepward.validator.engine.smt.answers import Answer as SolverAnswer
+    from stepward.validator.engine.witnesses.synthesis import Witnesses
 
 GRAPH: Final = "graph"
 
@@ -208,13 +208,13 @@ class _Search:
         return Answer(Verdict.PROVED, Evidence(layer, cut=(proof,), certificate=known))
 
     def _formula(self, system: System) -> Answer | None:
-        from stepward.validator.engine import blocks
+        from stepward.validator.engine.smt import blocks
 
         engine = self.engine
         return self._solved(blocks.search(system, engine.domains, units=engine.units, clock=engine.clock))
 
     def _bounded(self, system: System) -> Answer | None:
-        from stepward.validator.engine import unrolled
+        from stepward.validator.engine.smt import unrolled
 
         if not back_edges(system):
             return None  # the block formula has said all that there is to say
@@ -224,7 +224,7 @@ class _Search:
         return self._solved(found)
 
     def _invariants(self, system: System) -> Answer | None:
-        from stepward.validator.engine import horn
+        from stepward.validator.engine.smt import horn
 
         if not back_edges(system):
             return None
@@ -255,7 +255,7 @@ class _Search:
     def _confirmed(self, path: Path) -> Answer | None:
         """Return the violation that a path leads to, if the machine confirms it."""
 
-        from stepward.validator.engine.paths import Traced
+        from stepward.validator.engine.witnesses.paths import Traced
 
         traced = Traced(self.context, self.builder, path)
         last = path.steps[-1].edge.leap

@@ -12,11 +12,11 @@ import z3
 
 from stepward.validator.engine.cases import SOLVER, Undecided
 from stepward.validator.engine.clock import Clock
-from stepward.validator.engine.domains import Domains
-from stepward.validator.engine.facts import Facts
-from stepward.validator.engine.models import choices, state_of
-from stepward.validator.engine.states import State, is_possible, outcome
-from stepward.validator.engine.terms import Terms, TooLarge
+from stepward.validator.engine.smt.facts import Facts
+from stepward.validator.engine.smt.models import choices, state_of
+from stepward.validator.engine.smt.terms import Terms, TooLarge
+from stepward.validator.engine.values.domains import Domains
+from stepward.validator.engine.values.states import State, is_possible, outcome
 from stepward.vm.expressions.syntax import Expression
 
 MAX_UNITS: Final = 5_000_000

@@ -11,21 +11,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepward.validator.analysis.monitors import ArrivalMonitor
-from stepward.validator.engine.building import Question, Test
 from stepward.validator.engine.cases import Answer as CaseAnswer
 from stepward.validator.engine.cases import Cases, Undecided
 from stepward.validator.engine.clock import OutOfTime
-from stepward.validator.engine.domains import Names
-from stepward.validator.engine.states import State, shown
-from stepward.validator.engine.system import FAILS, NONE_HOLDS, Decision
+from stepward.validator.engine.systems.building import Question, Test
+from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision
+from stepward.validator.engine.values.domains import Names
+from stepward.validator.engine.values.states import State, shown
 from stepward.validator.findings import Evidence, Move, Verdict
 from stepward.vm.expressions.syntax import Logic, Negation
 from stepward.vm.language.steps import ConditionStep
 
 if TYPE_CHECKING:
-    from stepward.validator.engine.ground import Ground
+    from stepward.validator.engine.certificates.ground import Ground
     from stepward.validator.engine.proofs import Proofs
-    from stepward.validator.engine.witness import Code
+    from stepward.validator.engine.witnesses.witness import Code
 
 HERE: Final = "no value that gets here"
 """How a proof begins that the types alone do not give: what comes before has a part in it."""
@@ -120,8 +120,8 @@ class ConditionVerdicts:
         """Return the grounds that no values of its types refute what is said of a condition, if they are asked for."""
         if not self.context.certifies:
             return ()
-        from stepward.validator.engine.ground import TooMuch
-        from stepward.validator.engine.grounds import by_script, by_types
+        from stepward.validator.engine.certificates.ground import TooMuch
+        from stepward.validator.engine.certificates.grounds import by_script, by_types
 
         if cases.finite is not None:
             return (by_types(cases.finite.space),)
@@ -160,8 +160,8 @@ class ConditionVerdicts:
         how: Callable[[State], str],
     ) -> Judged:
         """Return what the engine says: whether a run gets to the condition in a state that meets one of the tests."""
-        from stepward.validator.engine.reached import is_admitted, path_to
-        from stepward.validator.engine.witness import Claim
+        from stepward.validator.engine.witnesses.reached import is_admitted, path_to
+        from stepward.validator.engine.witnesses.witness import Claim
 
         step = self.context.flow.steps[number]
         code: Code = "SW302" if isinstance(step, ConditionStep) and how({}) == "takes no branch" else "SW305"

@@ -174,7 +174,7 @@ def _span(data: list[int] | None) -> Span | None:
 def _evidence_again(data: Data) -> Evidence:
     witness = data["witness"]
     if witness is not None:
-        from stepward.validator.engine.witness import Witness
+        from stepward.validator.engine.witnesses.witness import Witness
 
         witness = Witness.from_json(witness)
     return Evidence(

@@ -17,7 +17,7 @@ from stepward.vm.language.steps import ConditionStep, ToolCall
 from stepward.vm.values import to_json
 
 if TYPE_CHECKING:
-    from stepward.validator.engine.witness import Witness
+    from stepward.validator.engine.witnesses.witness import Witness
     from stepward.vm.language.program import Program
 
 _Names = tuple[str, ...]

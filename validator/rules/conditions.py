@@ -238,7 +238,7 @@ def _note(
 
 def _by_types(evidence: Evidence) -> Evidence:
     """Return evidence with its certificate: no branch is missing, or constants decide."""
-    from stepward.validator.engine.grounds import by_types
+    from stepward.validator.engine.certificates.grounds import by_types
 
     return replace(evidence, certificate=(by_types(None),))
 

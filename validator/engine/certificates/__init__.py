@@ -1,0 +1,1 @@
+"""What makes a proof believed by somebody who does not trust the engine."""

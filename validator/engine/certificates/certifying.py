@@ -1,0 +1,33 @@
+"""What is proved gets what writes its certificate."""
+
+from __future__ import annotations
+
+from stepward.validator.analysis.facts import ProgramFacts
+from stepward.validator.engine.certificates.certificate import Certificate, NoCertificate
+from stepward.validator.engine.certificates.ground import TooMuch
+from stepward.validator.engine.values.cuts import TooMany
+from stepward.validator.engine.witnesses.witness import without_waivers
+from stepward.validator.findings import Property, Verdict
+
+
+def certified(one: Property, context: ProgramFacts) -> Property:
+    """Return a property, if it is proved with what writes its certificate; that raises NoCertificate where it can't."""
+    if one.verdict is not Verdict.PROVED:
+        return one
+    meaning, grounds = context.meaning, one.evidence.certificate
+
+    def certify() -> Certificate:
+        if not context.has_control_flow:
+            raise NoCertificate("the program does not say where control goes (SW101, SW106)")
+        if not grounds:
+            raise NoCertificate("its layer keeps no grounds")
+        try:
+            parts = tuple(ground.to_data() for ground in grounds)
+        except TooMuch as error:
+            raise NoCertificate(str(error)) from None
+        except TooMany:
+            raise NoCertificate("its classes are too many to be written down") from None
+        policies = without_waivers(meaning.policies)
+        return Certificate(one.name, one.rule, meaning.program, policies, parts, one.policy, one.number, one.step)
+
+    return one._replace(certify=certify)

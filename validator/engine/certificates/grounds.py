@@ -1,0 +1,398 @@
+"""Grounds: what makes a proof of a layer believed, as plain data for a certificate (specs/certificates.md).
+
+Nothing is written unless it is asked for. A slice leaves out what the property can't observe; here every pair of step
+and monitor state is spelled out again, so that whoever checks it needs to know of no slice.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.validator.analysis.monitors import ArrivalMonitor, NeverMonitor
+from stepward.validator.engine.certificates.ground import Ground, TooMuch
+from stepward.validator.engine.clock import UNLIMITED
+from stepward.validator.engine.search.explicit import Search
+from stepward.validator.engine.search.finite import Table
+from stepward.validator.engine.systems.building import Builder, Slice
+from stepward.validator.engine.systems.system import BAD, ENTRY, Given, System
+from stepward.validator.engine.values.cuts import TooMany, class_values
+from stepward.validator.engine.values.described import described
+from stepward.validator.engine.values.domains import Domains, Names, real
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.product import Exploration, Monitor
+    from stepward.validator.engine.smt.answers import Proof
+    from stepward.validator.engine.values.classes import Space
+    from stepward.vm.language.flow import Flow
+
+MAX_STATES: Final = 300_000
+"""Single states that one certificate spells out."""
+
+MAX_LATE: Final = 64
+"""Values of what is not chosen yet that are spelled out; more are left open."""
+
+
+# -- cuts --------------------------------------------------------------------------------------------------------------
+
+
+def memory(monitor: Monitor, state: Any, *, counts: bool) -> dict[str, Any]:
+    """Return what a monitor remembers, as certificates write it."""
+    inner, visits = state if counts else (state, None)
+    is_blank = isinstance(monitor, NeverMonitor | ArrivalMonitor)
+    data: dict[str, Any] = {"memory": [] if is_blank else list(inner) if isinstance(inner, tuple) else [inner]}
+    return data if visits is None else {**data, "visits": list(visits)}
+
+
+def explored(flow: Flow, monitor: Monitor, found: Exploration) -> Ground:
+    """Return the ground that a search found no bad pair."""
+    counts, pairs = found.is_counted, found.visited
+
+    def write() -> dict[str, Any]:
+        rows = [
+            {"step": flow.steps[step].id, **memory(monitor, state, counts=counts), "states": "any"}
+            for step, state in pairs
+        ]
+        return {"counts_visits": counts, "rows": rows}
+
+    return Ground("cut", write)
+
+
+def cut(builder: Builder) -> Ground:
+    """Return the ground that no pair from which the property can be broken is reachable."""
+    return Ground("cut", lambda: _Rows(builder).data([]))
+
+
+class _Rows:
+    """The rows of the pairs of one product."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.flow = builder.context.flow
+        self.monitor = builder.question.monitor
+        self.product = builder.product
+        self.counts = builder.product.monitor is not self.monitor
+
+    def data(self, rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+        """Return a table of rows for the pairs that matter; the others may have any state."""
+        return {"counts_visits": self.counts, "rows": [*rows, *self._rest()]}
+
+    def head(self, number: int) -> dict[str, Any]:
+        """Return the start of the row of a pair."""
+        step, state = self.product.pairs[number]
+        return {"step": self.flow.steps[step].id, **memory(self.monitor, state, counts=self.counts)}
+
+    def _rest(self) -> Iterator[dict[str, Any]]:
+        for number, alive in enumerate(self.product.alive):
+            if not alive:
+                yield {**self.head(number), "states": "any"}
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+class _Whole:
+    """A system without its slice: a node for every pair, with the guards that the sliced one has."""
+
+    def __init__(self, builder: Builder, system: System) -> None:
+        self.rows = _Rows(builder)
+        self.names = builder.context.meaning.names
+        pairs = builder.product.pairs
+        self.pairs = [number for number in range(len(pairs)) if builder.product.alive[number]]
+        whole = builder.system(Slice(system.roots, set(self.pairs), list(range(len(pairs)))))
+        kept = set(system.decisions)
+        edges = tuple(
+            tuple(edge._replace(guards=tuple(one for one in edge.guards if one.decision in kept)) for edge in ways)
+            for ways in whole.edges
+        )
+        self.system = replace(whole, edges=edges)
+
+
+def table(builder: Builder, system: System, domains: Domains) -> Ground:
+    """Return the ground that no reachable class of states passes an edge to a violation."""
+
+    def write() -> dict[str, Any]:
+        whole = _Whole(builder, system)
+        found = Table(whole.system, domains, UNLIMITED)
+        coded = _Coded(found.space)
+        rows = [
+            {**whole.rows.head(number), "states": coded.runs(mask)}
+            for number, mask in zip(whole.pairs, found.reachable, strict=True)
+            if mask
+        ]
+        return {"references": coded.references(), **whole.rows.data(rows)}
+
+    return Ground("table", write)
+
+
+def affordable_classes(builder: Builder, system: System, domains: Domains, most: int) -> Ground:
+    """Return the ground that every way to a violation costs more than the budget, by classes."""
+
+    def write() -> dict[str, Any]:
+        whole = _Whole(builder, system)
+        found = Table(whole.system, domains, UNLIMITED)
+        coded = _Coded(found.space)
+        rows = [
+            {**whole.rows.head(number), "costs": [[cost, coded.runs(mask)] for cost, mask in levels]}
+            for number, levels in zip(whole.pairs, _levels(found, most), strict=True)
+            if levels
+        ]
+        return {"references": coded.references(), **whole.rows.data(rows)}
+
+    return Ground("budget", write)
+
+
+def _levels(found: Table, most: int) -> list[list[tuple[int, int]]]:
+    """Return for each node the states that are first reached at each cost, up to the budget."""
+    levels: list[list[tuple[int, int]]] = [[] for _ in found.edges]
+    seen = [0] * len(found.edges)
+    fresh: dict[int, dict[int, int]] = {0: {ENTRY: found.first}}
+    for cost in range(most + 1):
+        pending = fresh.pop(cost, {})
+        here: dict[int, int] = {}
+        while pending:
+            node, mask = pending.popitem()
+            mask &= ~seen[node]
+            if not mask:
+                continue
+            seen[node] |= mask
+            here[node] = here.get(node, 0) | mask
+            for edge, guard, transfers in found.edges[node]:
+                moved = mask & guard
+                for transfer in transfers if moved else ():
+                    moved = transfer.image(moved)
+                if moved and edge.target != BAD:
+                    there = pending if edge.cost == 0 else fresh.setdefault(cost + edge.cost, {})
+                    there[edge.target] = there.get(edge.target, 0) | moved
+        for node, mask in here.items():
+            levels[node].append((cost, mask))
+    return levels
+
+
+class _Coded:
+    """The states of a space as a certificate numbers them; what waits under a primed name is nowhere at rest."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.slots = [slot for name, slot in space.slots.items() if real(name) == name]
+        self.is_same = len(self.slots) == len(space.slots)
+
+    def references(self) -> list[dict[str, Any]]:
+        """Return the references and their classes."""
+        cutting = self.space.cutting
+        return [
+            {
+                "name": _shown(slot.names),
+                "classes": [
+                    described(value, cutting.domain[slot.names], cutting.cuts[slot.names]) for value in slot.values
+                ],
+            }
+            for slot in self.slots
+        ]
+
+    def runs(self, mask: int) -> list[Any]:
+        """Return the states of a set as numbers and stretches of numbers."""
+        if self.is_same:
+            return [_run(one.start(), one.end() - 1) for one in re.finditer("1+", bin(mask)[:1:-1])]
+        found = set()
+        for one in re.finditer("1", bin(mask)[:1:-1]):
+            number, total = 0, 1
+            for slot in self.slots:
+                number += one.start() // slot.stride % len(slot.values) * total
+                total *= len(slot.values)
+            found.add(number)
+        return _stretches(found)
+
+
+def _run(first: int, last: int) -> Any:
+    return first if first == last else [first, last]
+
+
+def _stretches(numbers: Iterable[int]) -> list[Any]:
+    """Return numbers in order, neighbours together."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return [_run(first, last) for first, last in found]
+
+
+def _shown(names: Names) -> str:
+    return "$" + ".".join(names)
+
+
+# -- single states -----------------------------------------------------------------------------------------------------
+
+
+def states(builder: Builder, system: System, domains: Domains) -> Ground:
+    """Return the ground that no reachable state passes an edge to a violation."""
+
+    def write() -> dict[str, Any]:
+        found = _Listed(builder, system, domains, None)
+        rows = [
+            {**found.whole.rows.head(pair), "states": _stretches(known)}
+            for pair, known in zip(found.whole.pairs, found.numbers(), strict=True)
+            if known
+        ]
+        return {"references": found.references(), **found.whole.rows.data(rows)}
+
+    return Ground("states", write)
+
+
+def affordable_states(builder: Builder, system: System, domains: Domains, most: int) -> Ground:
+    """Return the ground that every way to a violation costs more than the budget, by single states."""
+
+    def write() -> dict[str, Any]:
+        found = _Listed(builder, system, domains, most)
+        rows = []
+        for pair, known in zip(found.whole.pairs, found.numbers(), strict=True):
+            by_cost: dict[int, set[int]] = {}
+            for number, cost in known.items():
+                by_cost.setdefault(cost, set()).add(number)
+            if known:
+                costs = [[cost, _stretches(by_cost[cost])] for cost in sorted(by_cost)]
+                rows.append({**found.whole.rows.head(pair), "costs": costs})
+        return {"references": found.references(), **found.whole.rows.data(rows)}
+
+    return Ground("budget", write)
+
+
+class _Listed:
+    """The states of an explicit search over a system without its slice, each with its cost."""
+
+    def __init__(self, builder: Builder, system: System, domains: Domains, most: int | None) -> None:
+        self.whole = _Whole(builder, system)
+        self.domains = domains
+        self.search = Search(self.whole.system, domains, UNLIMITED)
+        self.names = [name for name in self.search.cutting.names if real(name) == name]
+        self.classes: dict[Names, dict[str, int]] = {name: {} for name in self.names}
+        self.said: dict[Names, list[Any]] = {name: [] for name in self.names}
+        for name in self.names:
+            self._note_classes(name)
+        self.found: list[dict[tuple[int, ...], int]] = [{} for _ in self.whole.pairs]
+        for (node, blocks), cost in self._reached(most).items():
+            for state in self._spelled(node, blocks):
+                self.found[node][state] = min(cost, self.found[node].get(state, cost))
+
+    def _reached(self, most: int | None) -> dict[Any, int]:
+        costs: dict[Any, int] = {}
+        search = self.search
+        queue: list[tuple[int, int, Any]] = [(0, 0, search.first)]
+        count = 0
+        while queue:
+            cost, _, state = heapq.heappop(queue)
+            if state in costs or state[0] == BAD or (most is not None and cost > most):
+                continue
+            costs[state] = cost
+            if len(costs) > MAX_STATES:
+                raise TooMuch(f"it has over {MAX_STATES:,} states")
+            for edge, _, target in search.following(state):
+                count += 1
+                heapq.heappush(queue, (cost + edge.cost, count, target))
+        return costs
+
+    def _spelled(self, node: int, blocks: tuple[Any, ...]) -> Iterator[tuple[int, ...]]:
+        """Yield a state with the number of a class for each reference; what is not live there is left open."""
+        found: list[dict[Names, Any]] = [{}]
+        for root, block in zip(self.search.live[node], blocks, strict=True):
+            choices: list[tuple[Any, ...]] = []
+            if not isinstance(block, Given):
+                choices = [block]
+            elif not self._is_plain(root):
+                choices = list(self.search.choices_of(root, block))
+            if choices and (len(choices) == 1 or len(choices) * len(found) <= MAX_LATE):
+                names = self.search.below[root]
+                found = [{**known, **dict(zip(names, one, strict=True))} for known in found for one in choices]
+        for known in found:
+            yield tuple(self._class(name, known) for name in self.names)
+
+    def _is_plain(self, root: Names) -> bool:
+        """Whether the type of the only source of a variable, an input, says all that is known of it."""
+        meant = self.whole.names.meaning(root)
+        return meant is not None and [source.kind for source in meant.sources] == ["input"]
+
+    def _note_classes(self, name: Names) -> None:
+        """List the classes that a reference is told apart by, also those in which no state has it."""
+        cutting = self.search.cutting
+        with suppress(TooMany):  # what is calculated has no bounds: then those are listed that states have
+            for value in class_values(self.domains.of(name), cutting.cuts[name]):
+                self._class(name, {name: value})
+
+    def _class(self, name: Names, known: dict[Names, Any]) -> int:
+        said: Any = "any"
+        if name in known:
+            cutting = self.search.cutting
+            said = described(known[name], cutting.domain[name], cutting.cuts[name], by_source=True)
+        classes = self.classes[name]
+        if repr(said) not in classes:
+            classes[repr(said)] = len(classes)
+            self.said[name].append(said)
+        return classes[repr(said)]
+
+    def references(self) -> list[dict[str, Any]]:
+        """Return the references and their classes."""
+        return [{"name": _shown(name), "classes": self.said[name]} for name in self.names]
+
+    def numbers(self) -> list[dict[int, int]]:
+        """Return for each node the numbers of its states, with their costs."""
+        sizes = [len(self.classes[name]) for name in self.names]
+        result = []
+        for known in self.found:
+            coded: dict[int, int] = {}
+            for state, cost in known.items():
+                number, total = 0, 1
+                for size, position in zip(sizes, state, strict=True):
+                    number, total = number + position * total, total * size
+                coded[number] = cost
+            result.append(coded)
+        return result
+
+
+# -- formulas and values -----------------------------------------------------------------------------------------------
+
+
+def solved(builder: Builder, proof: Proof) -> Ground:
+    """Return the ground that formulas are unsatisfiable."""
+
+    def write() -> dict[str, Any]:
+        data: dict[str, Any] = {"places": list(_places(builder))}
+        if proof.invariants:
+            data["invariants"] = [{"node": node, "text": text} for node, text in proof.invariants]
+        return {**data, "scripts": [{"shows": one.shows, "text": one.text} for one in proof.scripts]}
+
+    return Ground("invariants" if proof.invariants else "formula", write)
+
+
+def _places(builder: Builder) -> Iterator[dict[str, Any]]:
+    """Yield the steps, and the kinds of violation, that a question asks for."""
+    question, flow = builder.question, builder.context.flow
+    if isinstance(question.monitor, NeverMonitor):
+        for step, hits in question.monitor.forbidden.items():
+            if question.asks("forbidden", step):
+                for hit in hits:
+                    kind = "forbidden" if hit.sub is None else f"forbidden {hit.part.id}"
+                    yield {"step": flow.steps[step].id, "kind": kind}
+        return
+    steps = range(len(flow.steps)) if question.steps is None else sorted(question.steps)
+    kinds = {"uncovered", "overlap"} if isinstance(question.monitor, ArrivalMonitor) else question.kinds or _KINDS
+    for step in [question.monitor.step] if isinstance(question.monitor, ArrivalMonitor) else steps:
+        for kind in sorted(kinds):
+            yield {"step": flow.steps[step].id, "kind": kind}
+
+
+_KINDS: Final = frozenset({"bypassed", "stale", "repeated", "retried", "both", "missing"})
+
+
+def by_types(space: Space | None) -> Ground:
+    """Return the ground that no values of the types of what a condition reads refute it; without a space, constants."""
+    return Ground("cases", lambda: {"references": _Coded(space).references() if space is not None else []})
+
+
+def by_script(shows: str, write: Callable[[], str]) -> Ground:
+    """Return the ground that one formula about the values of a condition's references is unsatisfiable."""
+    return Ground("formula", lambda: {"scripts": [{"shows": shows, "text": write()}]})

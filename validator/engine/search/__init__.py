@@ -1,0 +1,1 @@
+"""The layers that need no solver: finite classes, then single values."""

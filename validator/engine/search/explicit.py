@@ -1,0 +1,330 @@
+"""Explicit search: concrete values at every node of a system, where counting and arithmetic leave few of them.
+
+Contract: every state that a path reaches is visited, with one value for each class of what comes from outside; no edge
+to BAD among them is a proof. What an expression calculates is calculated, so that counters count. What comes from
+outside is chosen when it is first read, and forgotten when nothing reads it any more: forty inputs that are each asked
+once make no more states than one. The first path found is a cheapest one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from stepward.validator.engine.clock import Clock
+from stepward.validator.engine.systems.copies import alike, constants
+from stepward.validator.engine.systems.liveness import Liveness
+from stepward.validator.engine.systems.system import (
+    BAD,
+    ENTRY,
+    FAILS,
+    NONE_HOLDS,
+    Assign,
+    Computed,
+    Decision,
+    Edge,
+    Given,
+    Literal,
+    Path,
+    Step,
+    System,
+)
+from stepward.validator.engine.values.cuts import UNDEFINED, Cutting, TooMany, class_values
+from stepward.validator.engine.values.domains import Domain, Domains, Names
+from stepward.validator.engine.values.states import outcome, references_of
+from stepward.vm.errors import EvaluationError, UndefinedReferenceError
+from stepward.vm.expressions.evaluator import evaluate
+from stepward.vm.expressions.syntax import Expression, Reference
+
+LAYER: Final = "explicit search"
+
+MAX_STATES: Final = 20_000
+"""States that one search may visit."""
+
+MAX_CHOICES: Final = 512
+"""Values that one assignment from outside may give."""
+
+MAX_REFERENCES: Final = 5_000
+"""References that one system may read."""
+
+Block = Given | tuple[Any, ...]
+"""The values of all references below one root, UNDEFINED where there is none; or that they are not chosen yet."""
+
+State = tuple[int, tuple[Block, ...]]
+"""A node, and the blocks of the roots that are live there."""
+
+Env = dict[Names, Block]
+
+
+class Choices(NamedTuple):
+    """What was chosen for an edge: of what was there before it, and of what it brought itself."""
+
+    before: Env
+    by: Env
+
+
+class Search:
+    """Searches one system; TooMany is raised where it has too many states, or references of too many classes.
+
+    OutOfTime is raised when the clock runs out.
+    """
+
+    def __init__(self, system: System, domains: Domains, clock: Clock) -> None:
+        self.system = system
+        self.domains = domains
+        self.clock = clock
+        groups = alike(system, domains, MAX_REFERENCES)
+        self.cutting = Cutting(system.trees, domains, groups, constants(system, domains, groups))
+        if any(one.booleans and one.ranges for one in self.cutting.domain.values()):
+            raise TooMany  # in a tuple of values, `true` and 1 are the same
+        self.below: dict[Names, tuple[Names, ...]] = {}
+        for name in self.cutting.names:
+            root = domains.root(name)
+            self.below[root] = (*self.below.get(root, ()), name)
+        live = Liveness(system, domains).at
+        self.live = {node: self._ordered(live[node]) for node in (*range(len(system.edges)), BAD)}
+        self.inputs = dict(system.inputs)
+        self._choices: dict[Given, dict[Names, tuple[tuple[Any, ...], ...]]] = {}
+        self._outcomes: dict[tuple[Decision, tuple[Block, ...]], int] = {}
+        self._roots: dict[Decision, tuple[Names, ...]] = {}
+        self.visited = 0
+
+    def _ordered(self, live: Iterable[Names]) -> tuple[Names, ...]:
+        """Return the roots of what is live, in the order of `below`."""
+        roots = {self.domains.root(name) for name in live}
+        return tuple(root for root in self.below if root in roots)
+
+    def cheapest(self) -> tuple[Path, int] | None:
+        """Return a cheapest path to BAD and what it costs; None where there is none, which is a proof."""
+        first = self.first
+        parents: dict[State, tuple[State, Edge, Choices] | None] = {}
+        queue: list[tuple[int, int, State, Any]] = [(0, 0, first, None)]
+        count = 0
+        while queue:
+            cost, _, state, parent = heapq.heappop(queue)
+            if state in parents:
+                continue
+            self.clock.look()
+            parents[state] = parent
+            self.visited += 1
+            if self.visited > MAX_STATES:
+                raise TooMany
+            if state[0] == BAD:
+                return self._traced(state, parents), cost
+            for edge, chosen, target in self.following(state):
+                if target not in parents:
+                    count += 1
+                    heapq.heappush(queue, (cost + edge.cost, count, target, (state, edge, chosen)))
+        return None
+
+    @property
+    def first(self) -> State:
+        """The state at the entry: nothing that comes from outside is chosen yet."""
+        return self._state(ENTRY, {root: self._first(root) for root in self.below})
+
+    def following(self, state: State) -> Iterator[tuple[Edge, Choices, State]]:
+        """Yield the edges that can be taken from a state, what is chosen for that, and where they lead."""
+        env = dict(zip(self.live[state[0]], state[1], strict=True))
+        for edge in self.system.edges[state[0]]:
+            for chosen, after in self._taken(edge, env):
+                yield edge, chosen, self._state(edge.target, after)
+
+    def outcomes_of(self, decision: Decision) -> frozenset[int]:
+        """Return the outcomes that a decision had in the states that were visited."""
+        return frozenset(outcome for (one, _), outcome in self._outcomes.items() if one is decision)
+
+    def _first(self, root: Names) -> Block:
+        return Given(self.inputs[root]) if root in self.inputs else self._nothing(root)
+
+    def _nothing(self, root: Names) -> Block:
+        return (UNDEFINED,) * len(self.below[root])
+
+    def _state(self, node: int, env: Env) -> State:
+        return node, tuple(env[root] for root in self.live[node])
+
+    # -- one edge --------------------------------------------------------------------------------------------------
+
+    def _taken(self, edge: Edge, env: Env) -> Iterator[tuple[Choices, Env]]:
+        """Yield what is chosen for an edge to be taken, before it and by it, and the blocks after it."""
+        read = dict.fromkeys(root for guard in edge.guards for root in self._roots_of(guard.decision))
+        for before, now in self._chosen(env, list(read)):
+            if all(self._outcome(guard.decision, now) == guard.outcome for guard in edge.guards):
+                yield from self._assigned(edge.assigns, now, Choices(before, {}))
+
+    def _roots_of(self, decision: Decision) -> tuple[Names, ...]:
+        if decision not in self._roots:
+            self._roots[decision] = tuple({self.domains.root(name): None for name in references_of(decision.trees)})
+        return self._roots[decision]
+
+    def _chosen(self, env: Env, roots: list[Names]) -> Iterator[tuple[Env, Env]]:
+        """Yield the choices for what is read and not chosen yet, and the blocks with them."""
+        open_roots = [root for root in roots if isinstance(env.get(root), Given)]
+        if not open_roots:
+            yield {}, env
+            return
+        root = open_roots[0]
+        given = env[root]
+        assert isinstance(given, Given)
+        for block in self.choices_of(root, given):
+            for chosen, now in self._chosen({**env, root: block}, open_roots[1:]):
+                yield {root: block, **chosen}, now
+
+    def _outcome(self, decision: Decision, env: Env) -> int:
+        roots = self._roots_of(decision)
+        key = (decision, tuple(env[root] for root in roots))
+        known = self._outcomes.get(key)
+        if known is None:
+            known, state = NONE_HOLDS, self._values(env, roots)
+            for number, tree in enumerate(decision.trees):
+                holds = outcome(tree, state)
+                if holds is not False:
+                    known = FAILS if holds is None else number
+                    break
+            self._outcomes[key] = known
+        return known
+
+    def _values(self, env: Env, roots: Iterable[Names]) -> dict[Names, Any]:
+        found: dict[Names, Any] = {}
+        for root in roots:
+            block = env[root]
+            assert not isinstance(block, Given), "what is read was chosen"
+            found.update(
+                (name, value) for name, value in zip(self.below[root], block, strict=True) if value is not UNDEFINED
+            )
+        return found
+
+    # -- assignments -----------------------------------------------------------------------------------------------
+
+    def _assigned(self, assigns: tuple[Assign, ...], env: Env, chosen: Choices) -> Iterator[tuple[Choices, Env]]:
+        """Yield the blocks after assignments, one for each choice of what they read; none where one has no value."""
+        for place, one in enumerate(assigns):
+            if one.root not in self.below:
+                continue
+            read = self._open(one, env)
+            if read:
+                is_new = any(isinstance(other.value, Given) and other.root in read for other in assigns[:place])
+                for more, now in self._chosen(env, read):
+                    held = (
+                        chosen._replace(by=chosen.by | more) if is_new else chosen._replace(before=chosen.before | more)
+                    )
+                    yield from self._assigned(assigns[place:], now, held)
+                return
+            block = self._block(one, env)
+            if block is None:
+                return
+            env = {**env, one.root: block}
+        yield chosen, env
+
+    def _open(self, assign: Assign, env: Env) -> list[Names]:
+        """Return the roots that an assignment reads and that are not chosen yet."""
+        if not isinstance(assign.value, Computed):
+            return []
+        roots = dict.fromkeys(self.domains.root(name) for name in references_of([assign.value.tree]))
+        return [root for root in roots if isinstance(env.get(root), Given)]
+
+    def _block(self, assign: Assign, env: Env) -> Block | None:
+        names, value = self.below[assign.root], assign.value
+        match value:
+            case Given():
+                return value
+            case Literal(value=constant):
+                return tuple(_field(constant, name[len(assign.root) :]) for name in names)
+            case Computed(tree=Reference(names=origin)):
+                return self._copied(assign.root, origin, env)
+            case Computed(tree=tree):
+                found = self._evaluated(tree, env)
+                return (
+                    None if found is UNDEFINED else tuple(found if name == assign.root else UNDEFINED for name in names)
+                )
+        return self._nothing(assign.root)
+
+    def _copied(self, root: Names, origin: Names, env: Env) -> Block | None:
+        source = self.domains.root(origin)
+        block = env.get(source)
+        if block is None:
+            return self._nothing(root)  # what is copied is read by nobody
+        assert not isinstance(block, Given), "what is read was chosen"
+        values = dict(zip(self.below[source], block, strict=True))
+        if values.get(origin) is UNDEFINED:
+            return None
+        return tuple(values.get((*origin, *name[len(root) :]), UNDEFINED) for name in self.below[root])
+
+    def _evaluated(self, tree: Expression, env: Env) -> Any:
+        names = references_of([tree])
+        if any(self.domains.root(name) not in env for name in names):
+            return UNDEFINED
+        state = self._values(env, {self.domains.root(name) for name in names})
+
+        def lookup(reference: Names) -> Any:
+            if reference not in state:
+                raise UndefinedReferenceError(".".join(reference))
+            return state[reference]
+
+        try:
+            return evaluate(tree, lookup)
+        except EvaluationError:
+            return UNDEFINED
+
+    # -- what comes from outside -----------------------------------------------------------------------------------
+
+    def choices_of(self, root: Names, given: Given) -> tuple[tuple[Any, ...], ...]:
+        """Return the values, of all references below a root, that something from outside may give it."""
+        known = self._choices.setdefault(given, {})
+        if root not in known:
+            known[root] = tuple(self._combined(root, given))
+        return known[root]
+
+    def _combined(self, root: Names, given: Given) -> Iterator[tuple[Any, ...]]:
+        """Yield the values that references below a root have together: fields only where there is an object."""
+        found: list[dict[Names, Any]] = [{}]
+        for name in self.below[root]:
+            domain: Domain = self.domains.given(given.source, name[len(root) :])
+            own = [*class_values(domain, self.cutting.cuts[name]), *([UNDEFINED] if domain.undefined else [])]
+            owner = self.domains.parent(name)
+            found = [
+                {**known, name: value}
+                for known in found
+                for value in (own if owner is None or isinstance(known[owner], dict) else [UNDEFINED])
+            ]
+            if len(found) > MAX_CHOICES:
+                raise TooMany
+        yield from (tuple(known.values()) for known in found)
+        if given.maybe:
+            yield (UNDEFINED,) * len(self.below[root])
+
+    # -- the path --------------------------------------------------------------------------------------------------
+
+    def _traced(self, state: State, parents: dict[State, tuple[State, Edge, Choices] | None]) -> Path:
+        """Return the path to a state, with what was chosen late known from where it was given."""
+        back: list[tuple[State, Edge, Choices]] = []
+        parent = parents[state]
+        while parent is not None:
+            back.append(parent)
+            parent = parents[parent[0]]
+        taken = back[::-1]
+        env: Env = {root: self._first(root) for root in self.below}
+        known: list[Env] = [env]
+        since = dict.fromkeys(self.below, 0)
+        for place, (_, edge, chosen) in enumerate(taken, start=1):
+            for root, block in chosen.before.items():
+                for earlier in known[since[root] : place]:
+                    earlier[root] = block
+            env = next(
+                after
+                for made, after in self._assigned(edge.assigns, known[-1], Choices({}, {}))
+                if made.by == chosen.by
+            )
+            known.append(dict(env))
+            since.update((one.root, place) for one in edge.assigns if one.root in since)
+        states = [
+            self._values(one, [root for root, block in one.items() if not isinstance(block, Given)]) for one in known
+        ]
+        steps = (Step(before[0], edge, after) for (before, edge, _), after in zip(taken, states[1:], strict=True))
+        return Path(LAYER, states[0], tuple(steps))
+
+
+def _field(value: Any, fields: tuple[str, ...]) -> Any:
+    for name in fields:
+        value = value[name] if isinstance(value, dict) and name in value else UNDEFINED
+    return value

@@ -1,0 +1,265 @@
+"""The finite abstraction: reachable sets of classes at every node of a system, loops included.
+
+Contract: no edge to BAD is passable in the table of reachable classes iff the abstraction proves the property. The
+table is its own certificate: the entry's classes are in it, and no edge leads out of it. A path that is found is the
+cheapest one of the abstraction, and a candidate: exact where classes tell apart all that is assigned.
+"""
+
+from __future__ import annotations
+
+import heapq
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from stepward.validator.engine.clock import Clock
+from stepward.validator.engine.search.transfers import Transfer, Transfers
+from stepward.validator.engine.systems.copies import alike, assigns, constants
+from stepward.validator.engine.systems.system import (
+    BAD,
+    ENTRY,
+    FAILS,
+    NONE_HOLDS,
+    Computed,
+    Decision,
+    Edge,
+    Path,
+    Step,
+    System,
+)
+from stepward.validator.engine.values.classes import Space
+from stepward.validator.engine.values.cuts import TooMany
+from stepward.validator.engine.values.domains import Domains, Names
+from stepward.validator.engine.values.states import State
+from stepward.vm.expressions.syntax import Arithmetic, Length, Minus, Reference
+from stepward.vm.language.names import Source
+
+LAYER: Final = "finite abstraction"
+
+MAX_WORK: Final = 400_000_000
+"""Bits of states times edges that one table may take: some seconds."""
+
+
+class _Logged(NamedTuple):
+    """Classes that came to a node: as which of all, what the way there costs, and which they are."""
+
+    rank: int
+    cost: int
+    mask: int
+
+
+class Table:
+    """The reachable classes of a system. Raises TooMany where its references have too many, or the work is too much.
+
+    OutOfTime is raised when the clock runs out.
+    """
+
+    def __init__(self, system: System, domains: Domains, clock: Clock) -> None:
+        self.system = system
+        self.domains = domains
+        self.clock = clock
+        trees = [tree for decision in system.decisions for tree in decision.trees]
+        trees += [
+            one.value.tree for one in assigns(system) if isinstance(one.value, Computed) and _is_condition(one.value)
+        ]
+        groups = alike(system, domains)
+        self.space = Space(trees, domains, groups, constants(system, domains, groups))
+        self.transfers = Transfers(self.space)
+        self._outcomes: dict[Decision, dict[int, int]] = {}
+        self.edges = [[(edge, *self._relation(edge)) for edge in ways] for ways in system.edges]
+        if self.space.size * sum(map(len, self.edges)) > MAX_WORK:
+            raise TooMany
+
+    # -- relations -------------------------------------------------------------------------------------------------
+
+    def outcomes(self, decision: Decision) -> dict[int, int]:
+        """Return the states of every outcome of a decision."""
+        found = self._outcomes.get(decision)
+        if found is None:
+            found, left = {}, self.space.all
+            fails = 0
+            for number, tree in enumerate(decision.trees):
+                one = self.space.outcome(tree)
+                found[number] = left & one.holds
+                fails |= left & one.fails
+                left &= ~(one.holds | one.fails)
+            found[NONE_HOLDS], found[FAILS] = left, fails
+            self._outcomes[decision] = found
+        return found
+
+    def _relation(self, edge: Edge) -> tuple[int, list[Transfer]]:
+        self.clock.look()
+        mask = self.space.all
+        for guard in edge.guards:
+            mask &= self.outcomes(guard.decision)[guard.outcome]
+        return mask, [transfer for one in edge.assigns for transfer in self.transfers.of(one)]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the classes tell apart all that is assigned."""
+        return not self.transfers.blurs
+
+    # -- the table -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def first(self) -> int:
+        """The classes at the entry."""
+        mask, inputs = self.space.possible, dict(self.system.inputs)
+        for root, slots in self.transfers.below.items():
+            mask &= self._given(root, inputs[root]) if root in inputs else self.transfers.undefined(slots)
+        return mask
+
+    def _given(self, root: Names, source: Source) -> int:
+        slots = self.transfers.below[root]
+        return self.transfers.given(
+            slots, {slot.names: self.domains.given(source, slot.names[len(root) :]) for slot in slots}
+        )
+
+    @cached_property
+    def reachable(self) -> list[int]:
+        """The classes that reach each node."""
+        reached = [0] * len(self.edges)
+        reached[ENTRY] = self.first
+        rank = _ranks(self.system)
+        pending = [(rank[ENTRY], ENTRY)]
+        queued = {ENTRY}
+        while pending:
+            _, node = heapq.heappop(pending)
+            queued.discard(node)
+            self.clock.look()
+            mask = reached[node]
+            for edge, guard, transfers in self.edges[node]:
+                if edge.target == BAD:
+                    continue
+                moved = mask & guard
+                for transfer in transfers if moved else ():
+                    moved = transfer.image(moved)
+                if moved & ~reached[edge.target]:
+                    reached[edge.target] |= moved
+                    if edge.target not in queued:
+                        queued.add(edge.target)
+                        heapq.heappush(pending, (rank[edge.target], edge.target))
+        return reached
+
+    def breaches(self) -> list[tuple[int, Edge]]:
+        """Return the edges to BAD that reachable classes pass, with the nodes that they leave: none is a proof."""
+        return [
+            (node, edge)
+            for node, ways in enumerate(self.edges)
+            for edge, guard, transfers in ways
+            if edge.target == BAD and _image(self.reachable[node] & guard, transfers)
+        ]
+
+    def outcomes_at(self, node: int, decision: Decision) -> list[int]:
+        """Return the outcomes that a decision can have at a node."""
+        here = self.reachable[node]
+        return [outcome for outcome, mask in self.outcomes(decision).items() if here & mask]
+
+    # -- a path ----------------------------------------------------------------------------------------------------
+
+    def cheapest(self) -> tuple[Path, int] | None:
+        """Return a cheapest path to BAD and what it costs; None where there is none."""
+        fresh: dict[int, dict[int, int]] = {0: {ENTRY: self.first}}
+        seen = [0] * len(self.edges)
+        log: list[list[_Logged]] = [[] for _ in self.edges]
+        costs = [0]
+        done: set[int] = set()
+        best: tuple[int, int, Edge, int] | None = None
+        rank = 0
+        while costs:
+            cost = heapq.heappop(costs)
+            if cost in done:
+                continue
+            if best is not None and best[0] <= cost:
+                break
+            done.add(cost)
+            while fresh.get(cost):
+                node, mask = fresh[cost].popitem()
+                mask &= ~seen[node]
+                if not mask:
+                    continue
+                self.clock.look()
+                seen[node] |= mask
+                log[node].append(_Logged(rank, cost, mask))
+                rank += 1
+                for edge, guard, transfers in self.edges[node]:
+                    moved = _image(mask & guard, transfers)
+                    if not moved:
+                        continue
+                    if edge.target == BAD:
+                        if best is None or cost + edge.cost < best[0]:
+                            best = cost + edge.cost, node, edge, cost
+                        continue
+                    there = fresh.setdefault(cost + edge.cost, {})
+                    there[edge.target] = there.get(edge.target, 0) | moved
+                    heapq.heappush(costs, cost + edge.cost)
+        return (self._traced(*best[1:], log), best[0]) if best is not None else None
+
+    def _traced(self, node: int, last: Edge, cost: int, log: list[list[_Logged]]) -> Path:
+        """Return the path to an edge that breaks the property, found backwards through what was logged."""
+        into: dict[int, list[tuple[int, Edge, int, list[Transfer]]]] = {}
+        for origin, ways in enumerate(self.edges):
+            for edge, guard, transfers in ways:
+                into.setdefault(edge.target, []).append((origin, edge, guard, transfers))
+        guard, transfers = next((guard, transfers) for edge, guard, transfers in self.edges[node] if edge is last)
+        goal = guard & _preimage(self.space.all, transfers)
+        at = next(one for one in log[node] if one.cost == cost and one.mask & goal)
+        bit = self._simplest(at.mask & goal)
+        steps = [Step(node, last, self.space.state(self._simplest(_image(bit, transfers))))]
+        while at.rank > 0:
+            node, edge, at, before = self._before(into[node], at, bit, log)
+            steps.append(Step(node, edge, self.space.state(bit)))
+            bit = self._simplest(before)
+        return Path(LAYER, self.space.state(bit), tuple(reversed(steps)))
+
+    @staticmethod
+    def _before(
+        ways: list[tuple[int, Edge, int, list[Transfer]]], at: _Logged, bit: int, log: list[list[_Logged]]
+    ) -> tuple[int, Edge, _Logged, int]:
+        for origin, edge, guard, transfers in ways:
+            for one in log[origin]:
+                if one.rank < at.rank and one.cost + edge.cost == at.cost:
+                    before = _preimage(bit, transfers) & one.mask & guard
+                    if before:
+                        return origin, edge, one, before
+        raise AssertionError("what was logged came from somewhere")
+
+    def _simplest(self, mask: int) -> int:
+        """Return the one simplest state of a set, as a set."""
+        state: State = self.space.state(mask)
+        return self.space.only(state) & mask
+
+
+def _image(mask: int, transfers: list[Transfer]) -> int:
+    for transfer in transfers if mask else ():
+        mask = transfer.image(mask)
+    return mask
+
+
+def _preimage(mask: int, transfers: list[Transfer]) -> int:
+    for transfer in reversed(transfers):
+        mask = transfer.preimage(mask)
+    return mask
+
+
+def _is_condition(value: Computed) -> bool:
+    return not isinstance(value.tree, Reference | Arithmetic | Minus | Length)
+
+
+def _ranks(system: System) -> list[int]:
+    """Return the nodes' positions in reverse post-order of a depth-first search."""
+    rank = [len(system.edges)] * len(system.edges)
+    seen = bytearray(len(system.edges))
+    seen[ENTRY] = 1
+    stack, count = [(ENTRY, 0)], len(system.edges)
+    while stack:
+        node, position = stack.pop()
+        if position == len(system.edges[node]):
+            count -= 1
+            rank[node] = count
+            continue
+        stack.append((node, position + 1))
+        target = system.edges[node][position].target
+        if target != BAD and not seen[target]:
+            seen[target] = 1
+            stack.append((target, 0))
+    return rank

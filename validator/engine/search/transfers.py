@@ -1,0 +1,234 @@
+"""Transfers: what assignments do to sets of finite classes, forwards and backwards.
+
+A set of states is the bits of an integer (classes.py). Every transfer is a relation between states that holds wherever
+the assignment can lead from the one to the other, and, where classes do not tell values apart, in some more cases.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from stepward.validator.engine.systems.system import Assign, Computed, Given, Literal, Undefined
+from stepward.validator.engine.values.classes import Outcome, Slot, Space
+from stepward.validator.engine.values.cuts import UNDEFINED
+from stepward.validator.engine.values.domains import Domain, Names, of_kinds
+from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.syntax import Compare, Defined, Expression, Logic, Negation, Reference
+from stepward.vm.language.inference import result_kinds
+
+
+class Transfer(ABC):
+    """One assignment. `preimage` of a set holds every state from which the assignment can lead into the set."""
+
+    @abstractmethod
+    def image(self, mask: int) -> int:
+        """Return the states to which the assignment leads from those of a set."""
+
+    @abstractmethod
+    def preimage(self, mask: int) -> int:
+        """Return the states from which the assignment leads into a set."""
+
+
+class _Choice(Transfer):
+    """The references take any of the classes that are allowed together, whatever they had."""
+
+    def __init__(self, space: Space, slots: Iterable[Slot], allowed: int) -> None:
+        self.space = space
+        self.slots = tuple(slots)
+        self.allowed = allowed
+
+    def _smeared(self, mask: int) -> int:
+        for slot in self.slots:
+            mask = self.space.smear(slot, mask)
+        return mask
+
+    def image(self, mask: int) -> int:
+        return self._smeared(mask) & self.allowed
+
+    def preimage(self, mask: int) -> int:
+        return self._smeared(mask & self.allowed)
+
+
+class _Copy(Transfer):
+    """One reference takes the class of another one, which has the same classes."""
+
+    def __init__(self, space: Space, slot: Slot, origin: Slot) -> None:
+        assert len(slot.values) == len(origin.values), "copied references are cut alike"
+        self.space = space
+        self.slot = slot
+        masks = [1 << number for number in range(len(slot.values))]
+        self.pairs = [(space.expand(slot, mask), space.expand(origin, mask)) for mask in masks]
+
+    def image(self, mask: int) -> int:
+        smear, found = self.space.smear, 0
+        for here, there in self.pairs:
+            moved = mask & there
+            if moved:
+                found |= smear(self.slot, moved) & here
+        return found
+
+    def preimage(self, mask: int) -> int:
+        smear, found = self.space.smear, 0
+        for here, there in self.pairs:
+            moved = mask & here
+            if moved:
+                found |= smear(self.slot, moved) & there
+        return found
+
+
+class _Answer(Transfer):
+    """A reference becomes true where a condition holds, and false where it does not; where it fails there is no way."""
+
+    def __init__(self, space: Space, slot: Slot, outcome: Outcome) -> None:
+        self.space = space
+        self.slot = slot
+        true, false = _classes(slot, lambda value: value is True), _classes(slot, lambda value: value is False)
+        self.pairs = (
+            (outcome.holds, space.expand(slot, true)),
+            (space.all & ~outcome.holds & ~outcome.fails, space.expand(slot, false)),
+        )
+
+    def image(self, mask: int) -> int:
+        return self._moved(mask, backwards=False)
+
+    def preimage(self, mask: int) -> int:
+        return self._moved(mask, backwards=True)
+
+    def _moved(self, mask: int, *, backwards: bool) -> int:
+        found = 0
+        for where, becomes in self.pairs:
+            first, last = (becomes, where) if backwards else (where, becomes)
+            found |= self.space.smear(self.slot, mask & first) & last
+        return found
+
+
+class _Filter(Transfer):
+    """Nothing is assigned; states outside are left behind."""
+
+    def __init__(self, allowed: int) -> None:
+        self.allowed = allowed
+
+    def image(self, mask: int) -> int:
+        return mask & self.allowed
+
+    def preimage(self, mask: int) -> int:
+        return mask & self.allowed
+
+
+def _classes(slot: Slot, holds: Callable[[Any], bool]) -> int:
+    return sum(1 << number for number, value in enumerate(slot.values) if holds(value))
+
+
+def _admitted(slot: Slot, domain: Domain) -> int:
+    return _classes(slot, lambda value: value is UNDEFINED or domain.admits(value))
+
+
+class Transfers:
+    """Makes the transfers of one space; `blurs` says that one of them may lead to more states than the assignment."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.domains = space.domains
+        self.blurs = False
+        self.below: dict[Names, list[Slot]] = {}
+        for name, slot in space.slots.items():
+            self.below.setdefault(self.domains.root(name), []).append(slot)
+        self._known: dict[Assign, tuple[Transfer, ...]] = {}
+
+    def of(self, assign: Assign) -> tuple[Transfer, ...]:
+        """Return what an assignment does, as transfers that are made one after the other."""
+        found = self._known.get(assign)
+        if found is None:
+            found = self._known[assign] = tuple(self._made(assign.root, assign.value))
+        return found
+
+    def _made(self, root: Names, value: Any) -> Iterable[Transfer]:
+        slots = self.below.get(root, [])
+        if not slots:
+            return
+        match value:
+            case Undefined():
+                yield _Choice(self.space, slots, self.undefined(slots))
+            case Given(source=source, maybe=maybe):
+                allowed = self.given(
+                    slots, {slot.names: self.domains.given(source, self._fields(slot)) for slot in slots}
+                )
+                yield _Choice(self.space, slots, allowed | (self.undefined(slots) if maybe else 0))
+            case Literal(value=constant):
+                yield _Choice(self.space, slots, self._constant(slots, constant))
+            case Computed(tree=Reference(names=names)):
+                yield from self._copies(slots, names)
+            case Computed(tree=tree):
+                yield self._computed(slots, tree)
+
+    def _fields(self, slot: Slot) -> tuple[str, ...]:
+        return slot.names[len(self.domains.root(slot.names)) :]
+
+    def undefined(self, slots: Iterable[Slot]) -> int:
+        """Return the states in which none of the references is defined."""
+        mask = self.space.all
+        for slot in slots:
+            mask &= self.space.expand(slot, _classes(slot, lambda value: value is UNDEFINED))
+        return mask
+
+    def given(self, slots: Iterable[Slot], domains: Mapping[Names, Domain]) -> int:
+        """Return the states in which references have values of these domains, and objects the fields they must have."""
+        space = self.space
+        mask = space.possible
+        for slot in slots:
+            domain = domains[slot.names]
+            mask &= space.expand(slot, _admitted(slot, domain))
+            if not domain.undefined:
+                owner = self.domains.parent(slot.names)
+                missing = space.expand(slot, _classes(slot, lambda value: value is UNDEFINED))
+                mask &= space.all & ~(missing if owner is None else missing & self._objects(owner))
+        return mask
+
+    def _objects(self, name: Names) -> int:
+        slot = self.space.slots[name]
+        return self.space.expand(slot, _classes(slot, lambda value: isinstance(value, dict)))
+
+    def _constant(self, slots: Iterable[Slot], constant: Any) -> int:
+        mask = self.space.all
+        for slot in slots:
+            value = constant
+            for field in self._fields(slot):
+                value = value[field] if isinstance(value, Mapping) and field in value else UNDEFINED
+            mask &= self.space.expand(slot, self._class_of(slot, value))
+        return mask
+
+    def _class_of(self, slot: Slot, value: Any) -> int:
+        """Return the class of a value; where values of its kind are not told apart, all classes of the kind."""
+        if value is UNDEFINED:
+            return _classes(slot, lambda one: one is UNDEFINED)
+        same = [one for one in slot.values if one is not UNDEFINED and kind(one) == kind(value)]
+        if kind(value) in ("array", "object"):
+            self.blurs |= len(same) > 1
+            return _classes(slot, lambda one: one is not UNDEFINED and kind(one) == kind(value))
+        if value not in same:
+            # A fallback that its type does not admit has no class of its own; a declared type makes it SW203.
+            self.blurs = True
+            return _classes(slot, lambda one: one is not UNDEFINED)
+        return _classes(slot, lambda one: one is not UNDEFINED and kind(one) == kind(value) and one == value)
+
+    def _copies(self, slots: Iterable[Slot], names: Names) -> Iterable[Transfer]:
+        yielded = False
+        for slot in slots:
+            origin = self.space.slots.get((*names, *self._fields(slot)))
+            if origin is None:
+                self.blurs = True
+                yield _Choice(self.space, [slot], self.space.possible)
+                continue
+            if not yielded:
+                yield _Filter(self.space.all & ~self.undefined([self.space.slots[names]]))
+                yielded = True
+            yield _Copy(self.space, slot, origin)
+
+    def _computed(self, slots: list[Slot], tree: Expression) -> Transfer:
+        if isinstance(tree, Compare | Logic | Negation | Defined) and len(slots) == 1:
+            return _Answer(self.space, slots[0], self.space.outcome(tree))
+        self.blurs = True
+        values = of_kinds(result_kinds(tree))
+        return _Choice(self.space, slots, self.given(slots, dict.fromkeys((slot.names for slot in slots), values)))

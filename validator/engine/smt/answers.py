@@ -1,0 +1,60 @@
+"""What the solver layers over systems answer: proved and why, a candidate path, or unknown and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from stepward.validator.engine.systems.system import Path
+from stepward.validator.findings import Verdict
+
+SPENT: Final = "the solver gave up within the work that it may take"
+
+
+class Script(NamedTuple):
+    """SMT-LIB 2 text that must be unsatisfiable, and what that shows."""
+
+    shows: str
+    text: str
+
+
+@dataclass
+class Proof:
+    """What makes a proof believed: scripts that are each unsatisfiable. Any solver can check them.
+
+    `invariants` say what holds whenever a run comes to a node, as SMT-LIB definitions; the scripts hold them, too.
+    The text is written when it is first asked for.
+    """
+
+    write: Callable[[], tuple[Script, ...]]
+    invariants: tuple[tuple[int, str], ...] = ()
+
+    @cached_property
+    def scripts(self) -> tuple[Script, ...]:
+        """The scripts."""
+        return self.write()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a layer found of a system.
+
+    Proved: there is no path to BAD; `proof` says why. Violated: `path` is one. Where it `is_exact`, every guard of the
+    system was seen to hold on it; else it passes a loop whose doing was guessed, left out of its steps, and is a mere
+    candidate. Unknown: `reason` says why. `units` is the work that was done.
+    """
+
+    verdict: Verdict
+    layer: str
+    path: Path | None = None
+    is_exact: bool = True
+    reason: str = ""
+    proof: Proof | None = None
+    units: int = 0
+
+
+def unknown(layer: str, reason: str, units: int = 0) -> Answer:
+    """Return the answer that nothing is known."""
+    return Answer(Verdict.UNKNOWN, layer, reason=reason, units=units)

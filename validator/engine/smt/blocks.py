@@ -1,0 +1,154 @@
+"""The block formula: one formula for all paths of a system, merges as if-then-else, loops cut where they are entered.
+
+`search` is unsatisfiable iff no path of the system's plan (plans.py) leads to BAD on which every guard holds. Since a
+plan has a path for every path of the system, unsatisfiable proves that there is none; for a system without cycles a
+path of the plan is one of the system, and is returned only when the evaluator has walked it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import z3
+
+from stepward.validator.engine.clock import Clock, OutOfTime
+from stepward.validator.engine.smt.answers import SPENT, Answer, Proof, Script, unknown
+from stepward.validator.engine.smt.encoding import Encoding
+from stepward.validator.engine.smt.facts import Facts
+from stepward.validator.engine.smt.models import choices
+from stepward.validator.engine.smt.plans import plan
+from stepward.validator.engine.smt.smtlib import script
+from stepward.validator.engine.smt.terms import TooLarge
+from stepward.validator.engine.smt.versions import Versions
+from stepward.validator.engine.smt.walks import Walk
+from stepward.validator.engine.systems.assigned import Assigned
+from stepward.validator.engine.systems.system import BAD, Path, System
+from stepward.validator.engine.values.domains import Domains, Names
+from stepward.validator.findings import Verdict
+
+LAYER: Final = "block formula"
+
+MAX_TIDY_UNITS: Final = 100_000
+"""Units that may be spent on a tidier model than the one at hand."""
+
+MAX_TRIES: Final = 6
+"""Models of which a path is tried to be made."""
+
+PLACES: Final = (0, 2, None)
+"""Decimal places that the numbers of a model are asked to have, one after the other; None: any number."""
+
+TOO_LARGE: Final = "a comparison of two texts has too many cases"
+NO_VALUES: Final = "the solver found a path, but no values with which the program can take it"
+
+
+def search(system: System, domains: Domains, *, units: int, clock: Clock) -> Answer:
+    """Look for a path to BAD; `units` bounds the work, in Z3's own measure."""
+    return explore(system, domains, units, clock, LAYER, system.references)
+
+
+def explore(system: System, domains: Domains, units: int, clock: Clock, layer: str, shown: Iterable[Names]) -> Answer:
+    """Look for a path as `search` does, on behalf of a layer; the values of a path are those of `shown` references."""
+    try:
+        return _Search(system, domains, units, clock, layer, tuple(shown)).answer()
+    except TooLarge:
+        return unknown(layer, TOO_LARGE)
+    except OutOfTime as error:
+        return unknown(layer, str(error))
+
+
+class _Spent(Exception):  # noqa: N818 - never seen outside this file
+    """The solver gave up."""
+
+
+class _Search:
+    def __init__(
+        self, system: System, domains: Domains, units: int, clock: Clock, layer: str, shown: tuple[Names, ...]
+    ) -> None:
+        self.layer = layer
+        self.shown = shown
+        self.units = self.left = units
+        self.clock = clock
+        self.terms = Versions(domains, clock)
+        self.encoding = Encoding(system, self.terms, Assigned(system, domains))
+        self.encoding.run(plan(system), self.encoding.entry())
+        Facts(self.terms).note()
+        self.goal = self.encoding.at[BAD]
+        self.solver = z3.SolverFor("QF_LIRA" if self.terms.is_linear else "QF_NIRA", ctx=self.terms.context)
+        self.solver.set("random_seed", 0)
+        self.solver.add(self.terms.facts)
+
+    def answer(self) -> Answer:
+        """Return what was found."""
+        wanted = [self.goal] if self.goal is not True else []
+        try:
+            for tried in range(MAX_TRIES):
+                model = self._model(wanted) if self.goal is not False else None
+                if model is None:
+                    return self._proved() if not tried else unknown(self.layer, NO_VALUES, self._used())
+                walk = Walk(self.encoding, model)
+                path = self._path(walk, model, wanted)
+                if path is not None:
+                    return Answer(Verdict.VIOLATED, self.layer, path, walk.is_exact, units=self._used())
+                wanted.append(self._other(walk, model))
+        except _Spent:
+            return unknown(self.layer, SPENT, self._used())
+        return unknown(self.layer, NO_VALUES, self._used())
+
+    def _used(self) -> int:
+        return self.units - self.left
+
+    def _proved(self) -> Answer:
+        def write() -> tuple[Script, ...]:
+            facts = [*self.terms.facts, *([self.goal] if self.goal is not True else [])]
+            return (Script("no path leads to a violation", script(self.terms, facts)),)
+
+        return Answer(Verdict.PROVED, self.layer, proof=Proof(write), units=self._used())
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    def _model(self, assumed: list[Any], most: int | None = None) -> Any:
+        """Return a model, or None where there is none; raises _Spent when the work that it may take is used up."""
+        if self.left <= 0:
+            raise _Spent
+        before = self._spent()
+        self.solver.set("rlimit", min(self.left, most or self.left))
+        self.solver.set("timeout", self.clock.milliseconds())
+        result = self.solver.check(*assumed)
+        self.left -= self._spent() - before
+        if result == z3.unknown:
+            self.clock.look()
+            raise _Spent
+        return self.solver.model() if result == z3.sat else None
+
+    def _spent(self) -> int:
+        counts = self.solver.statistics()
+        return int(counts.get_key_value("rlimit count")) if "rlimit count" in counts.keys() else 0  # noqa: SIM118
+
+    def _path(self, walk: Walk, model: Any, wanted: list[Any]) -> Path | None:
+        """Return the path of a walk, its numbers with few decimal places where that can be had."""
+        numbers = [slot.number for slot in walk.terms().slots.values() if slot.number is not None]
+        for places in PLACES:
+            chosen = model
+            if places is not None and numbers:
+                grid = self._named(z3.And([z3.IsInt(number * 10**places) for number in numbers]))
+                try:
+                    chosen = self._model([*wanted, *walk.choices(), grid], MAX_TIDY_UNITS)
+                except _Spent:
+                    chosen = None
+            path = walk.path(chosen, self.layer, self.shown) if chosen is not None else None
+            if path is not None:
+                return path
+        return None
+
+    def _other(self, walk: Walk, model: Any) -> Any:
+        """Return what a model must fulfil to differ from one whose path could not be taken."""
+        said = choices(model, walk.terms())
+        same = [*walk.choices(), *([said] if said is not None else [])]
+        return self._named(z3.Not(z3.And(same)) if same else z3.BoolVal(False, self.terms.context))
+
+    def _named(self, term: Any) -> Any:
+        """Return a variable under which the solver can be asked for a term."""
+        literal = self.terms.boolean("asked")
+        self.solver.add(z3.Implies(literal, term))
+        return literal

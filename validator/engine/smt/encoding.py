@@ -1,0 +1,217 @@
+"""The formula of a plan: one Boolean for each way and each node, true where a path takes it.
+
+`Encoding.at[BAD]` and the facts of the terms are satisfiable iff the plan has a path to BAD on which every guard holds,
+every computed value exists, and texts and arrays answer as some text or array could (facts.py). A way is true only if
+the node it leaves is, its guards hold there and what it computes has a value; a node only if a way into it is. Each way
+is a choice of its own, because two ways with guards that both hold are two paths, not one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import z3
+
+from stepward.validator.engine.smt.payloads import Term, Truth, Value
+from stepward.validator.engine.smt.plans import START, Plan, Way
+from stepward.validator.engine.smt.versions import (
+    Environment,
+    Fields,
+    Leaf,
+    Made,
+    Merge,
+    Part,
+    Version,
+    Versions,
+    Written,
+)
+from stepward.validator.engine.systems.assigned import Assigned, possible
+from stepward.validator.engine.systems.system import (
+    FAILS,
+    NONE_HOLDS,
+    Assign,
+    Computed,
+    Decision,
+    Edge,
+    Given,
+    Guard,
+    Literal,
+    System,
+    Undefined,
+)
+from stepward.validator.engine.values.domains import Domain, Names
+from stepward.vm.expressions.syntax import Constant, Expression, Reference
+
+_UNDEFINED: Final = Made(Value(True, {}))
+
+
+class Taken(NamedTuple):
+    """A way as a path takes it: when, the versions after it, and those that its assignments made."""
+
+    when: Term
+    after: Environment
+    made: tuple[Version, ...]
+
+
+class Encoding:
+    """Builds the formula of plans over one system; several plans may share the terms."""
+
+    def __init__(self, system: System, terms: Versions, assigned: Assigned) -> None:
+        self.system = system
+        self.terms = terms
+        self.assigned = assigned
+        self.at: dict[int, Term] = {}
+        self.before: dict[int, Environment] = {}
+        self.taken: dict[int, list[tuple[Way, Taken]]] = {}
+        self.forgotten: dict[int, dict[Names, Leaf]] = {}
+        self._decided: dict[tuple[int, Decision], list[tuple[Truth, Term]]] = {}
+        """Of each tree of a decision its truth, and when none up to it has held or failed; one more at the front."""
+
+    def entry(self) -> Environment:
+        """Return the versions at the entry: inputs have values of their types, nothing else is defined."""
+        environment: Environment = dict.fromkeys(sorted(self.system.roots), _UNDEFINED)
+        for root, source in self.system.inputs:
+            environment[root] = self._given(root, Given(source))
+        return environment
+
+    def any_of(self, root: Names) -> Leaf:
+        """Return a new version of a root: any value that it can ever have."""
+        return self.terms.leaf(root, partial(self.assigned.domain, root))
+
+    def run(self, plan: Plan, start: Environment) -> None:
+        """Build the formula of a plan whose paths begin with these versions."""
+        for node in plan.order:
+            ways = []
+            for way in plan.ways[node]:
+                taken = Taken(True, start, ()) if way == START else self._way(way)
+                if taken.when is not False:
+                    ways.append((way, taken))
+            self.taken[node] = ways
+            self._enter(node, ways, plan.forgotten.get(node, frozenset()))
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def _enter(self, node: int, ways: list[tuple[Way, Taken]], forgotten: frozenset[Names]) -> None:
+        if not ways:
+            self.at[node] = False
+            return
+        if len(ways) > 1 and any(way == START for way, _ in ways):
+            ways[:] = [
+                (way, taken._replace(when=self.terms.boolean("start")) if way == START else taken)
+                for way, taken in ways
+            ]
+        self.at[node] = self._called(f"node_{node}", self.terms.either(*(taken.when for _, taken in ways)))
+        environment = self._joined(ways)
+        if forgotten:
+            self.forgotten[node] = {root: self.any_of(root) for root in sorted(forgotten)}
+            environment = {**environment, **self.forgotten[node]}
+        self.before[node] = environment
+
+    def _called(self, name: str, term: Term) -> Term:
+        """Return a variable that is true only if the term is."""
+        if isinstance(term, bool) or z3.is_const(term):
+            return term
+        variable = self.terms.boolean(name)
+        self.terms.facts.append(z3.Implies(variable, term))
+        return variable
+
+    @staticmethod
+    def _joined(ways: list[tuple[Way, Taken]]) -> Environment:
+        first = ways[0][1].after
+        if all(taken.after is first for _, taken in ways):
+            return first
+        joined: Environment = {}
+        for root, version in first.items():
+            parts = [(taken.when, taken.after[root]) for _, taken in ways]
+            joined[root] = version if all(one is version for _, one in parts) else Merge(tuple(parts))
+        return joined
+
+    # -- ways ------------------------------------------------------------------------------------------------------
+
+    def _way(self, way: Way) -> Taken:
+        """Return when a way is taken, and what it leaves behind."""
+        source = self.at[way.node]
+        if source is False:
+            return Taken(False, {}, ())
+        edge = self.system.edges[way.node][way.position]
+        self.terms.environment = environment = self.before[way.node]
+        conditions = [source, *(self._guard(way.node, guard) for guard in edge.guards)]
+        if any(condition is False for condition in conditions):
+            return Taken(False, {}, ())
+        after, made = self._assigned(edge, environment, conditions)
+        if any(condition is False for condition in conditions):
+            return Taken(False, {}, ())
+        when = self.terms.boolean(f"way_{way.node}_{way.position}")
+        needed = self.terms.both(*conditions)
+        if needed is not True:
+            self.terms.facts.append(z3.Implies(when, needed))
+        return Taken(when, after, made)
+
+    def _guard(self, node: int, guard: Guard) -> Term:
+        """Return when a decision has an outcome at a node, in whose environment the terms are read now."""
+        terms, decision = self.terms, guard.decision
+        decided = self._decided.setdefault((node, decision), [(Truth(False, False), True)])
+        last = guard.outcome if guard.outcome >= 0 else len(decision.trees) - 1
+        for tree in decision.trees[len(decided) - 1 : last + 1]:
+            truth = terms.truth(tree)
+            open_after = terms.both(decided[-1][1], terms.no(truth.holds), terms.no(truth.fails))
+            decided.append((truth, terms.called("open", open_after) if len(decision.trees) > 1 else open_after))
+        if guard.outcome == NONE_HOLDS:
+            return decided[-1][1]
+        if guard.outcome == FAILS:
+            steps = pairwise(decided)
+            return terms.either(*(terms.both(before, truth.fails) for (_, before), (truth, _) in steps))
+        return terms.both(decided[last][1], decided[last + 1][0].holds)
+
+    def _assigned(
+        self, edge: Edge, before: Environment, conditions: list[Term]
+    ) -> tuple[Environment, tuple[Version, ...]]:
+        """Return the environment after an edge, and the versions that it made; add what must hold to `conditions`."""
+        if not edge.assigns:
+            return before, ()
+        after = dict(before)
+        made = []
+        for assign in edge.assigns:
+            self.terms.environment = after
+            version = self._value(assign, conditions)
+            after[assign.root] = version
+            made.append(version)
+        return after, tuple(made)
+
+    def _value(self, assign: Assign, conditions: list[Term]) -> Version:
+        match assign.value:
+            case Given() as given:
+                return self._given(assign.root, given)
+            case Literal(value=literal) | Computed(tree=Constant(value=literal)):
+                return Written(literal)
+            case Computed(tree=Reference(names=names)):
+                version, fields = self.terms.version(names)
+                conditions.append(self.terms.no(self.terms.component(version, fields).fails))
+                return Part(version, fields) if fields else version
+            case Computed(tree=tree):
+                return Made(self._computed(tree, conditions))
+            case Undefined():
+                return _UNDEFINED
+
+    def _given(self, root: Names, given: Given) -> Leaf:
+        def domain(fields: Fields) -> Domain:
+            found = possible(self.terms.domains.given(given.source, fields))
+            return replace(found, undefined=True) if given.maybe and not fields else found
+
+        return self.terms.leaf(root, domain)
+
+    def _computed(self, tree: Expression, conditions: list[Term]) -> Value:
+        """Return the value of an expression on a way that is taken only where it has one."""
+        value = self.terms.value(tree)
+        conditions.append(self.terms.no(value.fails))
+        if len(value.kinds) != 1:
+            return value._replace(fails=False)
+        ((word, (_, payload)),) = value.kinds.items()
+        if word == "number" and z3.is_expr(payload):
+            payload = self.terms.called("number", payload)
+        elif word == "boolean":
+            payload = self.terms.called("truth", payload)
+        return Value(False, {word: (True, payload)})

@@ -1,0 +1,144 @@
+"""How the answers about one value hang together: the facts without which a solver would find what can't be.
+
+Every fact is true of all texts and all arrays; leaving one out can only make a verdict unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+from typing import Any
+
+import z3
+
+from stepward.validator.engine.smt.payloads import Array, Term, Text
+from stepward.validator.engine.smt.terms import Terms
+from stepward.validator.engine.values.domains import Domain
+from stepward.validator.engine.values.texts import Atom, excluded, implied, least_length
+from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.syntax import Expression
+
+
+class Facts:
+    """Notes the facts about the texts and arrays of some terms, once every condition has been translated."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+
+    def note(self) -> None:
+        """Note in `terms` what holds in every state."""
+        slots = list(self.terms.slots.values())
+        free = [slot.text for slot in slots if slot.text is not None and slot.text.members is None]
+        for _ in range(2):  # what the first round asks of one text, the second asks of those that may equal it
+            self._share(free)
+        for text in free:
+            self._text_rules(text)
+        self._same_rules(free)
+        for slot in slots:
+            if slot.array is not None:
+                self._array_rules(slot.array)
+
+    def _share(self, free: list[Text]) -> None:
+        """Texts that may be equal are asked the same, and everything that is asked has its `is`."""
+        linked = {name for pair in self.terms.same for name in pair}
+        asked = {atom: None for text in free if text.names in linked for atom in text.atoms}
+        has_length = any(text.length is not None for text in free if text.names in linked)
+        for text in free:
+            if text.names in linked:
+                for atom in asked:
+                    self.terms.atom(text, atom)
+                if has_length:
+                    self.terms.text_length(text)
+            if text.atoms and text.max_length is not None:
+                longest = sum(len(atom.literal) + 1 for atom in text.atoms) + 1
+                if longest > text.max_length:
+                    self.terms.text_length(text)
+            if text.length is not None:
+                for atom in list(text.atoms):
+                    self.terms.atom(text, Atom("is", atom.literal))
+                self.terms.atom(text, Atom("is", ""))
+
+    def _text_rules(self, text: Text) -> None:
+        atoms = list(text.atoms.items())
+        for (one, first), (two, second) in combinations(atoms, 2):
+            if implied(one, two):
+                self.terms.state(z3.Implies(first, second))
+            elif excluded(one, two):
+                self.terms.state(z3.Not(z3.And(first, second)))
+            if implied(two, one):
+                self.terms.state(z3.Implies(second, first))
+        if text.length is None:
+            return
+        self.terms.state(text.length >= 0)
+        if text.max_length is not None:
+            self.terms.state(text.length <= text.max_length)
+        for atom, holds in atoms:
+            size = len(atom.literal)
+            if atom.question == "is":
+                self.terms.state(z3.Implies(holds, text.length == size))
+                if not size:
+                    self.terms.state(z3.Implies(text.length == 0, holds))
+            else:
+                self.terms.state(z3.Implies(holds, text.length >= size))
+                whole = self.terms.atom(text, Atom("is", atom.literal))
+                self.terms.state(self.terms.either(z3.Not(z3.And(holds, text.length == size)), whole))
+        for (one, first), (two, second) in combinations(atoms, 2):
+            if "is" not in (one.question, two.question):
+                self.terms.state(z3.Implies(z3.And(first, second), text.length >= least_length(one, two)))
+
+    def _same_rules(self, free: list[Text]) -> None:
+        by_name = {text.names: text for text in free}
+        for (one, two), equal in self.terms.same.items():
+            first, second = by_name[one], by_name[two]
+            for atom in dict.fromkeys((*first.atoms, *second.atoms)):  # no set: its order would hang on hashes
+                a, b = self.terms.atom(first, atom), self.terms.atom(second, atom)
+                self.terms.state(self.terms.either(z3.Not(equal), _alike(a, b)))
+                if atom.question == "is":
+                    self.terms.state(self.terms.either(self.terms.no(self.terms.both(a, b)), equal))
+            if first.length is not None and second.length is not None:
+                self.terms.state(z3.Implies(equal, first.length == second.length))
+        for a, b, c in combinations(sorted({name for pair in self.terms.same for name in pair}), 3):
+            sides = [self.terms.same.get(pair) for pair in ((a, b), (b, c), (a, c))]
+            if all(side is not None for side in sides):
+                for number, side in enumerate(sides):
+                    others = sides[:number] + sides[number + 1 :]
+                    self.terms.state(z3.Implies(z3.And(others), side))
+
+    def _array_rules(self, array: Array) -> None:
+        found = [one for one in array.holds.values() if one is not False]
+        if len(found) > 1:
+            self.terms.state(z3.Sum([z3.If(one, 1, 0) for one in found]) <= array.length)
+        members = _members_of(array.items)
+        if members is not None and array.holds:
+            held = [self.terms.holds(array, kind(member), member).holds for member in members]
+            self.terms.state(self.terms.either(array.length == 0, *held))
+        for tree, found_it, _ in array.lookups:
+            self._lookup_rules(array, tree, found_it)
+
+    def _lookup_rules(self, array: Array, tree: Expression, found: Any) -> None:
+        """What is looked for and equals a literal is found where that literal is."""
+        value = self.terms.value(tree)
+        for (word, literal), holds in list(array.holds.items()):
+            guard, payload = value.kinds.get(word, (False, None))
+            if guard is False or isinstance(payload, tuple):
+                continue
+            equal = self.terms.both(guard, self.terms.equal((word, payload), (word, literal)).holds)
+            self.terms.state(self.terms.either(self.terms.no(equal), _alike(found, holds)))
+
+
+def _alike(a: Term, b: Term) -> Term:
+    if isinstance(a, bool):
+        a, b = b, a
+    if isinstance(b, bool):
+        return a if b else Terms.no(a)
+    return a == b
+
+
+def _members_of(items: Domain | None) -> Iterable[Any] | None:
+    """Return the values that items can have, where they are few; None where they are not."""
+    if items is None or items.any_text or items.array or items.is_object:
+        return None
+    if not all(one.low == one.high is not None for one in items.ranges) or len(items.texts) + len(items.ranges) > 32:
+        return None
+    numbers = [one.low for one in items.ranges]
+    return [*([None] if items.null else []), *sorted(items.booleans), *numbers, *items.texts]

@@ -1,0 +1,190 @@
+"""From a model of the solver to a state of the program: exact decimals, texts and arrays that are as the model says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, Final
+
+import z3
+
+from stepward.validator.engine.smt.payloads import Array, Slot, Text
+from stepward.validator.engine.smt.terms import Terms
+from stepward.validator.engine.values.domains import Domain, Names
+from stepward.validator.engine.values.numbers import number_of
+from stepward.validator.engine.values.states import State
+from stepward.validator.engine.values.texts import Atom, Wanted, text_of
+from stepward.vm.errors import EvaluationError, UndefinedReferenceError
+from stepward.vm.expressions.evaluator import evaluate
+from stepward.vm.expressions.syntax import Expression
+from stepward.vm.values import FrozenMap
+
+MAX_ITEMS: Final = 1_000
+"""Items of an array in a witness."""
+
+
+def state_of(model: Any, terms: Terms) -> State | None:
+    """Return the state that a model describes; None where none was found, which proves nothing."""
+    return _Builder(model, terms).state()
+
+
+def choices(model: Any, terms: Terms) -> Any:
+    """Return what a model says of texts and arrays, as a term, so that another model can be asked for."""
+    said = []
+    for slot in terms.slots.values():
+        atoms = list(slot.text.atoms.values()) if slot.text is not None else []
+        atoms += [one for one in slot.array.holds.values() if one is not False] if slot.array is not None else []
+        said += [atom if z3.is_true(model.eval(atom, True)) else z3.Not(atom) for atom in atoms]
+        for length in (slot.text and slot.text.length, slot.array and slot.array.length):
+            if length is not None:
+                said.append(length == model.eval(length, True))
+    said += [equal if z3.is_true(model.eval(equal, True)) else z3.Not(equal) for equal in terms.same.values()]
+    return z3.And(said) if said else None
+
+
+class _Builder:
+    def __init__(self, model: Any, terms: Terms) -> None:
+        self.model = model
+        self.terms = terms
+        self.found: dict[Names, Any] = {}
+        self.texts: dict[Names, Text] = {}
+        self.arrays: dict[Names, Array] = {}
+
+    def state(self) -> State | None:
+        for names, slot in self.terms.slots.items():
+            if not self.scalar(names, slot):
+                return None
+        if not all(self.text(group) for group in self.groups()):
+            return None
+        for names, array in self.arrays.items():
+            items = self.items(array)
+            if items is None:
+                return None
+            self.found[names] = items
+        return self.found
+
+    def is_true(self, term: Any) -> bool:
+        return term if isinstance(term, bool) else z3.is_true(self.model.eval(term, True))
+
+    def whole(self, term: Any) -> int:
+        return int(self.model.eval(term, True).as_long())
+
+    def scalar(self, names: Names, slot: Slot) -> bool:
+        """Take down a value that stands for itself; note texts and arrays for later."""
+        word = next((word for word in slot.kinds if self.is_true(slot.guards[word])), "undefined")
+        if word == "null":
+            self.found[names] = None
+        elif word == "boolean":
+            self.found[names] = self.is_true(slot.boolean)
+        elif word == "number":
+            value = self.model.eval(slot.number, True)
+            if not z3.is_rational_value(value):
+                return False
+            number = number_of(Fraction(value.numerator_as_long(), value.denominator_as_long()))
+            if number is None:
+                return False
+            self.found[names] = number
+        elif word == "string":
+            assert slot.text is not None
+            if slot.text.members is not None:
+                self.found[names] = slot.text.members[self.whole(slot.text.number)]
+            else:
+                self.texts[names] = slot.text
+        elif word == "array":
+            assert slot.array is not None
+            self.arrays[names] = slot.array
+        elif word == "object":
+            self.found[names] = FrozenMap()
+        return True
+
+    # -- texts -----------------------------------------------------------------------------------------------------
+
+    def groups(self) -> Iterator[list[Text]]:
+        """Yield the texts, equal ones together, those that are inside others first."""
+        leader: dict[Names, Names] = {name: name for name in self.texts}
+        for (one, two), equal in self.terms.same.items():
+            if one in leader and two in leader and self.is_true(equal):
+                old, new = leader[two], leader[one]
+                leader = {name: new if first == old else first for name, first in leader.items()}
+        groups: dict[Names, list[Text]] = {}
+        for name, text in self.texts.items():
+            groups.setdefault(leader[name], []).append(text)
+        holders = {holder.names for _, holder, _, answer in self.terms.pairs if self.is_true(answer)}
+        yield from sorted(groups.values(), key=lambda group: any(text.names in holders for text in group))
+
+    def text(self, group: list[Text]) -> bool:
+        names = {text.names for text in group}
+        answers: dict[Atom, bool] = {}
+        length = None
+        for text in group:
+            answers.update((atom, self.is_true(term)) for atom, term in text.atoms.items())
+            length = self.whole(text.length) if text.length is not None else length
+        for question, holder, other, term in self.terms.pairs:
+            if holder.names in names and other.names in self.found:
+                answers[Atom(question, self.found[other.names])] = self.is_true(term)
+        avoid = [
+            self.found[other]
+            for pair in self.terms.same
+            for one, other in (pair, pair[::-1])
+            if one in names and other not in names and isinstance(self.found.get(other), str)
+        ]
+        found = text_of(Wanted(answers, length), avoid)
+        if found is None:
+            return False
+        self.found.update(dict.fromkeys(names, found))
+        return True
+
+    # -- arrays ----------------------------------------------------------------------------------------------------
+
+    def items(self, array: Array) -> tuple[Any, ...] | None:
+        length = self.whole(array.length)
+        if length > MAX_ITEMS:
+            return None
+        held = [literal for (_, literal), term in array.holds.items() if self.is_true(term)]
+        refused = [key for key, term in array.holds.items() if not self.is_true(term)]
+        odd = [word for (word, _), term in array.fails.items() if self.is_true(term)]
+        for tree, term, failed in array.lookups:
+            value = self.value(tree)
+            if self.is_true(term):
+                held.append(value)
+            elif self.is_true(failed):
+                odd.append(_kind(value))
+            else:
+                refused.append((_kind(value), value))
+        held = list({(_kind(value), value): value for value in held}.values())
+        filler = held[0] if held else self.filler(array.items, refused, odd)
+        if len(held) > length or (filler is _NOTHING and length):
+            return None
+        return (*held, *[filler] * (length - len(held)))
+
+    def value(self, tree: Expression) -> Any:
+        def lookup(names: Names) -> Any:
+            if names not in self.found:
+                raise UndefinedReferenceError(".".join(names))
+            return self.found[names]
+
+        try:
+            return evaluate(tree, lookup)
+        except EvaluationError:
+            return _NOTHING
+
+    def filler(self, items: Domain | None, refused: list[tuple[str, Any]], odd: list[str]) -> Any:
+        """Return an item that is none of those looked for; of another kind than these, where that has to fail."""
+        options: list[Any] = [True, False, None, *range(len(refused) + 1), *("x" * n for n in range(len(refused) + 1))]
+        texts = items.texts if items is not None else ()
+        numbers = [bound for one in items.ranges for bound in (one.low, one.high)] if items is not None else []
+        for value in (*options, *texts, *(number for number in numbers if number is not None), ()):
+            if (items is None or items.admits(value)) and (_kind(value), value) not in refused:
+                compares = {word for word, _ in refused if word == _kind(value) or "null" in (word, _kind(value))}
+                if all(word not in (*compares, _kind(value)) and _kind(value) != "null" for word in odd):
+                    return value
+        return _NOTHING
+
+
+_NOTHING: Final = object()
+
+
+def _kind(value: Any) -> str:
+    from stepward.vm.expressions.evaluator import kind
+
+    return "nothing" if value is _NOTHING else kind(value)

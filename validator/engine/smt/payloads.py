@@ -1,0 +1,64 @@
+"""What a term of the solver stands for: truths, values by kind, and the texts, arrays and slots of references."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from stepward.validator.engine.values.domains import Domain, Names
+from stepward.validator.engine.values.texts import Atom
+from stepward.vm.expressions.syntax import Expression
+
+Term = Any
+"""A Boolean term of Z3, or True or False where it is known."""
+
+
+class Truth(NamedTuple):
+    """When a condition holds, and when it fails; else it is false."""
+
+    holds: Term
+    fails: Term
+
+
+class Value(NamedTuple):
+    """An expression: when it fails, and for each kind that it can have, when it has it and its value."""
+
+    fails: Term
+    kinds: dict[str, tuple[Term, Any]]
+
+
+@dataclass(eq=False)
+class Text:
+    """The text of a reference: one of `members` by its number, or any text, of which the atoms are known."""
+
+    names: Names
+    members: tuple[str, ...] | None
+    number: Any = None
+    atoms: dict[Atom, Any] = field(default_factory=dict)
+    length: Any = None
+    max_length: int | None = None
+
+
+@dataclass(eq=False)
+class Array:
+    """The array of a reference: which literals it holds, and its length. `lookups` are items that are no literals."""
+
+    names: Names
+    items: Domain | None
+    length: Any
+    holds: dict[tuple[str, Any], Any] = field(default_factory=dict)
+    fails: dict[tuple[str, Any], Any] = field(default_factory=dict)
+    lookups: list[tuple[Expression, Any, Any]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Slot:
+    """The value of a reference: which of its `kinds` it has (`undefined` among them), and a payload for each."""
+
+    names: Names
+    kinds: tuple[str, ...]
+    guards: dict[str, Term]
+    number: Any = None
+    boolean: Any = None
+    text: Text | None = None
+    array: Array | None = None

@@ -1,0 +1,174 @@
+"""Plans: a graph without cycles that has, for every path of a system to BAD, a path that stands for it.
+
+A node is entered by ways, edges of the system. Where a loop can be entered, the plan forgets: there the roots that the
+loop assigns may have any value, and no edge leads back. A loop that can be entered at several nodes (an irreducible
+one) is entered at each of them by every edge that comes into the loop: what a run did between two entries is forgotten
+as well, and a rule that looks at the edges into one of them alone would lose the paths through the others.
+
+Every path is stood for. Let it be in a loop, and look at its last visit to a node where the loop can be entered: what
+the loop does not assign is as when it came in, what it assigns may be anything, and from there on it takes no edge that
+was cut. Loops inside loops are cut in the same manner, until none is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from stepward.validator.engine.systems.system import BAD, ENTRY, System
+from stepward.validator.engine.values.domains import Names
+
+
+class Way(NamedTuple):
+    """An edge, by the node that it leaves and its position there; START is where paths begin."""
+
+    node: int
+    position: int
+
+
+START: Final = Way(-1_000_000_000, 0)
+
+
+@dataclass
+class Plan:
+    """Nodes in an order in which each comes after those that lead to it, the ways into each, and what it forgets."""
+
+    order: list[int]
+    ways: dict[int, list[Way]]
+    forgotten: dict[int, frozenset[Names]]
+
+
+def plan(system: System) -> Plan:
+    """Return the plan of a system; it forgets nothing iff no cycle lies on a path to BAD."""
+    kept = useful(system)
+    ways: dict[int, list[Way]] = {node: [] for node in sorted(kept)}
+    if ENTRY in kept:
+        ways[ENTRY].append(START)
+    for node in sorted(kept - {BAD}):
+        for position, edge in enumerate(system.edges[node]):
+            if edge.target in kept:
+                ways[edge.target].append(Way(node, position))
+    forgotten: dict[int, frozenset[Names]] = {}
+    regions = [sorted(kept - {BAD})]
+    while regions:
+        for loop in loops(regions.pop(), ways):
+            heads = _cut(system, loop, ways, forgotten)
+            regions.append([node for node in loop if node not in heads])
+    return Plan(ordered(ways), ways, forgotten)
+
+
+def _cut(
+    system: System, loop: list[int], ways: dict[int, list[Way]], forgotten: dict[int, frozenset[Names]]
+) -> set[int]:
+    """Cut a loop at the nodes where it can be entered, and return them."""
+    inside = set(loop)
+    entering = {node: [way for way in ways[node] if way.node not in inside] for node in loop}
+    entering = {node: found for node, found in entering.items() if found}
+    written = _written(system, inside, ways)
+    for node, into in _ways_in(entering).items():
+        ways[node] = into
+        forgotten[node] = written
+    return set(entering)
+
+
+def _written(system: System, loop: set[int], ways: dict[int, list[Way]]) -> frozenset[Names]:
+    """Return the roots that the edges of a loop assign."""
+    return frozenset(
+        assign.root
+        for node in loop
+        for way in ways[node]
+        if way.node in loop
+        for assign in system.edges[way.node][way.position].assigns
+    )
+
+
+def _ways_in(entering: dict[int, list[Way]]) -> dict[int, list[Way]]:
+    """Return the ways into each node where a loop can be entered, given those from outside: every one into each."""
+    every = list(dict.fromkeys(way for found in entering.values() for way in found))
+    return {node: list(every) for node in entering}
+
+
+def useful(system: System) -> set[int]:
+    """Return the nodes, BAD among them, that edges lead to from the entry, and from which they lead to BAD."""
+    before: dict[int, list[int]] = {BAD: []}
+    seen, pending = {ENTRY}, [ENTRY]
+    while pending:
+        node = pending.pop()
+        for edge in system.edges[node]:
+            before.setdefault(edge.target, []).append(node)
+            if edge.target != BAD and edge.target not in seen:
+                seen.add(edge.target)
+                pending.append(edge.target)
+    kept, pending = {BAD}, [BAD]
+    while pending:
+        for node in before.get(pending.pop(), ()):
+            if node not in kept:
+                kept.add(node)
+                pending.append(node)
+    return kept if ENTRY in kept else {BAD}
+
+
+def loops(region: Iterable[int], ways: dict[int, list[Way]]) -> list[list[int]]:
+    """Return the strongly connected parts of a region that hold a cycle, each in the order of its nodes (Tarjan)."""
+    inside = set(region)
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    tried: dict[int, int] = {}
+    held: list[int] = []
+    is_held: set[int] = set()
+    found: list[list[int]] = []
+    for root in sorted(inside):
+        stack = [root] if root not in index else []
+        while stack:
+            node = stack[-1]
+            if node not in index:
+                index[node] = low[node] = len(index)
+                held.append(node)
+                is_held.add(node)
+            entering = ways[node]
+            for position in range(tried.get(node, 0), len(entering)):
+                other = entering[position].node
+                if other in inside and other not in index:
+                    tried[node] = position  # looked at again when it has been left
+                    stack.append(other)
+                    break
+                if other in is_held:
+                    low[node] = min(low[node], low[other])
+            else:
+                stack.pop()
+                if low[node] == index[node]:
+                    part = _taken(held, node)
+                    is_held.difference_update(part)
+                    if len(part) > 1 or any(way.node == node for way in entering):
+                        found.append(sorted(part))
+    return found
+
+
+def _taken(held: list[int], last: int) -> list[int]:
+    part = [held.pop()]
+    while part[-1] != last:
+        part.append(held.pop())
+    return part
+
+
+def ordered(ways: dict[int, list[Way]]) -> list[int]:
+    """Return the nodes of a graph without cycles, each after those that lead to it."""
+    after: dict[int, list[int]] = {}
+    missing: dict[int, int] = {}
+    for node, entering in ways.items():
+        missing[node] = sum(way != START for way in entering)
+        for way in entering:
+            if way != START:
+                after.setdefault(way.node, []).append(node)
+    ready = [node for node, count in missing.items() if not count]
+    order: list[int] = []
+    while ready:
+        node = ready.pop()
+        order.append(node)
+        for other in after.get(node, ()):
+            missing[other] -= 1
+            if not missing[other]:
+                ready.append(other)
+    assert len(order) == len(ways), "a cycle was left in a plan"
+    return order

@@ -1,0 +1,476 @@
+"""Conditions as terms of Z3: for each expression when it fails, and otherwise its value, by kind.
+
+Numbers are reals (whole ones integers), members of an `enum` are numbered, of a text only the answers to what is asked
+of it are known (texts.py). A term describes every state that there can be, and some that there can't: what is
+unsatisfiable is proved, and a model is only a candidate, from which models.py makes a state that the evaluator judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+import z3
+
+from stepward.validator.engine.clock import Clock
+from stepward.validator.engine.smt.payloads import Array, Slot, Term, Text, Truth, Value
+from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
+from stepward.validator.engine.values.states import with_owners
+from stepward.validator.engine.values.texts import Atom, Question, parts_of
+from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Compare,
+    Constant,
+    Defined,
+    Expression,
+    Length,
+    Logic,
+    Minus,
+    Negation,
+    Reference,
+)
+
+MAX_PAIRS: Final = 4_096
+"""Pairs of members of two enums that one comparison is written out for."""
+
+MAX_PARTS: Final = 100
+"""Parts of a text that one question is written out for."""
+
+
+class TooLarge(Exception):  # noqa: N818 - no error: the verdict is unknown
+    """A comparison has too many cases to be written out."""
+
+
+class Terms:
+    """Translates the conditions of one question, in a context of its own. Raises OutOfTime when the clock runs out."""
+
+    def __init__(self, domains: Domains, clock: Clock) -> None:
+        self.context = z3.Context()
+        self.domains = domains
+        self.clock = clock
+        self.slots: dict[Names, Slot] = {}
+        self.facts: list[Any] = []
+        self.same: dict[tuple[Names, Names], Any] = {}
+        self.pairs: list[tuple[Question, Text, Text, Any]] = []
+        self.is_linear = True
+        self._count = 0
+
+    # -- small words -----------------------------------------------------------------------------------------------
+
+    def symbol(self, name: str) -> str:
+        """Return a name that no other variable has."""
+        self.clock.look()
+        self._count += 1
+        return f"{name}#{self._count}"
+
+    def boolean(self, name: str) -> Any:
+        """Return a fresh Boolean."""
+        return z3.Bool(self.symbol(name), self.context)
+
+    def integer(self, name: str) -> Any:
+        """Return a fresh integer."""
+        return z3.Int(self.symbol(name), self.context)
+
+    def number(self, name: str) -> Any:
+        """Return a fresh number, whole or not."""
+        return z3.Real(self.symbol(name), self.context)
+
+    def real(self, number: Any) -> Any:
+        """Return a number as a term."""
+        if isinstance(number, int | Decimal | Fraction):
+            fraction = Fraction(number)
+            return z3.RealVal(f"{fraction.numerator}/{fraction.denominator}", self.context)
+        return number
+
+    def both(self, *parts: Term) -> Term:
+        """Return the conjunction."""
+        open_parts = [part for part in parts if part is not True]
+        if any(part is False for part in open_parts):
+            return False
+        if not open_parts:
+            return True
+        return open_parts[0] if len(open_parts) == 1 else z3.And(open_parts)
+
+    def either(self, *parts: Term) -> Term:
+        """Return the disjunction."""
+        open_parts = [part for part in parts if part is not False]
+        if any(part is True for part in open_parts):
+            return True
+        if not open_parts:
+            return False
+        return open_parts[0] if len(open_parts) == 1 else z3.Or(open_parts)
+
+    @staticmethod
+    def no(part: Term) -> Term:
+        """Return the negation."""
+        return not part if isinstance(part, bool) else z3.Not(part)
+
+    def state(self, condition: Term) -> None:
+        """Note something that holds in every state."""
+        if condition is not True:
+            self.facts.append(z3.BoolVal(False, self.context) if condition is False else condition)
+
+    # -- references ------------------------------------------------------------------------------------------------
+
+    def slot(self, names: Names) -> Slot:
+        """Return the slot of a reference, and of the objects that it is a field of."""
+        if names not in self.slots:
+            for name in with_owners([names], self.domains):
+                if name not in self.slots:
+                    self.slots[name] = self._slot(name)
+        return self.slots[names]
+
+    def read(self, names: Names) -> Value:
+        """Return the value of a reference."""
+        return self.value_in(self.slot(names))
+
+    def _slot(self, names: Names) -> Slot:
+        owner = self.domains.parent(names)
+        holder = self.slots[owner] if owner is not None else None
+        return self.made(names, self.domains.of(names), True if holder is None else holder.guards.get("object", False))
+
+    def made(self, names: Names, domain: Domain, has_holder: Term = True) -> Slot:
+        """Return a new slot of that name for any value of a domain, or for none where there is no object to hold it."""
+        kinds = sorted(domain.kinds)
+        if domain.undefined or has_holder is not True:
+            kinds.append("undefined")
+        word = ".".join(names)
+        slot = Slot(names, tuple(kinds), self._guards(word, kinds))
+        is_undefined = slot.guards.get("undefined", False)
+        self.state(self.either(has_holder, is_undefined))
+        if not domain.undefined:
+            self.state(self.either(self.no(has_holder), self.no(is_undefined)))
+        if not kinds:
+            self.state(False)
+        if domain.booleans:
+            slot.boolean = min(domain.booleans) if len(domain.booleans) == 1 else self.boolean(word)
+        if domain.ranges:
+            slot.number = self._number(word, domain.ranges)
+        if domain.any_text:
+            slot.text = Text(names, None, max_length=domain.max_length)
+        elif domain.texts:
+            number = self.integer(word)
+            self.state(z3.And(number >= 0, number < len(domain.texts)))
+            slot.text = Text(names, domain.texts, number)
+        if domain.array:
+            slot.array = Array(names, domain.items, self.integer(word))
+            self.state(slot.array.length >= 0)
+        return slot
+
+    def _guards(self, word: str, kinds: list[str]) -> dict[str, Term]:
+        if len(kinds) <= 1:
+            return dict.fromkeys(kinds, True)
+        if len(kinds) == 2:
+            first = self.boolean(word)
+            return {kinds[0]: first, kinds[1]: z3.Not(first)}
+        tag = self.integer(word)
+        self.state(z3.And(tag >= 0, tag < len(kinds)))
+        return {one: tag == number for number, one in enumerate(kinds)}
+
+    def _number(self, word: str, ranges: tuple[Range, ...]) -> Any:
+        number = z3.ToReal(self.integer(word)) if all(one.integral for one in ranges) else self.number(word)
+        self.state(self.either(*(self._in_range(number, one, ranges) for one in ranges)))
+        return number
+
+    def _in_range(self, number: Any, one: Range, ranges: tuple[Range, ...]) -> Term:
+        is_whole = one.integral and not all(other.integral for other in ranges)
+        return self.both(
+            True if one.low is None else number >= self.real(one.low),
+            True if one.high is None else number <= self.real(one.high),
+            z3.IsInt(number) if is_whole else True,
+        )
+
+    # -- expressions -----------------------------------------------------------------------------------------------
+
+    def truth(self, tree: Expression) -> Truth:
+        """Return when a condition holds and when it fails: in a state it is neither iff it is false there."""
+        self.clock.look()
+        match tree:
+            case Defined(reference=reference):
+                return Truth(self.no(self.read(reference.names).fails), False)
+            case Negation(operand=operand):
+                inner = self.truth(operand)
+                return Truth(self.both(self.no(inner.holds), self.no(inner.fails)), inner.fails)
+            case Logic(operator=operator, operands=operands):
+                return self._logic(operands, decisive=operator == "or")
+            case Compare():
+                return self._compare(tree)
+            case _:
+                value = self.value(tree)
+                guard, holds = value.kinds.get("boolean", (False, False))
+                others = [one for word, (one, _) in value.kinds.items() if word != "boolean"]
+                return Truth(self.both(guard, holds), self.either(value.fails, *others))
+
+    def _logic(self, operands: tuple[Expression, ...], *, decisive: bool) -> Truth:
+        reached: Term = True
+        decided, fails = [], []
+        for operand in operands:
+            part = self.truth(operand)
+            here = part.holds if decisive else self.both(self.no(part.holds), self.no(part.fails))
+            decided.append(self.both(reached, here))
+            fails.append(self.both(reached, part.fails))
+            reached = self.both(reached, self.no(here), self.no(part.fails))
+        return Truth(self.either(*decided) if decisive else reached, self.either(*fails))
+
+    def value(self, tree: Expression) -> Value:
+        """Return an expression's value by kind."""
+        match tree:
+            case Constant(value=value):
+                return Value(False, {kind(value): (True, value)})
+            case Reference(names=names):
+                return self.read(names)
+            case Length(operand=operand):
+                return self._length(self.value(operand))
+            case Minus(operand=operand):
+                return self._arithmetic(self.value(operand), lambda number: self.real(0) - self.real(number))
+            case Arithmetic(first=first, rest=rest):
+                total = self._number_of(self.value(first))
+                for sign, operand in rest:
+                    total = self._calculated(sign, total, self._number_of(self.value(operand)))
+                return Value(total[0], {"number": (self.no(total[0]), total[1])})
+            case _:
+                holds, fails = self.truth(tree)
+                return Value(fails, {"boolean": (self.no(fails), holds)})
+
+    @staticmethod
+    def value_in(slot: Slot) -> Value:
+        """Return the value that a slot holds."""
+        payloads = {
+            "null": None,
+            "boolean": slot.boolean,
+            "number": slot.number,
+            "string": slot.text,
+            "array": slot.array,
+            "object": slot.names,
+        }
+        kinds = {word: (slot.guards[word], payloads[word]) for word in slot.kinds if word != "undefined"}
+        return Value(slot.guards.get("undefined", False), kinds)
+
+    def _number_of(self, value: Value) -> tuple[Term, Any]:
+        guard, number = value.kinds.get("number", (False, 0))
+        others = [one for word, (one, _) in value.kinds.items() if word != "number"]
+        return self.either(value.fails, *others, *([] if guard is not False else [True])), number
+
+    def _arithmetic(self, value: Value, compute: Callable[[Any], Any]) -> Value:
+        fails, number = self._number_of(value)
+        return Value(fails, {"number": (self.no(fails), compute(number))})
+
+    def _calculated(self, sign: str, left: tuple[Term, Any], right: tuple[Term, Any]) -> tuple[Term, Any]:
+        a, b = left[1], right[1]
+        known = [isinstance(side, int | Decimal | Fraction) for side in (a, b)]
+        if all(known):
+            a, b = Fraction(a), Fraction(b)
+        else:
+            self.is_linear &= sign != "*" or any(known)
+            a, b = self.real(a), self.real(b)
+        result = a + b if sign == "+" else a - b if sign == "-" else a * b
+        return self.either(left[0], right[0]), result
+
+    def _length(self, value: Value) -> Value:
+        fails, parts = value.fails, []
+        for word, (guard, payload) in value.kinds.items():
+            if word in ("string", "array"):
+                parts.append((guard, self.length_of(payload)))
+            else:
+                fails = self.either(fails, guard)
+        if not parts:
+            return Value(True, {})
+        result = parts[0][1]
+        for guard, length in parts[1:]:
+            result = z3.If(guard, length, result) if guard is not True else length
+        return Value(fails, {"number": (self.no(fails), result)})
+
+    def length_of(self, payload: Any) -> Any:
+        """Return the length of a text or an array."""
+        if isinstance(payload, str | tuple):
+            return self.real(len(payload))
+        if isinstance(payload, Text):
+            if payload.members is not None:
+                lengths = [self.real(len(member)) for member in payload.members]
+                result = lengths[-1]
+                for number, length in enumerate(lengths[:-1]):
+                    result = z3.If(payload.number == number, length, result)
+                return result
+            return z3.ToReal(self.text_length(payload))
+        return z3.ToReal(payload.length)
+
+    def text_length(self, text: Text) -> Any:
+        """Return the length of any text."""
+        if text.length is None:
+            text.length = self.integer(f"len {'.'.join(text.names)}")
+        return text.length
+
+    # -- comparisons -----------------------------------------------------------------------------------------------
+
+    def _compare(self, tree: Compare) -> Truth:
+        left, right = self.value(tree.left), self.value(tree.right)
+        negated = tree.operator in ("!=", "not in", "not contains")
+        holds, fails = [], [left.fails, right.fails]
+        for one, (guard, payload) in left.kinds.items():
+            for two, (other_guard, other) in right.kinds.items():
+                both = self.both(guard, other_guard)
+                if both is False:
+                    continue
+                result = self._pair(tree, (one, payload), (two, other))
+                holds.append(self.both(both, self.no(result.holds) if negated else result.holds, self.no(result.fails)))
+                fails.append(self.both(both, result.fails))
+        failed = self.either(*fails)
+        return Truth(self.both(self.either(*holds), self.no(self.either(left.fails, right.fails))), failed)
+
+    def _pair(self, tree: Compare, left: tuple[str, Any], right: tuple[str, Any]) -> Truth:
+        """Return the comparison of two values of known kinds, a negated operator taken for its opposite."""
+        operator = tree.operator
+        if operator in ("==", "!="):
+            return self.equal(left, right)
+        if operator in ("in", "not in"):
+            return self.member(tree.left, left, right)
+        if operator in ("contains", "not contains") and left[0] == "array":
+            return self.member(tree.right, right, left)
+        if operator in ("contains", "not contains", "starts_with", "ends_with"):
+            if left[0] != "string" or right[0] != "string":
+                return Truth(False, True)
+            question: Question = "contains" if operator == "not contains" else operator
+            return Truth(self.asked(question, left[1], right[1]), False)
+        if left[0] != "number" or right[0] != "number":
+            return Truth(False, True)
+        a, b = self.real(left[1]), self.real(right[1])
+        ordered = {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}
+        return Truth(ordered[operator], False)
+
+    def equal(self, left: tuple[str, Any], right: tuple[str, Any]) -> Truth:
+        """Return when two values of known kinds are equal, and when they can't be compared."""
+        if "null" in (left[0], right[0]):
+            return Truth(left[0] == right[0], False)
+        if left[0] != right[0] or left[0] in ("array", "object"):
+            return Truth(False, True)
+        a, b = left[1], right[1]
+        if left[0] == "number":
+            return Truth(self.real(a) == self.real(b), False)
+        if left[0] == "boolean":
+            if isinstance(a, bool):
+                a, b = b, a
+            if isinstance(b, bool):
+                return Truth(a if b else self.no(a), False)
+            return Truth(a == b, False)
+        return Truth(self.asked("is", a, b), False)
+
+    # -- texts -----------------------------------------------------------------------------------------------------
+
+    def asked(self, question: Question, holder: Any, other: Any) -> Term:
+        """Return the answer to a question about a text, with a literal or another text."""
+        if isinstance(other, str):
+            if isinstance(holder, str):
+                return Atom(question, other).of(holder)
+            return (
+                self._members(holder, lambda text: Atom(question, other).of(text))
+                if holder.members
+                else self.atom(holder, Atom(question, other))
+            )
+        if holder is other:
+            return True
+        if question == "is" and isinstance(holder, str):
+            return self.asked("is", other, holder)
+        if other.members is not None:
+            self.bounded(len(other.members) * len(getattr(holder, "members", None) or (1,)), MAX_PAIRS)
+            return self.either(
+                *(
+                    self.both(other.number == number, self.asked(question, holder, member))
+                    for number, member in enumerate(other.members)
+                )
+            )
+        if isinstance(holder, str):
+            parts = parts_of(question, holder)
+            self.bounded(len(parts), MAX_PARTS)
+            return self.either(*(self.atom(other, Atom("is", part)) for part in parts))
+        if holder.members is not None:
+            self.bounded(sum(len(member) ** 2 for member in holder.members), MAX_PAIRS)
+            return self.either(
+                *(
+                    self.both(holder.number == number, self.asked(question, member, other))
+                    for number, member in enumerate(holder.members)
+                )
+            )
+        return self._between(question, holder, other)
+
+    @staticmethod
+    def bounded(cases: int, limit: int) -> None:
+        """Raise TooLarge where something has too many cases to be written out."""
+        if cases > limit:
+            raise TooLarge
+
+    def _members(self, text: Text, holds: Callable[[str], bool]) -> Term:
+        assert text.members is not None
+        fitting = [number for number, member in enumerate(text.members) if holds(member)]
+        if len(fitting) == len(text.members):
+            return True
+        return self.either(*(text.number == number for number in fitting))
+
+    def atom(self, text: Text, atom: Atom) -> Term:
+        """Return the answer to one question about any text."""
+        if atom.question != "is" and not atom.literal:
+            return True
+        if text.max_length is not None and len(atom.literal) > text.max_length:
+            return False
+        if atom not in text.atoms:
+            text.atoms[atom] = self.boolean(f"{'.'.join(text.names)} {atom.question} {atom.literal!r}")
+        return text.atoms[atom]
+
+    def _between(self, question: Question, holder: Text, other: Text) -> Term:
+        pair = (holder.names, other.names) if holder.names <= other.names else (other.names, holder.names)
+        if pair not in self.same:
+            self.same[pair] = self.boolean("same")
+        equal = self.same[pair]
+        if question == "is":
+            return equal
+        answer = self.boolean(question)
+        self.pairs.append((question, holder, other, answer))
+        self.state(z3.Implies(equal, answer))
+        self.state(z3.Implies(answer, self.text_length(holder) >= self.text_length(other)))
+        return answer
+
+    # -- arrays ----------------------------------------------------------------------------------------------------
+
+    def member(self, item_tree: Expression, item: tuple[str, Any], array: tuple[str, Any]) -> Truth:
+        """Return when an array holds an item of a known kind, and when looking for it fails."""
+        word, payload = array
+        if word != "array":
+            return Truth(False, True)
+        if isinstance(payload, tuple):
+            reached: Term = True
+            holds, fails = [], []
+            for literal in payload:
+                part = self.equal(item, (kind(literal), literal))
+                holds.append(self.both(reached, part.holds))
+                fails.append(self.both(reached, part.fails))
+                reached = self.both(reached, self.no(part.holds), self.no(part.fails))
+            return Truth(self.either(*holds), self.either(*fails))
+        if item[0] in ("array", "object") or not isinstance(item_tree, Constant):
+            found, failed = self.boolean("in"), self.boolean("in fails")
+            payload.lookups.append((item_tree, found, failed))
+            self.state(z3.Implies(found, z3.And(payload.length >= 1, z3.Not(failed))))
+            self.state(z3.Implies(failed, payload.length >= 1))
+            if compares(payload.items, item[0]):
+                self.state(z3.Not(failed))
+            return Truth(found, failed)
+        return self.holds(payload, item[0], item[1])
+
+    def holds(self, array: Array, word: str, literal: Any) -> Truth:
+        """Return when an array holds a literal, and when looking for it fails on an item of another kind."""
+        key = (word, literal)
+        if key not in array.holds:
+            can_hold = array.items is None or array.items.admits(literal)
+            array.holds[key] = self.boolean("holds") if can_hold else False
+            array.fails[key] = False if compares(array.items, word) else self.boolean("holds fails")
+            for one in (array.holds[key], array.fails[key]):
+                if one is not False:
+                    self.state(z3.Implies(one, array.length >= 1))
+            self.state(self.no(self.both(array.holds[key], array.fails[key])))
+        return Truth(array.holds[key], array.fails[key])
+
+
+def compares(items: Domain | None, word: str) -> bool:
+    """Return whether every item can be compared with a value of this kind: looking for it can't fail."""
+    return word == "null" or (items is not None and items.kinds <= {word, "null"} and word not in ("array", "object"))

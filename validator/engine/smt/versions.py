@@ -1,0 +1,365 @@
+"""Versions: the values that roots have along the paths of a system, as terms of Z3 that many paths share.
+
+A version is what an assignment makes, and what it is lazily: a field of it becomes a term when something reads it.
+Where paths merge, a version is an if-then-else over the ways into the node; a question about a merged text or array is
+asked of each of its parts, once, so that what is written stays linear.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable
+from decimal import Decimal
+from typing import Any, Final
+
+import z3
+
+from stepward.validator.engine.clock import Clock
+from stepward.validator.engine.smt.payloads import Array, Term, Text, Truth, Value
+from stepward.validator.engine.smt.terms import Terms
+from stepward.validator.engine.values.domains import ANYTHING, Domain, Domains, Names
+from stepward.validator.engine.values.texts import Question
+from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.syntax import Expression, Reference
+from stepward.vm.values import freeze
+
+MAX_PUSHED: Final = 200_000
+"""Answers about parts of merged texts and arrays that are written out."""
+
+Fields = tuple[str, ...]
+
+NO_VALUE: Final = Value(True, {})
+
+_ANY: Final = ANYTHING | Domain(undefined=True)
+
+
+class Version:
+    """A value of a root. `known` are the fields that were asked for; () is the value itself."""
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        self.known: dict[Fields, Value] = {}
+
+
+class Leaf(Version):
+    """Any value of a domain, which is asked for field by field. `keys` names the slots that were made for it."""
+
+    __slots__ = ("domain", "key", "keys")
+
+    def __init__(self, key: Names, domain: Callable[[Fields], Domain]) -> None:
+        super().__init__()
+        self.key = key
+        self.domain = domain
+        self.keys: list[Names] = []
+
+
+class Made(Version):
+    """A value that an expression has; it has no fields."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        super().__init__()
+        self.value = value
+
+
+class Written(Version):
+    """A value that is known whole."""
+
+    __slots__ = ("literal",)
+
+    def __init__(self, literal: Any) -> None:
+        super().__init__()
+        self.literal = freeze(literal)
+
+
+class Part(Version):
+    """A field of another version."""
+
+    __slots__ = ("base", "fields")
+
+    def __init__(self, base: Version, fields: Fields) -> None:
+        super().__init__()
+        self.base = base
+        self.fields = fields
+
+
+class Merge(Version):
+    """One of several versions: the first whose condition holds, or the last."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: tuple[tuple[Term, Version], ...]) -> None:
+        super().__init__()
+        self.parts = parts
+
+
+class Merged:
+    """A text or an array that is one of several: the first whose condition holds, or the last."""
+
+    __slots__ = ("known", "parts")
+
+    def __init__(self, parts: tuple[tuple[Term, Any], ...]) -> None:
+        self.parts = parts
+        self.known: dict[Hashable, Term] = {}
+
+
+Environment = dict[Names, Version]
+"""The version that each root has; never changed once it is shared."""
+
+
+class Versions(Terms):
+    """Terms whose references are read in `environment`; a root that is missing there may have any value."""
+
+    def __init__(self, domains: Domains, clock: Clock) -> None:
+        super().__init__(domains, clock)
+        self.environment: Environment = {}
+        self.variables: list[Any] = []
+        """Every variable, in the order in which they were made."""
+        self._pushed = 0
+
+    # -- variables -------------------------------------------------------------------------------------------------
+
+    def symbol(self, name: str) -> str:
+        """Return a name that no other variable has, and that SMT-LIB takes without quoting."""
+        self.clock.look()
+        self._count += 1
+        return f"{re.sub('[^A-Za-z0-9_.]', '_', name[:40])}_{self._count}"
+
+    def boolean(self, name: str) -> Any:
+        """Return a fresh Boolean."""
+        self.variables.append(super().boolean(name))
+        return self.variables[-1]
+
+    def integer(self, name: str) -> Any:
+        """Return a fresh integer."""
+        self.variables.append(super().integer(name))
+        return self.variables[-1]
+
+    def number(self, name: str) -> Any:
+        """Return a fresh number, whole or not."""
+        self.variables.append(super().number(name))
+        return self.variables[-1]
+
+    def leaf(self, root: Names, domain: Callable[[Fields], Domain]) -> Leaf:
+        """Return a new version of a root for any value of a domain."""
+        self._count += 1
+        return Leaf((f"{root[0]}@{self._count}", *root[1:]), domain)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def version(self, names: Names) -> tuple[Version, Fields]:
+        """Return the version that a reference reads, and the fields of it."""
+        root = self.domains.root(names)
+        version = self.environment.get(root)
+        if version is None:
+            version = self.leaf(root, lambda _: _ANY)
+        return version, names[len(root) :]
+
+    def read(self, names: Names) -> Value:
+        """Return the value of a reference in the environment, or of a slot."""
+        if names in self.slots:
+            return self.value_in(self.slots[names])
+        return self.component(*self.version(names))
+
+    def component(self, version: Version, fields: Fields) -> Value:
+        """Return the value of a version's field."""
+        pending = [(version, fields)]
+        while pending:
+            one, at = pending[-1]
+            if at in one.known:
+                pending.pop()
+                continue
+            missing = [(part, where) for part, where in _parts(one, at) if where not in part.known]
+            if missing:
+                pending += missing
+            else:
+                one.known[at] = self._component(one, at)
+        return version.known[fields]
+
+    def _component(self, version: Version, fields: Fields) -> Value:
+        match version:
+            case Leaf():
+                return self._slotted(version, fields)
+            case Made():
+                return NO_VALUE if fields else version.value
+            case Written():
+                return _written(version.literal, fields)
+            case Part():
+                return version.base.known[*version.fields, *fields]
+            case Merge():
+                return self._merged([(when, part.known[fields]) for when, part in version.parts])
+        raise AssertionError(version)
+
+    def _slotted(self, leaf: Leaf, fields: Fields) -> Value:
+        has_holder: Term = True
+        for size in range(len(fields) + 1):
+            key = (*leaf.key, *fields[:size])
+            if key not in self.slots:
+                self.slots[key] = self.made(key, leaf.domain(fields[:size]), has_holder)
+                leaf.keys.append(key)
+            has_holder = self.slots[key].guards.get("object", False)
+        return self.value_in(self.slots[(*leaf.key, *fields)])
+
+    # -- merging ---------------------------------------------------------------------------------------------------
+
+    def chosen(self, parts: list[tuple[Term, Term]]) -> Term:
+        """Return the first truth whose condition holds, or the last."""
+        result = parts[-1][1]
+        if all(_is_same(term, result) for _, term in parts):
+            return result
+        for when, term in reversed(parts[:-1]):
+            if isinstance(term, bool):
+                result = self.either(when, result) if term else self.both(self.no(when), result)
+            elif isinstance(result, bool):
+                result = self.either(self.no(when), term) if result else self.both(when, term)
+            else:
+                result = z3.If(when, term, result)
+        return self.called("is", result)
+
+    def called(self, name: str, term: Term) -> Term:
+        """Return a variable that equals the term, so that no term grows deep."""
+        if isinstance(term, bool) or z3.is_const(term):
+            return term
+        variable = self.boolean(name) if z3.is_bool(term) else self.number(name)
+        self.facts.append(variable == term)
+        return variable
+
+    def _merged(self, parts: list[tuple[Term, Value]]) -> Value:
+        first = parts[0][1]
+        if all(value is first for _, value in parts):
+            return first
+        fails = self.chosen([(when, value.fails) for when, value in parts])
+        kinds: dict[str, tuple[Term, Any]] = {}
+        for word in dict.fromkeys(word for _, value in parts for word in value.kinds):
+            has = self.chosen([(when, value.kinds.get(word, (False, None))[0]) for when, value in parts])
+            options = [(when, value.kinds[word][1]) for when, value in parts if word in value.kinds]
+            kinds[word] = has, self._payload(word, options)
+        return Value(fails, kinds)
+
+    def _payload(self, word: str, options: list[tuple[Term, Any]]) -> Any:
+        payload = options[0][1]
+        if word in ("null", "object") or all(_is_same(other, payload) for _, other in options):
+            return payload
+        if word == "boolean":
+            return self.chosen(options)
+        if word == "number":
+            result = self.real(options[-1][1])
+            for when, number in reversed(options[:-1]):
+                result = z3.If(when, self.real(number), result)
+            return self.called("number", result)
+        return Merged(tuple(options))
+
+    def pushed(self, merged: Merged, key: Hashable, ask: Callable[[Any], Term]) -> Term:
+        """Return the answer to a question about a merged value, by what each of its parts answers.
+
+        `key` is the question: what was asked before is not written again.
+        """
+        pending = [merged]
+        while pending:
+            one = pending[-1]
+            missing = [part for _, part in one.parts if isinstance(part, Merged) and key not in part.known]
+            if missing:
+                pending += missing
+                continue
+            pending.pop()
+            if key not in one.known:
+                self._pushed += len(one.parts)
+                self.bounded(self._pushed, MAX_PUSHED)
+                answers = [part.known[key] if isinstance(part, Merged) else ask(part) for _, part in one.parts]
+                one.known[key] = self._picked([when for when, _ in one.parts], answers)
+        return merged.known[key]
+
+    def _picked(self, conditions: list[Term], answers: list[Any]) -> Any:
+        if all(isinstance(answer, bool) or z3.is_bool(answer) for answer in answers):
+            return self.chosen(list(zip(conditions, answers, strict=True)))
+        return self._payload("number", list(zip(conditions, answers, strict=True)))
+
+    # -- questions -------------------------------------------------------------------------------------------------
+
+    def asked(self, question: Question, holder: Any, other: Any) -> Term:
+        """Return the answer to a question about a text, with a literal or another text."""
+        if holder is other:
+            return True
+        if isinstance(other, Merged):
+            return self.pushed(other, (question, "of", holder), lambda one: self.asked(question, holder, one))
+        if isinstance(holder, Merged):
+            return self.pushed(holder, (question, other), lambda one: self.asked(question, one, other))
+        return super().asked(question, holder, other)
+
+    def length_of(self, payload: Any) -> Any:
+        """Return the length of a text or an array."""
+        return (
+            self.pushed(payload, "len", self.length_of) if isinstance(payload, Merged) else super().length_of(payload)
+        )
+
+    def member(self, item_tree: Expression, item: tuple[str, Any], array: tuple[str, Any]) -> Truth:
+        """Return when an array holds an item of a known kind, and when looking for it fails."""
+        if array[0] != "array" or isinstance(array[1], tuple):
+            return super().member(item_tree, item, array)
+        key = (item[0], item[1]) if _is_literal(item[1]) else object()
+        if isinstance(array[1], Merged):
+            return self._both_pushed(array[1], key, lambda one: self.member(item_tree, item, ("array", one)))
+        word, payload = item
+        if isinstance(payload, Merged) and word == "string":
+            return self._both_pushed(payload, object(), lambda one: self.member(item_tree, (word, one), array))
+        choices = self._choices(word, payload)
+        if choices is None:
+            return self._guessed(array[1], payload)
+        found = [(when, self.holds(array[1], word, literal)) for when, literal in choices]
+        return Truth(
+            self.either(*(self.both(when, one.holds) for when, one in found)),
+            self.either(*(self.both(when, one.fails) for when, one in found)),
+        )
+
+    def _both_pushed(self, merged: Merged, key: Hashable, ask: Callable[[Any], Truth]) -> Truth:
+        return Truth(
+            self.pushed(merged, ("holds", key), lambda one: ask(one).holds),
+            self.pushed(merged, ("fails", key), lambda one: ask(one).fails),
+        )
+
+    @staticmethod
+    def _choices(word: str, payload: Any) -> list[tuple[Term, Any]] | None:
+        """Return the values that an item can be, and when it is each; None where they are too many."""
+        if word in ("array", "object"):
+            return None
+        if _is_literal(payload):
+            return [(True, payload)]
+        if word == "boolean":
+            return [(payload, True), (z3.Not(payload), False)]
+        if isinstance(payload, Text) and payload.members is not None:
+            return [(payload.number == number, member) for number, member in enumerate(payload.members)]
+        return None
+
+    def _guessed(self, array: Array, payload: Any) -> Truth:
+        """Return what an array may answer when it is asked for what is not known: anything, but nothing if empty."""
+        found, failed = self.boolean("in"), self.boolean("in_fails")
+        self.state(z3.Implies(z3.Or(found, failed), array.length >= 1))
+        self.state(z3.Not(z3.And(found, failed)))
+        if isinstance(payload, Text):
+            array.lookups.append((Reference(0, 0, payload.names), found, failed))
+        return Truth(found, failed)
+
+
+def _parts(version: Version, fields: Fields) -> list[tuple[Version, Fields]]:
+    if isinstance(version, Merge):
+        return [(part, fields) for _, part in version.parts]
+    return [(version.base, (*version.fields, *fields))] if isinstance(version, Part) else []
+
+
+def _written(literal: Any, fields: Fields) -> Value:
+    for name in fields:
+        if not isinstance(literal, dict) or name not in literal:
+            return NO_VALUE
+        literal = literal[name]
+    return Value(False, {kind(literal): (True, literal)})
+
+
+def _is_literal(payload: Any) -> bool:
+    return payload is None or isinstance(payload, bool | int | Decimal | str)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two payloads or terms are one, without asking Z3."""
+    return one is other or (type(one) is type(other) and _is_literal(one) and one == other)

@@ -1,0 +1,239 @@
+"""From a model of a plan's formula to a path: the edges that it takes, and the values along them.
+
+Nothing that the solver says is believed but the values of what was given: a path is walked with the machine's
+evaluator, edge by edge, and is none where a guard does not hold or a computed value does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
+from itertools import pairwise
+from typing import Any, Final
+
+import z3
+
+from stepward.validator.engine.smt.encoding import Encoding, Taken
+from stepward.validator.engine.smt.models import state_of
+from stepward.validator.engine.smt.plans import START, Way
+from stepward.validator.engine.smt.versions import Fields, Leaf, Version, Versions
+from stepward.validator.engine.systems.system import (
+    BAD,
+    ENTRY,
+    FAILS,
+    NONE_HOLDS,
+    Computed,
+    Decision,
+    Edge,
+    Given,
+    Literal,
+    Path,
+    Step,
+)
+from stepward.validator.engine.values.domains import Domain, Domains, Names
+from stepward.validator.engine.values.states import State, outcome, with_owners
+from stepward.vm.errors import EvaluationError, UndefinedReferenceError
+from stepward.vm.expressions.evaluator import evaluate
+from stepward.vm.expressions.syntax import Reference
+from stepward.vm.values import FrozenMap, freeze
+
+_MISSING: Final = object()
+
+
+class Walk:
+    """The ways that a model takes, from the entry to BAD."""
+
+    def __init__(self, encoding: Encoding, model: Any) -> None:
+        self.encoding = encoding
+        self.ways: list[tuple[int, Way, Taken]] = []
+        """Each way with the node that it was taken into, which is not its edge's target where a plan leaps."""
+        node = BAD
+        while not self.ways or self.ways[-1][1] != START:
+            way, taken = next(one for one in encoding.taken[node] if _is_true(model, one[1].when))
+            self.ways.append((node, way, taken))
+            node = way.node
+        self.ways.reverse()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no node on the way forgets anything, and none is leapt to that the edge does not lead to."""
+        return not any(node in self.encoding.forgotten or node != self._led_to(way) for node, way, _ in self.ways)
+
+    def _led_to(self, way: Way) -> int:
+        return ENTRY if way == START else self.encoding.system.edges[way.node][way.position].target
+
+    def choices(self) -> list[Any]:
+        """Return the variables of the ways that are taken."""
+        return [taken.when for _, _, taken in self.ways if taken.when is not True]
+
+    def leaves(self) -> Iterator[Leaf]:
+        """Yield the versions on the way that the model gives values to."""
+        start = self.ways[0][2].after
+        yield from (version for version in start.values() if isinstance(version, Leaf))
+        for node, _, taken in self.ways:
+            yield from (version for version in taken.made if isinstance(version, Leaf))
+            yield from self.encoding.forgotten.get(node, {}).values()
+
+    def terms(self) -> Versions:
+        """Return the terms with the slots of this walk alone."""
+        narrow = copy(self.encoding.terms)
+        narrow.slots = {key: narrow.slots[key] for leaf in self.leaves() for key in leaf.keys}
+        return narrow
+
+    def path(self, model: Any, layer: str, shown: Iterable[Names]) -> Path | None:
+        """Return the path with the values of `shown` references, those that it reads among them.
+
+        None where values that are as the model says do not take it.
+        """
+        found = state_of(model, self.terms())
+        if found is None:
+            return None
+        try:
+            return _Walker(self, found, shown).path(layer)
+        except _Astray:
+            return None
+
+
+class _Astray(Exception):  # noqa: N818 - never seen outside this file
+    """A guard does not hold."""
+
+
+class _Held:
+    """The value of a version on one path: of one that was given, the fields that the model speaks of."""
+
+    def __init__(self, leaf: Leaf | None, found: Mapping[Names, Any], value: Any = None, prefix: Fields = ()) -> None:
+        self.leaf = leaf
+        self.found = found
+        self.value = value
+        self.prefix = prefix
+
+    def below(self, fields: Fields) -> _Held:
+        """Return what is held at a field."""
+        return _Held(self.leaf, self.found, self.value, (*self.prefix, *fields))
+
+    def get(self, fields: Fields) -> Any:
+        """Return the value of a field, or _MISSING; what the model does not speak of is the simplest that fits."""
+        fields = (*self.prefix, *fields)
+        if self.leaf is None:
+            return _within(self.value, fields)
+        for size in range(len(fields) + 1):
+            key = (*self.leaf.key, *fields[:size])
+            if key in self.found:
+                value = self.found[key]
+            elif key in self.leaf.keys:
+                return _MISSING
+            else:
+                value = simple(self.leaf.domain(fields[:size]))
+            if size < len(fields) and not isinstance(value, dict):
+                return _MISSING
+        return value
+
+
+class _Walker:
+    """Takes one walk with values."""
+
+    def __init__(self, walk: Walk, found: State, shown: Iterable[Names]) -> None:
+        self.walk = walk
+        self.found = found
+        self.domains: Domains = walk.encoding.terms.domains
+        self.names = with_owners(shown, self.domains)
+        self.places = {name: self.domains.root(name) for name in self.names}
+        self.held: dict[Names, _Held] = {}
+        self.state: dict[Names, Any] = {}
+
+    def path(self, layer: str) -> Path:
+        """Return the path; raises _Astray where it can't be taken."""
+        first, _, start = self.walk.ways[0]
+        for root, version in start.after.items():
+            self._bind(root, version)
+        self._forget(first)
+        before = dict(self.state)
+        steps = []
+        for (_, _, _), (node, way, taken) in pairwise(self.walk.ways):
+            edge = self.walk.encoding.system.edges[way.node][way.position]
+            self._take(edge, taken.made)
+            self._forget(node)
+            steps.append(Step(way.node, edge, dict(self.state)))
+        return Path(layer, before, tuple(steps))
+
+    def _forget(self, node: int) -> None:
+        for root, leaf in self.walk.encoding.forgotten.get(node, {}).items():
+            self._bind(root, leaf)
+
+    def _take(self, edge: Edge, made: Iterable[Version]) -> None:
+        if any(outcome_in(guard.decision, self.state) != guard.outcome for guard in edge.guards):
+            raise _Astray
+        for assign, version in zip(edge.assigns, made, strict=True):
+            match assign.value:
+                case Given():
+                    self._bind(assign.root, version)
+                case Literal(value=literal):
+                    self._hold(assign.root, _Held(None, {}, freeze(literal)))
+                case Computed(tree=Reference(names=names)):
+                    root = self.domains.root(names)
+                    held = self.held[root].below(names[len(root) :]) if root in self.held else _Held(None, {}, _MISSING)
+                    if held.get(()) is _MISSING:
+                        raise _Astray
+                    self._hold(assign.root, held)
+                case Computed(tree=tree):
+                    self._hold(assign.root, _Held(None, {}, self._evaluated(tree)))
+                case _:
+                    self._hold(assign.root, None)
+
+    def _evaluated(self, tree: Any) -> Any:
+        try:
+            return evaluate(tree, self._lookup)
+        except EvaluationError:
+            raise _Astray from None
+
+    def _lookup(self, names: Names) -> Any:
+        if names not in self.state:
+            raise UndefinedReferenceError(".".join(names))
+        return self.state[names]
+
+    def _bind(self, root: Names, version: Version) -> None:
+        self._hold(root, _Held(version, self.found) if isinstance(version, Leaf) else None)
+
+    def _hold(self, root: Names, held: _Held | None) -> None:
+        if held is None:
+            self.held.pop(root, None)
+        else:
+            self.held[root] = held
+        for name, place in self.places.items():
+            if place == root:
+                value = held.get(name[len(root) :]) if held is not None else _MISSING
+                if value is _MISSING:
+                    self.state.pop(name, None)
+                else:
+                    self.state[name] = value
+
+
+def outcome_in(decision: Decision, state: State) -> int:
+    """Return the outcome of a decision in a state."""
+    for number, tree in enumerate(decision.trees):
+        result = outcome(tree, state)
+        if result is not False:
+            return FAILS if result is None else number
+    return NONE_HOLDS
+
+
+def simple(domain: Domain) -> Any:
+    """Return a simple value of a domain, or _MISSING where it has none or where one is not needed."""
+    bounds = [bound for one in domain.ranges for bound in (one.low, one.high) if bound is not None]
+    wholes = [int(bound) + step for bound in bounds for step in (0, 1, -1)]
+    options = (True, False, 0, *bounds, *wholes, *domain.texts, "text", "", (), FrozenMap(), None)
+    if domain.undefined:
+        return _MISSING
+    return next((value for value in options if domain.admits(value)), _MISSING)
+
+
+def _within(value: Any, fields: Fields) -> Any:
+    for name in fields:
+        if not isinstance(value, dict) or name not in value:
+            return _MISSING
+        value = value[name]
+    return value
+
+
+def _is_true(model: Any, term: Any) -> bool:
+    return term is True or z3.is_true(model.eval(term, True))

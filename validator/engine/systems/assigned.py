@@ -1,0 +1,171 @@
+"""The values that a root of a system can ever have: those that it has at the entry, and those that edges assign to it.
+
+Never fewer than there are: what a loop assigned and a layer forgot is one of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from stepward.validator.engine.systems.system import Computed, Given, Literal, System, Undefined, Value
+from stepward.validator.engine.values.domains import (
+    ANYTHING,
+    NOTHING,
+    Domain,
+    Domains,
+    Names,
+    Range,
+    of_constant,
+    of_kinds,
+)
+from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Length, Minus, Reference, children
+from stepward.vm.language.inference import result_kinds
+
+MAX_FIELDS: Final = 16
+"""Fields below a root that are told apart: a loop may take a field of what it took before."""
+
+_ABSENT: Final = Domain(undefined=True)
+_UNKNOWN: Final = ANYTHING | _ABSENT
+
+Place = tuple[Names, tuple[str, ...]]
+"""A root and fields below it."""
+
+
+class Assigned:
+    """The domains of what is assigned in one system."""
+
+    def __init__(self, system: System, domains: Domains) -> None:
+        self.domains = domains
+        self.values: dict[Names, list[Value]] = {root: [Undefined()] for root in sorted(system.roots)}
+        self.values.update((root, [Given(source)]) for root, source in system.inputs)
+        for ways in system.edges:
+            for edge in ways:
+                for assign in edge.assigns:
+                    self.values.setdefault(assign.root, []).append(assign.value)
+        self._known: dict[Place, Domain] = {}
+
+    def domain(self, root: Names, fields: tuple[str, ...]) -> Domain:
+        """Return the values that a field of a root can have, or the root itself."""
+        place = (root, fields)
+        if place not in self._known:
+            self._known[place] = possible(self._union(place))
+        return self._known[place]
+
+    def _union(self, place: Place) -> Domain:
+        found = NOTHING
+        for root, fields in self._copied(place):
+            if root not in self.values or len(fields) > MAX_FIELDS:
+                return _UNKNOWN
+            for value in self.values[root]:
+                found |= self._of(value, fields)
+        return found
+
+    def _copied(self, place: Place) -> list[Place]:
+        """Return the places that a value may have been copied from, with the place itself."""
+        seen, pending = {place: None}, [place]
+        while pending:
+            root, fields = pending.pop()
+            for value in self.values.get(root, ()) if len(fields) <= MAX_FIELDS else ():
+                if isinstance(value, Computed) and isinstance(value.tree, Reference):
+                    other = self._place(value.tree, fields)
+                    if other not in seen:
+                        seen[other] = None
+                        pending.append(other)
+        return list(seen)
+
+    def _place(self, reference: Reference, fields: tuple[str, ...] = ()) -> Place:
+        root = self.domains.root(reference.names)
+        return root, (*reference.names[len(root) :], *fields)
+
+    def _of(self, value: Value, fields: tuple[str, ...]) -> Domain:
+        """Return the values that one assignment gives; none, where it copies."""
+        match value:
+            case Given(source=source, maybe=maybe):
+                domain = self.domains.given(source, fields)
+                return replace(domain, undefined=domain.undefined or maybe)
+            case Literal(value=literal):
+                return _of_literal(literal, fields)
+            case Computed(tree=Constant(value=literal)):
+                return _of_literal(literal, fields)
+            case Computed(tree=Reference()):
+                return NOTHING
+            case Computed(tree=tree):
+                if fields:
+                    return _ABSENT
+                kinds = result_kinds(tree)
+                return (
+                    Domain(ranges=(Range(None, None, self.is_whole(tree)),)) if "number" in kinds else of_kinds(kinds)
+                )
+            case Undefined():
+                return _ABSENT
+
+    def is_whole(self, tree: Expression) -> bool:
+        """Return whether an expression's number is whole for sure: all that it is ever made of is."""
+        trees, seen = [tree], set[Place]()
+        while trees:
+            match trees.pop():
+                case Constant(value=value):
+                    if not isinstance(value, int):
+                        return False
+                case Length():
+                    pass
+                case Arithmetic() | Minus() as node:
+                    trees += children(node)
+                case Reference() as reference:
+                    place = self._place(reference)
+                    if place not in seen:
+                        seen.add(place)
+                        if not self._is_whole_at(place, trees):
+                            return False
+                case _:
+                    pass  # fails where a number is needed
+        return True
+
+    def _is_whole_at(self, place: Place, trees: list[Expression]) -> bool:
+        """Return whether what is given or written at a place is whole; what is computed there is added to `trees`."""
+        root, fields = place
+        if root not in self.values:
+            return False
+        for value in self.values[root]:
+            if isinstance(value, Computed) and not (fields and isinstance(value.tree, Reference)):
+                trees.append(value.tree)
+            elif isinstance(value, Computed) or not all(map(_is_whole, possible(self._of(value, fields)).ranges)):
+                return False
+        return True
+
+
+def _of_literal(literal: Any, fields: tuple[str, ...]) -> Domain:
+    for name in fields:
+        if not isinstance(literal, dict) or name not in literal:
+            return _ABSENT
+        literal = literal[name]
+    return of_constant(literal) if kind(literal) != "number" else Domain(ranges=(Range(literal, literal),))
+
+
+def possible(domain: Domain) -> Domain:
+    """Return the domain without ranges that hold no number; one without any value is undefined.
+
+    What a solver is told of one value must be possible: it is told of all values at once, also of those that no path
+    of the one it looks for assigns.
+    """
+    ranges = tuple(_tidied(one) for one in domain.ranges if not _is_empty(one))
+    found = replace(domain, ranges=ranges)
+    return found if found.kinds or found.undefined else replace(found, undefined=True)
+
+
+def _is_whole(one: Range) -> bool:
+    return one.integral or (one.low is not None and one.low == one.high and one.low == int(one.low))
+
+
+def _tidied(one: Range) -> Range:
+    return one._replace(integral=_is_whole(one))
+
+
+def _is_empty(one: Range) -> bool:
+    if one.low is None or one.high is None:
+        return False
+    if not one.integral:
+        return one.low > one.high
+    return -(-one.low // 1) > one.high // 1

@@ -1,0 +1,269 @@
+"""From a program and a monitor to a system: the product of both, pruned to what can still break the property, sliced.
+
+Contract: BAD is reachable in the system if some feasible run breaks the property. The slice keeps a decision only if
+its outcomes lead to different places, and a variable only if a kept decision can observe it; every other stretch of
+the product is collapsed into the next place that matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+from stepward.validator.analysis.product import Exploration, Monitor, explore, explore_counted
+from stepward.validator.engine.systems.moves import Guards, Leaving, Moves
+from stepward.validator.engine.systems.slicing import GONE, next_places
+from stepward.validator.engine.systems.system import (
+    BAD,
+    Assign,
+    Decision,
+    Edge,
+    Guard,
+    Leap,
+    System,
+)
+from stepward.validator.engine.values.domains import Names, real
+from stepward.vm.language.flow import END, Transition
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.analyses import Analyses
+
+MAX_PAIRS: Final = 400_000
+"""Pairs of step and monitor state that the engine builds a system of."""
+
+MAX_COUNTED: Final = 5_000
+"""Pairs with visits counted; a program that has more of them is looked at without counting."""
+
+Test = tuple[tuple[Decision, tuple[int, ...]], ...]
+"""Decisions, each with the outcomes that are meant."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A property at some of its places.
+
+    `kinds` are the violations that are meant, and `steps` where, None for all. `tests` are alternatives: what is bad
+    to enter is so only if all decisions of one of them have one of the outcomes beside them. `explored` is what is
+    possible beside the monitor, where that is known already.
+    """
+
+    monitor: Monitor
+    kinds: frozenset[str] | None = None
+    steps: frozenset[int] | None = None
+    tests: tuple[Test, ...] = ((),)
+    explored: Exploration | None = None
+
+    def asks(self, kind: str | None, step: int) -> bool:
+        """Return whether a violation is one of those that are meant."""
+        if kind is None or (self.kinds is not None and kind not in self.kinds):
+            return False
+        return self.steps is None or step in self.steps
+
+
+class TooLarge(Exception):  # noqa: N818 - no error: the verdict is unknown
+    """The product of program and monitor has too many pairs."""
+
+
+class Product:
+    """The pairs of step and monitor state that paths reach, by number, and those that can still break the property.
+
+    `bad` are the pairs at which a violation stands that is meant, `alive` has 1 for each from which one can be reached,
+    `out` and `before` are the pairs that follow and precede each.
+    """
+
+    def __init__(self, context: Analyses, question: Question) -> None:
+        self.found = found = _explored(context, question)
+        self.monitor = found.monitor
+        self.out, self.before = found.out, found.before
+        self.bad = {number for number, kind, _ in found.marks if question.asks(kind, found.steps[number])}
+        self._prune()
+
+    @property
+    def pairs(self) -> list[tuple[int, object]]:
+        """Every pair: the position of a step, and a state of the monitor."""
+        return self.found.visited
+
+    def _prune(self) -> None:
+        """Find the pairs from which the property can still be broken."""
+        before = self.before
+        self.alive = alive = bytearray(self.found.pairs)
+        pending = list(self.bad)
+        for number in pending:
+            alive[number] = 1
+        while pending:
+            for number in before[pending.pop()]:
+                if not alive[number]:
+                    alive[number] = 1
+                    pending.append(number)
+
+    def ways(self, number: int) -> Iterator[tuple[int, Transition]]:
+        """Yield the ways out of a pair, each with the pair that it leads to, GONE where nothing can break any more."""
+        for target, way in self.found.ways(number):
+            yield (target if target is not None and self.alive[target] else GONE), way
+
+
+def _explored(context: Analyses, question: Question) -> Exploration:
+    """Return the exploration of all that is possible: the one that the question brings, or one within the limits."""
+    flow, possible, found = context.flow, context.ways.possible, question.explored
+    if found is None:
+        found = explore_counted(flow, question.monitor, possible, most_counted=MAX_COUNTED, limit=MAX_PAIRS)
+    elif found.is_counted and found.pairs > MAX_COUNTED:
+        found = explore(flow, question.monitor, possible, limit=MAX_PAIRS)
+    if not found.is_complete or found.pairs > MAX_PAIRS:
+        raise TooLarge
+    return found
+
+
+@dataclass
+class Slice:
+    """What is kept of a product: its places by number, and for every pair the place that comes next."""
+
+    roots: frozenset[Names]
+    kept: set[int]
+    place: list[int]
+    nodes: dict[int, int] = field(default_factory=dict)
+
+
+class Builder:
+    """Builds the systems of one question about a program."""
+
+    def __init__(self, context: Analyses, moves: Moves, question: Question) -> None:
+        self.context = context
+        self.moves = moves
+        self.question = question
+        self.product = Product(context, question)
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether some path of edges breaks the property: else the graph alone proves it."""
+        return bool(self.product.alive[0])
+
+    # -- slicing ---------------------------------------------------------------------------------------------------
+
+    def sliced(self) -> Slice:
+        """Return the slice that observes just what the property needs."""
+        roots = self.moves.closed(self._asked_at_bad())
+        while True:
+            kept = self._kept(roots)
+            place = self._places(kept)
+            wanted = self.moves.closed(roots | self._read_by(kept))
+            if self._kept(wanted) <= kept:
+                return Slice(wanted, kept, place)
+            roots = wanted
+
+    def whole(self) -> Slice:
+        """Return the slice that leaves nothing out."""
+        kept = {number for number, alive in enumerate(self.product.alive) if alive}
+        steps = {self.product.found.steps[number] for number in kept}
+        roots = self.moves.closed(
+            {root for step in steps for leaving in self.moves.of(step) for root in self._roots_of(leaving.guards)}
+            | self._asked_at_bad()
+        )
+        return Slice(roots, kept, list(range(self.product.found.pairs)))
+
+    def _asked_at_bad(self) -> set[Names]:
+        found: set[Names] = set()
+        for number in self.product.bad:
+            for guards in self._starts(number):
+                found |= self._roots_of(guards)
+        return found
+
+    def _kept(self, roots: frozenset[Names]) -> set[int]:
+        """Return the pairs that matter by themselves: the entry, violations, and writers of tracked variables."""
+        steps = {step for root in roots for step in self.moves.writers(root)}
+        kept = self.product.bad | {0}
+        if steps:
+            alive = self.product.alive
+            kept.update(number for number, at in enumerate(self.product.found.steps) if at in steps and alive[number])
+        return kept
+
+    def _places(self, kept: set[int]) -> list[int]:
+        """Return for every pair the next place, adding to `kept` the pairs whose ways lead to different ones."""
+        return next_places(self.product.found.pairs, kept, self._targets, self.product.before)
+
+    def _targets(self, number: int) -> Sequence[int]:
+        """Return where a pair leads; being lost counts only where a decision keeps a run from it."""
+        product_ = self.product
+        out = product_.out[number]
+        if product_.found.steps[number] in self.moves.deciding:
+            return [target for target, _ in product_.ways(number)]
+        return out if len(out) == 1 else [target for target in out if product_.alive[target]]
+
+    def _read_by(self, kept: Iterable[int]) -> set[Names]:
+        steps = {self.product.found.steps[number] for number in kept}
+        return {root for step in steps for leaving in self.moves.of(step) for root in self._roots_of(leaving.guards)}
+
+    def _roots_of(self, guards: Guards) -> set[Names]:
+        return {root for guard in guards for root in self.moves.roots_of(guard.decision)}
+
+    # -- the system ------------------------------------------------------------------------------------------------
+
+    def system(self, slice_: Slice) -> System:
+        """Return the system of a slice."""
+        order = sorted(slice_.kept)
+        assert order[0] == 0, "the entry is a place"
+        slice_.nodes = {number: node for node, number in enumerate(order)}
+        edges = tuple(tuple(_cheapest(self._edges(number, slice_))) for number in order)
+        return System(edges, slice_.roots, self.moves.inputs(slice_.roots))
+
+    def _edges(self, number: int, slice_: Slice) -> Iterator[Edge]:
+        product_, question = self.product, self.question
+        step, state = product_.found.steps[number], product_.found.states[number]
+        kind = product_.monitor.enter(step, state)
+        if question.asks(kind, step):
+            assert kind is not None
+            cost = 0 if kind == "missing" else self.context.cost(step) + (kind == "retried")
+            for guards in self._starts(number):
+                yield Edge(BAD, guards, (), cost, Leap(step, None, (), (number, -1), kind))
+        for leaving in self.moves.of(step):
+            if not self.context.ways.is_possible(step, leaving.way):
+                continue
+            assigns = tuple(self._tracked(leaving.assigns, slice_.roots))
+            for after in product_.monitor.leave(step, state, leaving.way, dict(leaving.fates)):
+                yield from self._edge(number, leaving, assigns, after, slice_)
+
+    def _edge(
+        self, number: int, leaving: Leaving, assigns: tuple[Assign, ...], after: object, slice_: Slice
+    ) -> Iterator[Edge]:
+        product_, way = self.product, leaving.way
+        step = product_.found.steps[number]
+        if way.to == END:
+            kind = product_.monitor.end(step, after, way)
+            if self.question.asks(kind, step):
+                assert kind is not None
+                leap = Leap(step, way, leaving.fates, (number, -1), kind)
+                yield Edge(BAD, leaving.guards, assigns, leaving.cost, leap)
+        elif way.to >= 0:
+            target = product_.found.number(way.to, after)
+            if target is not None and product_.alive[target]:
+                leap = Leap(step, way, leaving.fates, (number, target))
+                node = slice_.nodes[slice_.place[target]]
+                yield Edge(node, leaving.guards, assigns, leaving.cost, leap)
+
+    @staticmethod
+    def _tracked(assigns: Iterable[Assign], roots: frozenset[Names]) -> Iterator[Assign]:
+        return (one for one in assigns if real(one.root) in roots)
+
+    def _starts(self, number: int) -> Iterator[Guards]:
+        """Yield the choices of guards under which entering a pair breaks the property."""
+        step, state = self.product.found.steps[number], self.product.found.states[number]
+        if not self.question.asks(self.product.monitor.enter(step, state), step):
+            return
+        for test in self.question.tests:
+            asked = [[(Guard(one, outcome),) for outcome in bad] for one, bad in test]
+            for subs in self.product.monitor.culprits(step, state):
+                starts = [self.moves.starts(step, sub) for sub in subs]
+                for chosen in product(*starts, *asked):
+                    yield tuple(guard for guards in chosen for guard in guards)
+
+
+def _cheapest(edges: Iterable[Edge]) -> list[Edge]:
+    """Return edges without those that differ from a cheaper one only by what the program calls them."""
+    best: dict[tuple[object, ...], Edge] = {}
+    for edge in edges:
+        key = (edge.target, edge.guards, edge.assigns)
+        if key not in best or edge.cost < best[key].cost:
+            best[key] = edge
+    return list(best.values())

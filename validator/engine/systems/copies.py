@@ -1,0 +1,75 @@
+"""What a system copies from one reference to another, and the constants that it sets references to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from stepward.validator.engine.systems.system import Assign, Computed, Given, Literal, System
+from stepward.validator.engine.values.cuts import TooMany
+from stepward.validator.engine.values.domains import Domains, Names
+from stepward.vm.expressions.syntax import Reference
+
+MAX_REFERENCES: Final = 64
+"""References that are looked at together, unless more are asked for."""
+
+
+def alike(system: System, domains: Domains, most: int = MAX_REFERENCES) -> list[list[Names]]:
+    """Return the groups of references that are copied from one another, as far as anything reads them.
+
+    Raises TooMany where there are too many.
+    """
+    copies: dict[Names, dict[Names, None]] = {}
+    for one in assigns(system):
+        if isinstance(one.value, Computed) and isinstance(one.value.tree, Reference):
+            copies.setdefault(one.root, {})[one.value.tree.names] = None
+    leader: dict[Names, Names] = {}
+    names = dict.fromkeys(system.references)
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        root = domains.root(name)
+        for origin in copies.get(root, ()):
+            other = (*origin, *name[len(root) :])
+            leader[_leader(leader, name)] = _leader(leader, other)
+            if other not in names:
+                names[other] = None
+                pending.append(other)
+        if len(names) > most:
+            raise TooMany
+    groups: dict[Names, list[Names]] = {}
+    for name in leader:
+        groups.setdefault(_leader(leader, name), []).append(name)
+    return list(groups.values())
+
+
+def _leader(leader: dict[Names, Names], name: Names) -> Names:
+    while leader.setdefault(name, name) != name:
+        name = leader[name]
+    return name
+
+
+def constants(system: System, domains: Domains, groups: list[list[Names]]) -> Iterator[tuple[Names, Any]]:
+    """Yield the values that references are set to, and the texts that only some of their sources have."""
+    set_to: dict[Names, list[Assign]] = {}
+    for one in assigns(system):
+        set_to.setdefault(one.root, []).append(one)
+    for name in dict.fromkeys((*system.references, *(name for group in groups for name in group))):
+        root = domains.root(name)
+        for one in set_to.get(root, ()):
+            fields = name[len(root) :]
+            if isinstance(one.value, Literal):
+                yield name, _field(one.value.value, fields)
+            elif isinstance(one.value, Given):
+                yield name, domains.given(one.value.source, fields).texts
+
+
+def assigns(system: System) -> dict[Assign, None]:
+    """Return every assignment of a system, once."""
+    return dict.fromkeys(one for ways in system.edges for edge in ways for one in edge.assigns)
+
+
+def _field(value: Any, fields: tuple[str, ...]) -> Any:
+    for name in fields:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,59 @@
+"""Which references of a system may still be read, at each node: what a predicate of an invariant has to speak of."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stepward.validator.engine.systems.system import BAD, Computed, Edge, System
+from stepward.validator.engine.values.domains import Domains, Names
+from stepward.validator.engine.values.states import references_of
+from stepward.vm.expressions.syntax import Reference
+
+MAX_NAMES: Final = 16
+"""Names of a reference; what lies deeper is not followed, and so may be anything."""
+
+
+class Liveness:
+    """The references that are live at each node: some path reads them before their root is assigned."""
+
+    def __init__(self, system: System, domains: Domains) -> None:
+        self.domains = domains
+        self._roots: dict[Names, Names] = {}
+        self.at: dict[int, set[Names]] = {BAD: set()}
+        before: dict[int, set[int]] = {}
+        for node, ways in enumerate(system.edges):
+            self.at[node] = set()
+            for edge in ways:
+                before.setdefault(edge.target, set()).add(node)
+        pending = list(range(len(system.edges)))  # taken from its end: what comes last is asked first
+        waiting = set(pending)
+        while pending:
+            node = pending.pop()
+            waiting.discard(node)
+            found = self.at[node].union(*(self._through(edge) for edge in system.edges[node]))
+            if len(found) > len(self.at[node]):
+                self.at[node] = found
+                for other in sorted(before.get(node, ())):
+                    if other not in waiting:
+                        waiting.add(other)
+                        pending.append(other)
+
+    def _root(self, names: Names) -> Names:
+        if names not in self._roots:
+            self._roots[names] = self.domains.root(names)
+        return self._roots[names]
+
+    def _through(self, edge: Edge) -> set[Names]:
+        """Return what is live before an edge."""
+        live = self.at[edge.target]
+        for assign in reversed(edge.assigns):
+            killed = {names for names in live if self._root(names) == assign.root}
+            live = live - killed
+            if isinstance(assign.value, Computed):
+                tree = assign.value.tree
+                live |= set(references_of([tree]))
+                if isinstance(tree, Reference):
+                    copied = ((*tree.names, *names[len(assign.root) :]) for names in killed)
+                    live |= {names for names in copied if len(names) <= MAX_NAMES}
+        trees = [tree for guard in edge.guards for tree in guard.decision.trees]
+        return live.union(references_of(trees))

@@ -1,0 +1,489 @@
+"""Moves: everything that can become of one step, with the states in which it can and what it assigns.
+
+This is the language's meaning of a step (specs/language.md, "Failure", "Parallel", "Data") as guarded assignments.
+Where it is not told apart whether something happens (an argument whose type may refuse it), both are moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from stepward.validator.analysis.product import Fate
+from stepward.validator.engine.systems.system import (
+    FAILS,
+    NONE_HOLDS,
+    Assign,
+    Computed,
+    Decision,
+    Given,
+    Guard,
+    Literal,
+    Undefined,
+)
+from stepward.validator.engine.values.domains import Domains, Names, primed, real
+from stepward.validator.engine.values.overflow import Overflow
+from stepward.validator.engine.values.states import references_of
+from stepward.vm.expressions.syntax import (
+    Compare,
+    Constant,
+    Defined,
+    Expression,
+    Logic,
+    Negation,
+    Reference,
+)
+from stepward.vm.expressions.template import embedded
+from stepward.vm.language.flow import END, Ending, Transition
+from stepward.vm.language.names import Source
+from stepward.vm.language.steps import AnyStep, Call, ConditionStep, EndStep, Failing, ParallelStep, SetStep, ToolCall
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.reading.source import Path
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.analyses import Analyses
+
+MAX_FATES: Final = 64
+"""Combinations of what becomes of sub-steps that are told apart; beyond that their outputs may be there or not."""
+
+MAX_SPLITS: Final = 3
+"""Boolean expressions of one `set` that are told apart by their value."""
+
+SUCCEEDS: Final[Fate] = "succeeds"
+FALLS_BACK: Final[Fate] = "times out"
+FAILED: Final[Fate] = "fails"
+UNSTARTED: Final[Fate] = "unstarted"
+
+_ALWAYS: Final = ((),)
+_NEVER: Final[tuple[tuple[Guard, ...], ...]] = ()
+
+Guards = tuple[Guard, ...]
+
+
+class Leaving(NamedTuple):
+    """One way in which a step is left: when that can be, what it assigns, and what it takes from `max_steps`."""
+
+    way: Transition
+    guards: Guards
+    assigns: tuple[Assign, ...]
+    fates: tuple[tuple[int | None, Fate], ...]
+    cost: int
+
+
+class _Part(NamedTuple):
+    """A call and the states in which it starts and in which it does not: each a choice of guards."""
+
+    sub: int | None
+    call: Call
+    starts: tuple[Guards, ...]
+    refused: tuple[Guards, ...]
+    falls_back: bool
+
+
+class Moves:
+    """The moves of a program's steps, each made when it is first asked for."""
+
+    def __init__(self, context: Analyses, domains: Domains) -> None:
+        self.context = context
+        self.flow = context.flow
+        self.domains = domains
+        self._overflow = Overflow(context, domains)
+        self._known: dict[int, tuple[Leaving, ...]] = {}
+        self._parts: dict[tuple[int, int | None], _Part] = {}
+        self._decisions: dict[int, Decision | None] = {}
+        self._roots: dict[Decision, frozenset[Names]] = {}
+
+    def of(self, number: int) -> tuple[Leaving, ...]:
+        """Return every way in which a step can be left."""
+        if number not in self._known:
+            self._known[number] = tuple(self._all(number, self.flow.steps[number]))
+        return self._known[number]
+
+    def starts(self, number: int, sub: int | None) -> tuple[Guards, ...]:
+        """Return the choices of guards under which a step or sub-step starts once control is there."""
+        step = self.flow.steps[number]
+        part = step.parallel_steps[sub] if sub is not None and isinstance(step, ParallelStep) else step
+        return self._part(number, sub, part).starts if isinstance(part, Call) else _ALWAYS
+
+    def writers(self, root: Names) -> list[int]:
+        """Return the steps that assign a variable, an output or an error."""
+        names = self.context.meaning.names
+        if len(root) == 2:
+            place = names.outputs.places.get(root[0])
+            return [] if place is None else [place[0]]
+        return list(dict.fromkeys([one.step for one in names.variables.get(root[0], ()) if one.step is not None]))
+
+    def feeds(self, root: Names) -> set[Names]:
+        """Return the variables whose values a variable may take over, or be computed from."""
+        found: set[Names] = set()
+        # Outputs and errors come from outside: nothing feeds them.
+        for source in self.context.meaning.names.variables.get(root[0], ()) if len(root) == 1 else ():
+            if source.kind == "output":
+                found.add((source.name, "output"))
+            elif source.step is not None:
+                tree = self._tree(source.step, root[0])
+                found.update(self.domains.root(names) for names in references_of([tree] if tree is not None else []))
+        found.discard(root)
+        return found
+
+    def closed(self, roots: Iterable[Names]) -> frozenset[Names]:
+        """Return variables with all those whose values they may take over."""
+        found = set(roots)
+        pending = list(found)
+        while pending:
+            for root in self.feeds(pending.pop()):
+                if root not in found:
+                    found.add(root)
+                    pending.append(root)
+        return frozenset(found)
+
+    def roots_of(self, decision: Decision) -> frozenset[Names]:
+        """Return the variables that a decision reads."""
+        known = self._roots.get(decision)
+        if known is None:
+            known = frozenset(real(self.domains.root(names)) for names in references_of(decision.trees))
+            self._roots[decision] = known
+        return known
+
+    def inputs(self, roots: Iterable[Names]) -> tuple[tuple[Names, Source], ...]:
+        """Return those of some variables that are inputs, each with its source."""
+        found = ((root, self.context.meaning.names.meaning(root)) for root in sorted(roots))
+        return tuple(
+            (root, source) for root, meant in found if meant for source in meant.sources[:1] if source.kind == "input"
+        )
+
+    @cached_property
+    def deciding(self) -> frozenset[int]:
+        """The steps of which the state decides what becomes of them, and not only what happens outside."""
+        conditions = (number for number, _ in self.context.conditions)
+        return self.context.uncertain_starts.union(conditions)
+
+    def _all(self, number: int, step: AnyStep) -> Iterator[Leaving]:
+        ways = self.flow.transitions[number]
+        if isinstance(step, ConditionStep):
+            yield from self._condition(number, step, ways)
+        elif isinstance(step, SetStep):
+            yield from self._set(number, step, ways)
+        elif isinstance(step, EndStep):
+            yield from self._end(number, ways)
+        elif isinstance(step, ParallelStep):
+            yield from self._parallel(number, step, ways)
+        else:
+            yield from self._call(number, step, ways)
+        for way in ways:
+            if way.kind == "visits":
+                yield Leaving(way, (), tuple(self._unset(step)), tuple(self._unstarted(step)), 0)
+
+    @staticmethod
+    def _unstarted(step: AnyStep) -> Iterator[tuple[int | None, Fate]]:
+        yield None, UNSTARTED
+        for sub in range(len(step.parallel_steps) if isinstance(step, ParallelStep) else 0):
+            yield sub, UNSTARTED
+
+    # -- conditions ------------------------------------------------------------------------------------------------
+
+    def decision(self, number: int) -> Decision | None:
+        """Return what a condition step decides; None where an expression of it can't be read."""
+        if number not in self._decisions:
+            trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
+            known = tuple(tree for tree in trees if tree is not None)
+            self._decisions[number] = Decision(known) if known and len(known) == len(trees) else None
+        return self._decisions[number]
+
+    def evaluated(self, number: int, path: Path) -> Decision | None:
+        """Return what is evaluated where an expression reads something: all of a condition, one value of a `set`."""
+        if self.flow.kinds[number] == "condition":
+            return self.decision(number)
+        clauses = self.context.meaning.clauses_of.get(number, ())
+        tree = next((clause.tree for clause in clauses if clause.path == path), None)
+        return Decision((tree,)) if tree is not None and _is_boolean(tree) else None
+
+    def _condition(self, number: int, step: ConditionStep, ways: Iterable[Transition]) -> Iterator[Leaving]:
+        decision = self.decision(number)
+        for way in ways:
+            if way.kind == "visits":
+                continue
+            for outcome in outcomes(step, way):
+                guards = (Guard(decision, outcome),) if decision is not None else ()
+                yield Leaving(way, guards, (), (), 1)
+
+    # -- assignments -----------------------------------------------------------------------------------------------
+
+    def _set(self, number: int, step: SetStep, ways: Iterable[Transition]) -> Iterator[Leaving]:
+        trees = {name: self._tree(number, name) for name, value in step.set.items() if isinstance(value, str)}
+        split = [name for name, tree in trees.items() if tree is not None and _is_boolean(tree)][:MAX_SPLITS]
+        decided = {name: Decision((tree,)) for name in split if (tree := trees[name]) is not None}
+        other = [tree for name, tree in trees.items() if name not in decided and tree is not None]
+        readable = self._readable(number, other)
+        can_overflow = any(self._overflow.may_happen(tree) for tree in trees.values() if tree is not None)
+        for way in ways:
+            if way.kind == "failed":
+                yield from (
+                    Leaving(way, guards, (), (), 1)
+                    for guards in self._set_fails(decided, readable, always=can_overflow or None in trees.values())
+                )
+            elif way.kind == "success":
+                for values in product((0, NONE_HOLDS), repeat=len(decided)):
+                    guards = tuple(Guard(one, value) for one, value in zip(decided.values(), values, strict=True))
+                    known = {name: Literal(value == 0) for name, value in zip(decided, values, strict=True)}
+                    if readable is not None:
+                        guards += (Guard(readable, 0),)
+                    yield Leaving(way, guards, tuple(self._assigned(step, trees, known)), (), 1)
+
+    @staticmethod
+    def _set_fails(decided: dict[str, Decision], readable: Decision | None, *, always: bool) -> Iterator[Guards]:
+        if always:
+            yield ()
+            return
+        for decision in decided.values():
+            yield (Guard(decision, FAILS),)
+        if readable is not None:
+            yield (Guard(readable, NONE_HOLDS),)
+
+    def _tree(self, number: int, name: str) -> Expression | None:
+        clauses = self.context.meaning.clauses_of.get(number, ())
+        return next((clause.tree for clause in clauses if clause.path == ("steps", number, "set", name)), None)
+
+    def _readable(self, number: int, trees: list[Expression]) -> Decision | None:
+        """Return whether everything is defined that expressions read; None where that is certain."""
+        doubtful = self._doubtful.get((number, None), {})
+        return _all_defined([name for name in references_of(trees) if name in doubtful])
+
+    def _assigned(
+        self, step: SetStep, trees: dict[str, Expression | None], known: dict[str, Literal]
+    ) -> Iterator[Assign]:
+        """Yield the assignments of a `set` one after the other: what is still read waits under a primed name."""
+        values: dict[str, Any] = {}
+        for name, value in step.set.items():
+            tree = trees.get(name)
+            if name in known:
+                values[name] = known[name]
+            elif not isinstance(value, str):
+                values[name] = Literal(value)
+            elif tree is None:
+                values[name] = Given(self.context.meaning.names.variables[name][0])
+            else:
+                values[name] = Literal(tree.value) if isinstance(tree, Constant) else Computed(tree)
+        read = {
+            self.domains.root(names)
+            for value in values.values()
+            if isinstance(value, Computed)
+            for names in references_of([value.tree])
+        }
+        waiting = [name for name in values if (name,) in read and len(values) > 1]
+        for name, value in values.items():
+            yield Assign(primed((name,)) if name in waiting else (name,), value)
+        for name in waiting:
+            yield Assign((name,), Computed(Reference(0, 0, primed((name,)))))
+            yield Assign(primed((name,)), Undefined())
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def _part(self, number: int, sub: int | None, call: Call) -> _Part:
+        key = (number, sub)
+        if key not in self._parts:
+            starts, refused = self._start(number, sub, call)
+            self._parts[key] = _Part(sub, call, starts, refused, self.context.falls_back(call))
+        return self._parts[key]
+
+    def _start(self, number: int, sub: int | None, call: Call) -> tuple[tuple[Guards, ...], tuple[Guards, ...]]:
+        doubtful = self._doubtful.get((number, sub), {})
+        if None in doubtful.values():
+            return _NEVER, _ALWAYS
+        wanted: list[Expression] = [Defined(0, 0, Reference(0, 0, name)) for name in doubtful]
+        is_sure = True
+        if isinstance(call, ToolCall):
+            for name, spec in (self.context.meaning.tool(call.tool).args or {}).items():
+                if name not in call.args or self.context.fits(call.args[name], spec):
+                    continue
+                asked = self._type_question(call.args[name], spec)
+                is_sure &= asked is not None
+                wanted.extend(asked or ())
+        if not wanted:
+            return _ALWAYS, _NEVER if is_sure else _ALWAYS
+        decision = Decision((_and(wanted),))
+        refused = ((Guard(decision, NONE_HOLDS),), (Guard(decision, FAILS),))
+        return ((Guard(decision, 0),),), (refused if is_sure else _ALWAYS)
+
+    def _type_question(self, value: Any, spec: TypeSpec) -> list[Expression] | None:
+        """Return what must hold for an argument to be of its type; None where conditions can't say it."""
+        found = list(embedded(value))
+        if not found or not found[0].whole or found[0].path:
+            return None
+        reference = found[0].reference
+        domain = self.domains.of(reference.names)
+        plain = Reference(0, 0, reference.names)
+        if spec.enum is not None:
+            kinds = {type(member) for member in spec.enum}
+            fits = kinds <= {str} and domain.kinds == {"string"}
+            return [Compare(0, 0, "in", plain, Constant(0, 0, tuple(spec.enum)))] if fits else None
+        if domain.kinds <= spec.kinds and domain.kinds <= {"boolean", "null"}:
+            return []
+        if domain.kinds == spec.kinds == {"string"} and spec.pattern is None and spec.max_length is None:
+            return []
+        wants_number = spec.kinds and spec.kinds <= {"number", "integer"}
+        is_whole = all(one.integral or (one.low == one.high and isinstance(one.low, int)) for one in domain.ranges)
+        if domain.kinds != {"number"} or not wants_number or ("number" not in spec.kinds and not is_whole):
+            return None
+        low = [] if spec.minimum is None else [Compare(0, 0, ">=", plain, Constant(0, 0, spec.minimum))]
+        high = [] if spec.maximum is None else [Compare(0, 0, "<=", plain, Constant(0, 0, spec.maximum))]
+        return [*low, *high]
+
+    @cached_property
+    def _doubtful(self) -> dict[tuple[int, int | None], dict[Names, bool | None]]:
+        """What each step or sub-step reads that may be undefined; None for what never exists."""
+        result: dict[tuple[int, int | None], dict[Names, bool | None]] = {}
+        for reading, _ in self.context.assignment.doubtful:
+            result.setdefault((reading.step, reading.sub), {})[reading.reference.names] = True
+        for reading in self.context.assignment.never_defined:
+            result.setdefault((reading.step, reading.sub), {})[reading.reference.names] = None
+        return result
+
+    def _call(self, number: int, step: Call, ways: Iterable[Transition]) -> Iterator[Leaving]:
+        part = self._part(number, None, step)
+        for way in ways:
+            if way.kind in ("success", "fallback"):
+                if way.kind == "fallback" and not part.falls_back:
+                    continue
+                fate = SUCCEEDS if way.kind == "success" else FALLS_BACK
+                yield from (self._left(step, way, guards, fate) for guards in part.starts)
+            elif way.kind in ("failed", "skipped"):
+                yield from (self._left(step, way, guards, FAILED) for guards in part.starts)
+                yield from (self._left(step, way, guards, UNSTARTED) for guards in part.refused)
+
+    def _left(self, step: Call, way: Transition, guards: Guards, fate: Fate) -> Leaving:
+        retries = step.max_retries - 1 if fate == FAILED and step.on_error == "retry" else 0
+        assigns = (*self._outputs(step, fate), *self._error(step, has_one=fate in (FAILED, UNSTARTED)))
+        return Leaving(way, guards, assigns, ((None, fate),), 1 + retries)
+
+    def _outputs(self, call: Failing, fate: Fate) -> Iterator[Assign]:
+        root = (call.id, "output")
+        if fate == SUCCEEDS:
+            yield Assign(root, Given(self.context.meaning.names.outputs[call.id]))
+        elif fate == FALLS_BACK:
+            assert isinstance(call, Call)
+            yield Assign(root, Literal(call.fallback))
+        else:
+            yield Assign(root, Undefined())
+        if call.output_key is not None:
+            yield Assign((call.output_key,), Computed(Reference(0, 0, root)) if fate in _GIVES else Undefined())
+
+    def _error(self, step: Failing, *, has_one: bool) -> Iterator[Assign]:
+        source = self.context.meaning.names.outputs[step.id]._replace(kind="error")
+        yield Assign((step.id, "error"), Given(source) if has_one else Undefined())
+
+    def _unset(self, step: AnyStep) -> Iterator[Assign]:
+        """Yield what a step assigns that is not started again."""
+        if isinstance(step, Failing):
+            for part in step.parallel_steps if isinstance(step, ParallelStep) else ():
+                yield from self._outputs(part, FAILED)
+                yield from self._error(part, has_one=True)
+            yield from self._outputs(step, FAILED)
+            yield from self._error(step, has_one=True)
+
+    # -- parallel steps --------------------------------------------------------------------------------------------
+
+    def _parallel(self, number: int, step: ParallelStep, ways: Iterable[Transition]) -> Iterator[Leaving]:
+        parts = [self._part(number, sub, part) for sub, part in enumerate(step.parallel_steps)]
+        choices = [list(self._fates(part)) for part in parts]
+        total = 1
+        for each in choices:
+            total *= len(each)
+        combinations = list(product(*choices)) if total <= MAX_FATES else None
+        for way in ways:
+            if way.kind not in ("success", "failed", "skipped"):
+                continue
+            if combinations is None:
+                yield self._blurred(step, way)
+                continue
+            for chosen in combinations:
+                fails = any(
+                    fate in (FAILED, UNSTARTED) and part.call.on_error != "skip"
+                    for part, (fate, _) in zip(parts, chosen, strict=True)
+                )
+                if fails is (way.kind != "success"):
+                    yield self._joined(
+                        step,
+                        way,
+                        [(part, fate) for part, (fate, _) in zip(parts, chosen, strict=True)],
+                        tuple(guard for _, guards in chosen for guard in guards),
+                    )
+
+    @staticmethod
+    def _fates(part: _Part) -> Iterator[tuple[Fate, Guards]]:
+        for guards in part.starts:
+            yield SUCCEEDS, guards
+            if part.falls_back:
+                yield FALLS_BACK, guards
+            yield FAILED, guards
+        yield from ((UNSTARTED, guards) for guards in part.refused)
+
+    def _joined(self, step: ParallelStep, way: Transition, fates: list[tuple[_Part, Fate]], guards: Guards) -> Leaving:
+        assigns: list[Assign] = []
+        for part, fate in fates:
+            assigns.extend(self._outputs(part.call, fate))
+            assigns.extend(self._error(part.call, has_one=fate in (FAILED, UNSTARTED)))
+        whole = SUCCEEDS if way.kind == "success" else FAILED
+        assigns.extend(self._outputs(step, whole))
+        assigns.extend(self._error(step, has_one=whole == FAILED))
+        failed = [part.call for part, fate in fates if fate == FAILED and part.call.on_error != "skip"]
+        retries = sum(call.max_retries - 1 for call in failed if call.on_error == "retry")
+        if whole == FAILED and step.on_error == "retry":
+            # Each round costs one, and makes the calls again that failed, with their own retries; not what was skipped.
+            retries += (step.max_retries - 1) * (1 + len(failed) + retries)
+        told = ((None, whole), *((part.sub, fate) for part, fate in fates))
+        return Leaving(way, guards, tuple(assigns), told, 1 + len(fates) + retries)
+
+    def _blurred(self, step: ParallelStep, way: Transition) -> Leaving:
+        """Return one move for all that may become of many sub-steps: their outputs may be there or not."""
+        assigns: list[Assign] = []
+        outputs = self.context.meaning.names.outputs
+        for part in step.parallel_steps:
+            source = outputs[part.id]
+            roots = [(part.id, "output"), *([(part.output_key,)] if part.output_key is not None else [])]
+            assigns.extend(Assign(root, Given(source, maybe=True)) for root in roots)
+            assigns.append(Assign((part.id, "error"), Given(source._replace(kind="error"), maybe=True)))
+        whole = SUCCEEDS if way.kind == "success" else FAILED
+        assigns.extend(self._outputs(step, whole))
+        assigns.extend(self._error(step, has_one=whole == FAILED))
+        return Leaving(way, (), tuple(assigns), (), 1 + len(step.parallel_steps))
+
+    # -- ends ------------------------------------------------------------------------------------------------------
+
+    def _end(self, number: int, ways: Iterable[Transition]) -> Iterator[Leaving]:
+        doubtful = self._doubtful.get((number, None), {})
+        wanted = _all_defined(list(doubtful)) if None not in doubtful.values() else Decision((Constant(0, 0, False),))
+        for way in ways:
+            yield Leaving(way, () if wanted is None else (Guard(wanted, 0),), (), (), 1)
+        if wanted is not None:
+            yield Leaving(_END_FAILS, (Guard(wanted, NONE_HOLDS),), (), (), 1)
+
+
+_GIVES: Final = (SUCCEEDS, FALLS_BACK)
+_END_FAILS: Final = Transition("failed", END, Ending("FAILED", "error"))
+
+
+def outcomes(step: ConditionStep, way: Transition) -> tuple[int, ...]:
+    """Return the outcomes of a condition step's decision that a way out of it stands for."""
+    if way.kind == "failed":
+        return (FAILS,)
+    if way.kind == "uncovered":
+        lacks_then = step.condition is not None and step.then is None
+        return (*((0,) if lacks_then else ()), *((NONE_HOLDS,) if step.otherwise is None else ()))
+    if way.branch == "then":
+        return (0,)
+    return (way.branch - 1,) if isinstance(way.branch, int) else (NONE_HOLDS,)
+
+
+def _all_defined(names: list[Names]) -> Decision | None:
+    return Decision((_and([Defined(0, 0, Reference(0, 0, name)) for name in names]),)) if names else None
+
+
+def _and(trees: list[Expression]) -> Expression:
+    return trees[0] if len(trees) == 1 else Logic(0, 0, "and", tuple(trees))
+
+
+def _is_boolean(tree: Expression) -> bool:
+    return isinstance(tree, Compare | Logic | Negation | Defined)

@@ -1,0 +1,194 @@
+"""Systems: what the layers of the engine search, a graph whose edges have guards and assign variables.
+
+A system stands for all runs of a program beside the monitor of one property. Its question is always the same: is there
+a path from the entry to `BAD` on which every guard holds? A system may have more paths than the program has runs,
+never fewer: without such a path the property is proved, and a path is only a candidate, which the machine confirms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from stepward.validator.analysis.product import Fate
+from stepward.validator.engine.values.domains import Names
+from stepward.validator.engine.values.states import State, references_of
+from stepward.vm.expressions.syntax import Expression
+from stepward.vm.language.flow import Transition
+from stepward.vm.language.names import Source
+
+BAD: Final = -1
+"""The target of an edge that breaks the property."""
+
+ENTRY: Final = 0
+"""The node at which every path starts. Inputs have any values of their types there; nothing else is defined."""
+
+NONE_HOLDS: Final = -1
+"""The outcome of a decision in which every expression is false."""
+
+FAILS: Final = -2
+"""The outcome of a decision in which an expression fails before one holds."""
+
+
+HOLDS_OR_FAILS: Final = (0, FAILS)
+"""The outcomes of a `when` in which a `never` rule is broken."""
+
+DOES_NOT_HOLD: Final = (NONE_HOLDS, FAILS)
+"""The outcomes of a condition on arguments in which an allow-list refuses a call."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Decision:
+    """Boolean expressions that are evaluated in order until one holds or fails; each is one object, and compared so.
+
+    Its outcome is the position of the expression that holds, NONE_HOLDS or FAILS.
+    """
+
+    trees: tuple[Expression, ...]
+
+
+class Guard(NamedTuple):
+    """An edge can be taken only in states in which the decision has this outcome."""
+
+    decision: Decision
+    outcome: int
+
+
+class Given(NamedTuple):
+    """Any value of the type of an input, an output or an error; may be undefined as well where that is not known."""
+
+    source: Source
+    maybe: bool = False
+
+
+class Literal(NamedTuple):
+    """One value."""
+
+    value: Any
+
+
+class Computed(NamedTuple):
+    """The value of an expression in the state before; a plain reference copies its fields along.
+
+    Where the expression fails the edge can't be taken; a layer need not see that.
+    """
+
+    tree: Expression
+
+
+class Undefined(NamedTuple):
+    """No value."""
+
+
+Value = Given | Literal | Computed | Undefined
+
+
+class Assign(NamedTuple):
+    """A root (a variable, an output or an error) and its new value; everything below it changes, too."""
+
+    root: Names
+    value: Value
+
+
+class Leap(NamedTuple):
+    """What an edge stands for in the program: a step that is left, and how.
+
+    `fates` are those of the step's call, under None, or of its sub-steps by position; empty where not told apart.
+    `pairs` are the numbers of the pairs of step and monitor state that the edge leaves and leads to; -1 is none.
+    """
+
+    step: int
+    way: Transition | None
+    fates: tuple[tuple[int | None, Fate], ...]
+    pairs: tuple[int, int]
+    kind: str = ""
+
+
+class Edge(NamedTuple):
+    """A way from a node to another, or to BAD. Guards read the state before; assigns happen one after the other."""
+
+    target: int
+    guards: tuple[Guard, ...]
+    assigns: tuple[Assign, ...]
+    cost: int
+    leap: Leap
+
+
+@dataclass(frozen=True)
+class System:
+    """Nodes by number, each with the edges that leave it. `roots` are the tracked ones; `inputs` those of them
+    that are defined at the entry, each with its source."""
+
+    edges: tuple[tuple[Edge, ...], ...]
+    roots: frozenset[Names]
+    inputs: tuple[tuple[Names, Source], ...]
+
+    @cached_property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Every decision that guards an edge, once."""
+        return tuple(dict.fromkeys(guard.decision for ways in self.edges for edge in ways for guard in edge.guards))
+
+    @cached_property
+    def trees(self) -> tuple[Expression, ...]:
+        """Every expression that is read: those of decisions, and those whose values are assigned."""
+        computed = (
+            assign.value.tree
+            for ways in self.edges
+            for edge in ways
+            for assign in edge.assigns
+            if isinstance(assign.value, Computed)
+        )
+        known = {id(tree): tree for tree in (*(one for each in self.decisions for one in each.trees), *computed)}
+        return tuple(known.values())
+
+    @cached_property
+    def references(self) -> tuple[Names, ...]:
+        """Every reference that a tree reads or asks for."""
+        return tuple(references_of(self.trees))
+
+
+class Step(NamedTuple):
+    """One edge of a path, the node that it leaves, and the values of references after it; what is undefined is left
+    out."""
+
+    node: int
+    edge: Edge
+    after: State
+
+
+class Path(NamedTuple):
+    """A path from the entry to BAD, and the values at its start: `layer` says who found it."""
+
+    layer: str
+    before: State
+    steps: tuple[Step, ...]
+
+
+def back_edges(system: System) -> frozenset[tuple[int, int]]:
+    """Return pairs of node and position of an edge whose removal leaves no cycle: those that a depth-first search
+    finds to lead to a node that it is still in."""
+    found: set[tuple[int, int]] = set()
+    state = bytearray(len(system.edges))
+    stack: list[tuple[int, int]] = []
+    for root in range(len(system.edges)):
+        if state[root]:
+            continue
+        state[root] = 1
+        stack.append((root, 0))
+        while stack:
+            node, position = stack.pop()
+            ways = system.edges[node]
+            if position == len(ways):
+                state[node] = 2
+                continue
+            stack.append((node, position + 1))
+            target = ways[position].target
+            if target == BAD or state[target] == 2:
+                continue
+            if state[target] == 1:
+                found.add((node, position))
+            else:
+                state[target] = 1
+                stack.append((target, 0))
+    return frozenset(found)

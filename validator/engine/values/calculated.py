@@ -1,0 +1,97 @@
+"""Calculations as values of their own: `$a + $b` stands for any number, or for none where calculating it fails.
+
+Contract: every state of some conditions has one like it here, in which each condition comes to the same, since a
+calculation that stands in several places is one value. So what no state here does, no state does. The reverse does not
+hold: what a state here does may be more than values of the types can do. This layer proves, and never refutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Compare,
+    Constant,
+    Defined,
+    Expression,
+    Length,
+    Logic,
+    Minus,
+    Negation,
+    Reference,
+    references,
+)
+
+CALCULATED: Final = Domain(undefined=True, ranges=(Range(),))
+"""Any number; or none, where what it is made of is missing, is no number, or has too many digits."""
+
+_MARK: Final = "="
+"""The first of the two names of a calculation: no reference of a program has it."""
+
+
+class CalculatedDomains(Domains):
+    """The domains of a program's references, and of its calculations."""
+
+    def __init__(self, domains: Domains) -> None:
+        self._of_program = domains
+
+    def of(self, names: Names) -> Domain:
+        """Return the values of a reference or of a calculation."""
+        return CALCULATED if names[0] == _MARK else self._of_program.of(names)
+
+    def parent(self, names: Names) -> Names | None:
+        """Return the reference that holds this one as its field."""
+        return None if names[0] == _MARK else self._of_program.parent(names)
+
+    def root(self, names: Names) -> Names:
+        """Return what a reference is a field of, or is itself."""
+        return names if names[0] == _MARK else self._of_program.root(names)
+
+
+def calculated(trees: Sequence[Expression]) -> list[Expression] | None:
+    """Return conditions with a reference in the place of each calculation; None where there is no calculation."""
+    found: dict[str, Names] = {}
+    result = [_replaced(tree, found) for tree in trees]
+    return result if found else None
+
+
+def _replaced(tree: Expression, found: dict[str, Names]) -> Expression:
+    match tree:
+        case Arithmetic() | Minus() if next(references(tree), None) is not None:
+            text = _text(tree)
+            names = found.setdefault(text, (_MARK, str(len(found))))
+            return Reference(tree.start, tree.end, names)
+        case Negation(start=start, end=end, operand=operand):
+            return Negation(start, end, _replaced(operand, found))
+        case Logic(start=start, end=end, operator=operator, operands=operands):
+            return Logic(start, end, operator, tuple(_replaced(one, found) for one in operands))
+        case Compare(start=start, end=end, operator=comparison, left=left, right=right):
+            return Compare(start, end, comparison, _replaced(left, found), _replaced(right, found))
+        case _:
+            return tree  # what stands below a `len` is no number
+
+
+def _text(tree: Expression) -> str:
+    """Return what tells a calculation from all others, wherever it stands."""
+    match tree:
+        case Constant(value=value):
+            return repr(value)
+        case Reference():
+            return tree.text()
+        case Length(operand=operand):
+            return f"len({_text(operand)})"
+        case Minus(operand=operand):
+            return f"-({_text(operand)})"
+        case Arithmetic(first=first, rest=rest):
+            return f"({_text(first)}{''.join(f' {sign} {_text(one)}' for sign, one in rest)})"
+        case Compare(operator=operator, left=left, right=right):
+            return f"({_text(left)} {operator} {_text(right)})"
+        case Logic(operator=operator, operands=operands):
+            return f"({f' {operator} '.join(map(_text, operands))})"
+        case Negation(operand=operand):
+            return f"not ({_text(operand)})"
+        case Defined(reference=reference):
+            return f"defined({reference.text()})"

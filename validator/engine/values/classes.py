@@ -1,0 +1,287 @@
+"""Finite classes: every reference cut into the classes that its conditions tell apart, and states as bits of integers.
+
+A number is cut at the constants that it is compared with, a text by the literals that are looked for in it; members of
+an `enum` are classes of their own. Conditions are then Boolean algebra on masks, exact and without a solver.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from stepward.validator.engine.values.cuts import MAX_CLASSES, UNDEFINED, Cutting, TooMany, single_reference
+from stepward.validator.engine.values.domains import Domains, Names
+from stepward.validator.engine.values.numbers import simplicity
+from stepward.validator.engine.values.states import State, references_of
+from stepward.vm.errors import EvaluationError, UndefinedReferenceError
+from stepward.vm.expressions.evaluator import compare, evaluate, kind
+from stepward.vm.expressions.syntax import (
+    Compare,
+    Constant,
+    Defined,
+    Expression,
+    Logic,
+    Negation,
+    Reference,
+)
+from stepward.vm.values import Number
+
+MAX_STATES: Final = 1 << 16
+"""Combinations of classes that a step may have here; a step with more is for the solver."""
+
+
+class Outcome(NamedTuple):
+    """The states in which a condition holds, and those in which it fails; in all others it is false."""
+
+    holds: int
+    fails: int
+
+
+class Slot:
+    """One reference: its classes, each with a value that stands for it, and its place among the bits of a state."""
+
+    def __init__(self, names: Names, values: list[Any], numbers: tuple[int, list[Number]]) -> None:
+        self.names = names
+        self.values = values
+        self.first_number, self.numbers = numbers
+        self.stride = 1
+        self.repeats: int | None = None
+        self.index = {value: number for number, value in enumerate(values) if isinstance(value, str)}
+        self.asked: dict[Any, Outcome] = {}
+
+    def number_range(self, operator: str, bound: Number) -> tuple[int, int]:
+        """Return the run of classes whose numbers compare so with `bound`, at which they are cut."""
+        start, numbers = self.first_number, self.numbers
+        low, high = bisect_left(numbers, bound), bisect_right(numbers, bound)
+        ends = {
+            "<": (0, low),
+            "<=": (0, high),
+            ">": (high, len(numbers)),
+            ">=": (low, len(numbers)),
+            "==": (low, high),
+        }[operator]
+        return start + ends[0], start + ends[1]
+
+
+class Space:
+    """All states of some conditions' references, as classes. Raises TooMany where there are too many of them."""
+
+    def __init__(
+        self,
+        trees: Iterable[Expression],
+        domains: Domains,
+        alike: Iterable[Iterable[Names]] = (),
+        constants: Iterable[tuple[Names, Any]] = (),
+    ) -> None:
+        """Cut what conditions read. The references of one group of `alike` have the same classes, in the same order,
+        so that a class can be copied; `constants` are values that references are set to, and cut at."""
+        self.domains = domains
+        self.cutting = Cutting(trees, domains, alike, constants)
+        self.slots: dict[Names, Slot] = {}
+        size = 1
+        for name in self.cutting.names:
+            slot = self.slots[name] = self._slot(name)
+            slot.stride = size
+            size *= len(slot.values)
+            if size > MAX_STATES:
+                raise TooMany
+        self.size = size
+        self.all = (1 << size) - 1
+
+    def _slot(self, names: Names) -> Slot:
+        owner = self.domains.parent(names)
+        may_be_missing = owner is not None and any(not isinstance(one, dict) for one in self.slots[owner].values)
+        values = self.cutting.values(names, may_be_missing=may_be_missing)
+        numbers = [number for number, value in enumerate(values) if kind_of_class(value) == "number"]
+        return Slot(names, values, (numbers[0] if numbers else 0, [values[number] for number in numbers]))
+
+    @cached_property
+    def possible(self) -> int:
+        """The states in which every field has its owner, and every object the fields that it must have."""
+        mask = self.all
+        for name, slot in self.slots.items():
+            owner = self.domains.parent(name)
+            if owner is None:
+                continue
+            holder = self.slots[owner]
+            is_object = self.expand(holder, _bits(isinstance(value, dict) for value in holder.values))
+            is_defined = self.expand(slot, _bits(value is not UNDEFINED for value in slot.values))
+            mask &= is_object | (self.all & ~is_defined)
+            if not self.cutting.domain[name].undefined:
+                mask &= is_defined | (self.all & ~is_object)
+        return mask
+
+    # -- evaluating ------------------------------------------------------------------------------------------------
+
+    def outcome(self, tree: Expression) -> Outcome:
+        """Return the states in which a condition holds and fails; exact in each."""
+        match tree:
+            case Constant(value=value):
+                return Outcome(self.all if value is True else 0, 0 if isinstance(value, bool) else self.all)
+            case Reference(names=names):
+                return self._ask(self.slots[names], "boolean", _truth)
+            case Defined(reference=reference):
+                return self._ask(self.slots[reference.names], "defined", lambda value: value is not UNDEFINED)
+            case Negation(operand=operand):
+                inner = self.outcome(operand)
+                return Outcome(self.all & ~inner.holds & ~inner.fails, inner.fails)
+            case Logic(operator=operator, operands=operands):
+                return self._logic(operands, decisive=operator == "or")
+            case Compare():
+                single = single_reference(tree)
+                return self._combined(tree) if single is None else self._single(tree, single.names)
+            case _:
+                return self._combined(tree)
+
+    def _logic(self, operands: tuple[Expression, ...], *, decisive: bool) -> Outcome:
+        undecided, decided, fails = self.all, 0, 0
+        for operand in operands:
+            part = self.outcome(operand)
+            fails |= undecided & part.fails
+            decided |= undecided & (part.holds if decisive else self.all & ~part.holds & ~part.fails)
+            undecided &= ~(decided | fails)
+        return Outcome(decided if decisive else undecided, fails)
+
+    def _single(self, tree: Compare, names: Names) -> Outcome:
+        slot = self.slots[names]
+        left, right = tree.left, tree.right
+        if isinstance(right, Constant) and isinstance(left, Reference):
+            value = right.value
+            if len(slot.values) > 32 and tree.operator in ("<", "<=", ">", ">=", "==", "!="):
+                quick = self._quick(slot, tree.operator, value)
+                if quick is not None:
+                    return quick
+            question = (tree.operator, repr(value))
+            return self._ask(slot, question, lambda one: compare(tree.operator, _defined(one), value))
+        parts = [repr(side.value) if isinstance(side, Constant) else type(side).__name__ for side in (left, right)]
+        return self._ask(slot, (tree.operator, *parts), lambda one: _evaluated(tree, {names: one}))
+
+    def _quick(self, slot: Slot, operator: str, value: Any) -> Outcome | None:
+        """Answer for a slot of many classes of one kind, and perhaps that of no value, without looking at each."""
+        missing = self._run(slot, 0, 1) if slot.values[0] is UNDEFINED else 0
+        count = len(slot.values) - bool(missing)
+        if isinstance(value, str) and len(slot.index) == count and operator in ("==", "!="):
+            at = slot.index.get(value)
+            run = (0, 0) if at is None else (at, at + 1)
+        elif isinstance(value, int | Decimal) and type(value) is not bool and len(slot.numbers) == count:
+            run = slot.number_range("==" if operator == "!=" else operator, value)
+        else:
+            return None
+        holds = self._run(slot, *run)
+        return Outcome(self.all & ~(holds | missing) if operator == "!=" else holds, missing)
+
+    def _ask(self, slot: Slot, key: Any, question: Callable[[Any], bool]) -> Outcome:
+        known = slot.asked.get(key)
+        if known is None:
+            holds = fails = 0
+            for number, value in enumerate(slot.values):
+                try:
+                    holds |= question(value) << number
+                except EvaluationError:
+                    fails |= 1 << number
+            known = slot.asked[key] = Outcome(self.expand(slot, holds), self.expand(slot, fails))
+        return known
+
+    def _combined(self, tree: Expression) -> Outcome:
+        """Evaluate what reads several references; their classes are single values, or `_slot` had refused."""
+        slots = [self.slots[name] for name in references_of([tree])]
+        combinations: list[dict[Names, Any]] = [{}]
+        masks = [self.all]
+        for slot in slots:
+            if len(combinations) * len(slot.values) > MAX_CLASSES:
+                raise TooMany
+            each = [self.expand(slot, 1 << number) for number in range(len(slot.values))]
+            masks = [mask & one for mask in masks for one in each]
+            combinations = [{**state, slot.names: value} for state in combinations for value in slot.values]
+        holds = fails = 0
+        for state, mask in zip(combinations, masks, strict=True):
+            try:
+                holds |= mask if _truth(_evaluated(tree, state)) else 0
+            except EvaluationError:
+                fails |= mask
+        return Outcome(holds, fails)
+
+    def expand(self, slot: Slot, classes: int) -> int:
+        """Return the states in which the reference is in one of the classes."""
+        mask, start = 0, 0
+        while classes >> start:
+            rest = classes >> start
+            start += (rest & -rest).bit_length() - 1
+            rest = classes >> start
+            end = start + (~rest & (rest + 1)).bit_length() - 1
+            mask |= self._run(slot, start, end)
+            start = end
+        return mask
+
+    def _run(self, slot: Slot, start: int, end: int) -> int:
+        """Return the states in which the reference is in one of the classes from `start` to before `end`."""
+        if end <= start:
+            return 0
+        block = ((1 << (end - start) * slot.stride) - 1) << start * slot.stride
+        if slot.repeats is None:
+            slot.repeats = self.all // ((1 << slot.stride * len(slot.values)) - 1)
+        return block * slot.repeats
+
+    def smear(self, slot: Slot, mask: int) -> int:
+        """Return the states that differ from one of the mask in this reference only."""
+        stride, folded = slot.stride, 0
+        for number in range(len(slot.values)):
+            folded |= (mask & self._run(slot, number, number + 1)) >> number * stride
+        return folded * sum(1 << number * stride for number in range(len(slot.values)))
+
+    # -- states ----------------------------------------------------------------------------------------------------
+
+    def only(self, state: State) -> int:
+        """Return the set of the one state in which references have these values, which stand for classes."""
+        mask = self.all
+        for name, slot in self.slots.items():
+            wanted = state.get(name, UNDEFINED)
+            number = next(
+                number
+                for number, value in enumerate(slot.values)
+                if value is wanted or (type(value) is type(wanted) and value == wanted)
+            )
+            mask &= self._run(slot, number, number + 1)
+        return mask
+
+    def state(self, mask: int) -> State:
+        """Return the simplest of the states of a mask that is not empty."""
+        assert mask, "an empty mask has no state"
+        found: dict[Names, Any] = {}
+        for name, slot in self.slots.items():
+            for number in sorted(range(len(slot.values)), key=lambda number: simplicity(slot.values[number])):
+                narrowed = mask & self._run(slot, number, number + 1)
+                if narrowed:
+                    mask = narrowed
+                    if slot.values[number] is not UNDEFINED:
+                        found[name] = slot.values[number]
+                    break
+        return found
+
+
+def kind_of_class(value: Any) -> str:
+    """Return the kind of the value that stands for a class, or `undefined`."""
+    return "undefined" if value is UNDEFINED else kind(value)
+
+
+def _bits(flags: Iterable[bool]) -> int:
+    return sum(1 << number for number, flag in enumerate(flags) if flag)
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise EvaluationError("a condition needs true or false")
+    return value
+
+
+def _defined(value: Any) -> Any:
+    if value is UNDEFINED:
+        raise UndefinedReferenceError("")
+    return value
+
+
+def _evaluated(tree: Expression, state: dict[Names, Any]) -> Any:
+    return evaluate(tree, lambda names: _defined(state[names]))

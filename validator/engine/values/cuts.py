@@ -1,0 +1,300 @@
+"""Cuts: what conditions ask of each reference, and the classes of values that they can't tell apart.
+
+A number is cut at the constants that it is compared with, a text by the literals that are looked for in it; members of
+an `enum` are classes of their own. Each class has one value that stands for it: the simplest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import reduce
+from math import ceil, floor
+from typing import Any, Final
+
+from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
+from stepward.validator.engine.values.numbers import between, simplicity
+from stepward.validator.engine.values.states import references_of, with_owners
+from stepward.validator.engine.values.texts import Atom, Question, classes, parts_of
+from stepward.vm.expressions.syntax import (
+    Compare,
+    Constant,
+    Defined,
+    Expression,
+    Length,
+    Logic,
+    Negation,
+    Reference,
+)
+from stepward.vm.values import FrozenMap, Number
+
+MAX_CLASSES: Final = 1 << 12
+"""Classes of one reference."""
+
+MAX_LENGTH: Final = 10_000
+"""Code points of a text that stands for a length."""
+
+MAX_PARTS: Final = 64
+"""Parts of a literal that a text is held against, where a literal is asked whether it contains the text."""
+
+MAX_POINTS: Final = 64
+"""Whole numbers between two bounds that are each a class, where a number is compared with another reference."""
+
+UNDEFINED: Final = object()
+
+_ASKED: Final[dict[str, Question]] = {
+    "contains": "contains",
+    "not contains": "contains",
+    "starts_with": "starts_with",
+    "ends_with": "ends_with",
+}
+
+
+class TooMany(Exception):  # noqa: N818 - no error: the next layer is asked
+    """The conditions can't be cut into few finite classes."""
+
+
+@dataclass
+class Cuts:
+    """What conditions ask of one reference."""
+
+    numbers: set[Number] = field(default_factory=set)
+    atoms: dict[Atom, None] = field(default_factory=dict)
+    lengths: set[Number] = field(default_factory=set)
+    members: bool = False
+    whole: bool = False
+
+    @property
+    def asks_length(self) -> bool:
+        """Whether a condition asks how long it is."""
+        return bool(self.lengths)
+
+
+class Cutting:
+    """The references of some conditions, what is asked of each, and the values that each can have.
+
+    The references of one group of `alike` are cut alike, so that a class of one is a class of the other; `constants`
+    are values that references are set to, and cut at.
+    """
+
+    def __init__(
+        self,
+        trees: Iterable[Expression],
+        domains: Domains,
+        alike: Iterable[Iterable[Names]] = (),
+        constants: Iterable[tuple[Names, Any]] = (),
+    ) -> None:
+        trees, alike = tuple(trees), [tuple(group) for group in alike]
+        self.domains = domains
+        names = dict.fromkeys((*references_of(trees), *(name for group in alike for name in group)))
+        self.names = with_owners(names, domains)
+        self.cuts = {name: Cuts() for name in self.names}
+        self.domain = {name: domains.of(name) for name in self.names}
+        for group in alike:
+            cuts, values = Cuts(), reduce(Domain.__or__, (domains.of(name) for name in group))
+            if any(domains.parent(name) is not None for name in group):
+                values = replace(values, undefined=True)
+            self.cuts.update(dict.fromkeys(group, cuts))
+            self.domain.update(dict.fromkeys(group, values))
+        for tree in trees:
+            self._collect(tree)
+        for name, value in constants:
+            if name not in self.cuts:
+                continue
+            self.cuts[name].numbers.update(_numbers(value))
+            self.cuts[name].atoms.update((Atom("is", text), None) for text in _texts(value))
+
+    def _collect(self, tree: Expression) -> None:
+        match tree:
+            case Constant() | Reference() | Defined():
+                pass
+            case Negation(operand=operand):
+                self._collect(operand)
+            case Logic(operands=operands):
+                for operand in operands:
+                    self._collect(operand)
+            case Compare(operator=operator, left=left, right=right):
+                single = single_reference(tree)
+                if single is None:
+                    self._need_whole(tree)
+                elif isinstance(left, Constant):
+                    self._cut_by_left(operator, left.value, self.cuts[single.names], right)
+                else:
+                    assert isinstance(right, Constant)
+                    self._cut_by_right(operator, right.value, single.names, left)
+            case _:
+                self._need_whole(tree)
+
+    def _need_whole(self, tree: Expression) -> None:
+        for name in references_of([tree]):
+            self.cuts[name].whole = True
+
+    def _cut_by_right(self, operator: str, value: Any, names: Names, left: Expression) -> None:
+        cuts, domain = self.cuts[names], self.domain[names]
+        if isinstance(left, Length):
+            cuts.lengths.update(_numbers(value))
+            cuts.lengths.add(0)
+            return
+        cuts.numbers.update(_numbers(value))
+        if operator in ("contains", "not contains") and domain.array:
+            cuts.members = True
+        for text in _texts(value):
+            if operator in ("contains", "not contains"):
+                cuts.atoms[Atom("contains", text)] = None
+            elif operator == "starts_with":
+                cuts.atoms[Atom("starts_with", text)] = None
+            elif operator == "ends_with":
+                cuts.atoms[Atom("ends_with", text)] = None
+            else:
+                cuts.atoms[Atom("is", text)] = None
+
+    def _cut_by_left(self, operator: str, value: Any, cuts: Cuts, right: Expression) -> None:
+        if isinstance(right, Length):
+            cuts.lengths.update(_numbers(value))
+            cuts.lengths.add(0)
+            return
+        cuts.numbers.update(_numbers(value))
+        if operator in ("in", "not in"):
+            cuts.members = True
+        for text in _texts(value):
+            parts = [text]
+            if isinstance(value, str) and operator in _ASKED:
+                parts = parts_of(_ASKED[operator], text)
+            if len(parts) > MAX_PARTS:
+                cuts.whole = True
+            else:
+                cuts.atoms.update(dict.fromkeys(Atom("is", part) for part in parts))
+
+    def values(self, name: Names, *, may_be_missing: bool) -> list[Any]:
+        """Return a value for each class of a reference, numbers in ascending order; TooMany where there are too many.
+
+        `may_be_missing` says that what it is a field of may be no object.
+        """
+        missing = may_be_missing or self.domain[name].undefined
+        return [*([UNDEFINED] if missing else []), *class_values(self.domain[name], self.cuts[name])]
+
+
+def class_values(domain: Domain, cuts: Cuts) -> list[Any]:
+    """Return a value for each class of the defined values of a domain; raises TooMany where there are too many."""
+    values: list[Any] = [None] if domain.null else []
+    values.extend(sorted(domain.booleans))
+    values.extend(_number_classes(domain, cuts) if domain.ranges else [])
+    values.extend(_text_classes(domain, cuts))
+    if domain.array:
+        values.extend(_array_classes(domain, cuts))
+    if domain.is_object:
+        values.append(FrozenMap())
+    if len(values) > MAX_CLASSES:
+        raise TooMany
+    return values
+
+
+def single_reference(tree: Compare) -> Reference | None:
+    """Return the one reference of a comparison with a constant, or None where it compares something else."""
+    left, right = tree.left, tree.right
+    side, other = (right, left) if isinstance(left, Constant) else (left, right)
+    inner = side.operand if isinstance(side, Length) else side
+    return inner if isinstance(inner, Reference) and isinstance(other, Constant) else None
+
+
+def _items(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _numbers(value: Any) -> Iterator[Number]:
+    return (item for item in _items(value) if isinstance(item, int | Decimal) and not isinstance(item, bool))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    return (item for item in _items(value) if isinstance(item, str))
+
+
+def _number_classes(domain: Domain, cuts: Cuts) -> Iterator[Number]:
+    """Yield a number for each class, in ascending order: the constants, and what lies between two of them."""
+    bounds = {bound for one in domain.ranges for bound in (one.low, one.high) if bound is not None}
+    if cuts.whole:
+        bounds |= _every_number(domain)
+    points = sorted(bounds | cuts.numbers)
+    for low, high in zip([None, *points], [*points, None], strict=True):
+        inside = [
+            one
+            for one in domain.ranges
+            if (one.low is None or (low is not None and one.low <= low))
+            and (one.high is None or (high is not None and one.high >= high))
+        ]
+        found = [between(low, high, integral=one.integral) for one in inside]
+        numbers = [number for number in found if number is not None]
+        if numbers:
+            yield min(numbers, key=simplicity)
+        elif any(not one.integral for one in inside):
+            raise TooMany  # two constants that lie too close for a number of few digits between them
+        if high is not None and any(one.holds(high) for one in domain.ranges):
+            yield high
+
+
+def _every_number(domain: Domain) -> set[Number]:
+    """Return all numbers of a domain of few; raises TooMany for one of many."""
+    found: set[Number] = set()
+    for one in domain.ranges:
+        if one.low is None or one.high is None or not (one.integral or one.low == one.high):
+            raise TooMany
+        if one.high - one.low > MAX_POINTS:
+            raise TooMany
+        found.update([one.low] if one.low == one.high else range(ceil(one.low), floor(one.high) + 1))
+    if len(found) > MAX_POINTS:
+        raise TooMany
+    return found
+
+
+def _text_classes(domain: Domain, cuts: Cuts) -> list[str]:
+    if not domain.any_text:
+        return list(domain.texts)
+    if cuts.whole or (cuts.atoms and cuts.asks_length):
+        raise TooMany
+    if cuts.asks_length:
+        lengths = _length_classes(cuts, domain.max_length)
+        return ["x" * length for length in lengths]
+    found = classes(cuts.atoms, MAX_CLASSES)
+    if found is None:
+        raise TooMany
+    if domain.max_length is not None and max(map(len, found)) > domain.max_length:
+        if any(atom.question != "is" for atom in cuts.atoms):
+            raise TooMany  # a shorter text may do
+        found = [text for text in found if len(text) <= domain.max_length]
+    return found
+
+
+def _length_classes(cuts: Cuts, longest: int | None) -> list[int]:
+    probe = Domain(ranges=(Range(0, longest, integral=True),))
+    found = [int(number) for number in _number_classes(probe, Cuts(numbers=set(cuts.lengths)))]
+    if max(found) > MAX_LENGTH:
+        raise TooMany
+    return found
+
+
+def _array_classes(domain: Domain, cuts: Cuts) -> list[tuple[Any, ...]]:
+    """Arrays are told apart by their length only; their members are for the solver."""
+    if cuts.members or cuts.whole:
+        raise TooMany
+    if not cuts.asks_length:
+        return [()]
+    if domain.any_text or domain.texts:
+        raise TooMany
+    item = _an_item(domain.items)
+    if item is UNDEFINED:
+        return [()]
+    return [(item,) * length for length in _length_classes(cuts, None)]
+
+
+def _an_item(items: Domain | None) -> Any:
+    """Return a value that an array can hold; UNDEFINED where it can hold none."""
+    if items is None or items.null:
+        return None
+    if items.texts or items.any_text:
+        return items.texts[0] if items.texts else ""
+    if items.booleans:
+        return min(items.booleans)
+    if items.ranges:
+        return next(_number_classes(items, Cuts(numbers={0})), UNDEFINED)
+    return () if items.array else FrozenMap() if items.is_object else UNDEFINED

@@ -1,0 +1,68 @@
+"""Classes as certificates write them: the values that one value stands for, by the cuts that it lies between."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from math import ceil, floor
+from typing import Any
+
+from stepward.validator.engine.values.cuts import UNDEFINED, Cuts
+from stepward.validator.engine.values.domains import Domain
+from stepward.vm.expressions.evaluator import kind
+from stepward.vm.values import Number
+
+
+def described(value: Any, domain: Domain, cuts: Cuts, *, by_source: bool = False) -> Any:
+    """Return the class that a value stands for among the values of a domain.
+
+    `by_source` says that it stands for the values that one source gives between two cuts, whatever bounds the others
+    have.
+    """
+    if value is UNDEFINED:
+        return "undefined"
+    match kind(value):
+        case "null":
+            return "null"
+        case "number":
+            bounds = [] if by_source else [one for span in domain.ranges for one in (span.low, span.high)]
+            points = {*cuts.numbers, *(one for one in bounds if one is not None), *([value] if cuts.whole else [])}
+            return value if value in points else {"number": _between(value, points)}
+        case "string":
+            return _text(value, domain, cuts, by_source=by_source)
+        case "array":
+            return {"array": _length(len(value), cuts.lengths) if cuts.asks_length else {}}
+        case "object":
+            return "object"
+    return value
+
+
+def _between(value: Number, points: Iterable[Number]) -> dict[str, Number]:
+    ordered = sorted(points)
+    place = bisect_left(ordered, value)
+    low = {"above": ordered[place - 1]} if place else {}
+    return low | ({"below": ordered[place]} if place < len(ordered) else {})
+
+
+def _text(value: str, domain: Domain, cuts: Cuts, *, by_source: bool) -> Any:
+    literals = {atom.literal for atom in cuts.atoms if atom.question == "is"}
+    if value in literals or not domain.any_text:
+        return {"text": value}
+    if cuts.asks_length:
+        bounds = set() if by_source or domain.max_length is None else {domain.max_length}
+        return {"texts": _length(len(value), cuts.lengths | bounds)}
+    asked = [atom for atom in cuts.atoms if atom.question != "is"]
+    answers = {
+        word: [list(atom) for atom in asked if atom.of(value) is said] for word, said in (("yes", True), ("no", False))
+    }
+    return {"texts": {word: atoms for word, atoms in answers.items() if atoms}}
+
+
+def _length(length: int, cuts: set[Number]) -> dict[str, int]:
+    """Return the lengths between which a length lies, both left out; one that is cut at stands for itself."""
+    points = sorted({0, *cuts})
+    if length in points:
+        return {"above": length - 1, "below": length + 1}
+    place = bisect_left(points, length)
+    low = {"above": floor(points[place - 1])} if place else {}
+    return low | ({"below": ceil(points[place])} if place < len(points) else {})

@@ -1,0 +1,72 @@
+"""Whether arithmetic may give a number of over a thousand digits, which fails what computes it.
+
+Said not to happen only where no run can: with whole numbers of few digits from outside, and no loop that multiplies.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.validator.engine.values.domains import Domains
+from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Minus, Reference, walk
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.analyses import Analyses
+
+MAX_PRODUCTS: Final = 5
+MAX_DOUBLINGS: Final = 1_000
+"""Products, and steps that add, that make no thousand digits of numbers of MAX_DIGITS."""
+
+MAX_DIGITS: Final = 19
+
+
+class Overflow:
+    """The arithmetic of one program."""
+
+    def __init__(self, context: Analyses, domains: Domains) -> None:
+        self.context = context
+        self.domains = domains
+
+    def may_happen(self, tree: Expression) -> bool:
+        """Return whether an expression may have a result of over a thousand digits."""
+        nodes = list(walk(tree))
+        if not any(isinstance(node, Arithmetic | Minus) for node in nodes):
+            return False
+        read = [node for node in nodes if isinstance(node, Reference)]
+        if any(isinstance(node, Constant) and not _is_short(node.value) for node in nodes):
+            return True
+        return any(not self._is_short(node) for node in read) or not self._grows_slowly(nodes, read)
+
+    def _is_short(self, reference: Reference) -> bool:
+        """Whether what comes from outside for a reference is a whole number of few digits."""
+        meant = self.context.meaning.names.meaning(reference.names)
+        sources = [source for source in meant.sources if source.kind != "set"] if meant is not None else []
+        ranges = [one for source in sources for one in self.domains.given(source, meant.fields).ranges] if meant else []
+        return all(one.integral and _is_short(one.low) and _is_short(one.high) for one in ranges)
+
+    def _grows_slowly(self, nodes: list[Expression], read: list[Reference]) -> bool:
+        """Whether no run is long enough for so many digits: a constant is added each time, or little is multiplied."""
+        signs = [sign for node in nodes if isinstance(node, Arithmetic) for sign, _ in node.rest]
+        if len(read) <= 1 and "*" not in signs:
+            return True
+        return (
+            not self.context.graph.loops
+            and len(self.context.flow.steps) < MAX_DOUBLINGS
+            and self._products <= MAX_PRODUCTS
+        )
+
+    @cached_property
+    def _products(self) -> int:
+        """How often the assignments of the program multiply."""
+        trees = [clause.tree for clause in self.context.meaning.clauses if not clause.is_condition and clause.tree]
+        chains = [node for tree in trees for node in walk(tree) if isinstance(node, Arithmetic)]
+        return sum(sign == "*" for node in chains for sign, _ in node.rest)
+
+
+def _is_short(value: Any) -> bool:
+    """Whether a constant is no number, or a whole one of few digits; None, which is no bound, is neither."""
+    if isinstance(value, int):
+        return abs(value) < 10**MAX_DIGITS
+    return value is not None and not isinstance(value, Decimal)

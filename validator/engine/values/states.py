@@ -1,0 +1,93 @@
+"""States of a condition: the values of its references, and what the machine's evaluator says of them.
+
+Whatever a layer claims to have found is a state, and a state is believed only when the evaluator shows the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from stepward.validator.engine.values.domains import Domains, Names
+from stepward.vm.errors import EvaluationError, UndefinedReferenceError
+from stepward.vm.expressions.evaluator import evaluate_condition
+from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Reference, children
+from stepward.vm.values import to_json
+
+State = Mapping[Names, Any]
+"""The values of references by their names; what is undefined is left out."""
+
+_LONGEST: Final = 60
+
+
+def references_of(trees: Iterable[Expression]) -> list[Names]:
+    """Return the references that conditions read or ask for, in the order of the text, each once."""
+    found: dict[Names, None] = {}
+    for tree in trees:
+        _add_references(found, tree)
+    return list(found)
+
+
+def _add_references(found: dict[Names, None], node: Expression) -> None:
+    if isinstance(node, Reference):
+        found[node.names] = None
+    elif isinstance(node, Defined):
+        found[node.reference.names] = None
+    elif isinstance(node, Compare):  # before the others, as most conditions are one
+        _add_references(found, node.left)
+        _add_references(found, node.right)
+    elif not isinstance(node, Constant):
+        for child in children(node):
+            _add_references(found, child)
+
+
+def with_owners(names: Iterable[Names], domains: Domains) -> list[Names]:
+    """Return references with the objects that they are fields of, owners first."""
+    found: dict[Names, None] = {}
+    for name in names:
+        chain = [name]
+        while (owner := domains.parent(chain[-1])) is not None:
+            chain.append(owner)
+        found.update(dict.fromkeys(reversed(chain)))
+    return list(found)
+
+
+def outcome(tree: Expression, state: State) -> bool | None:
+    """Return what a condition is in a state; None where it fails."""
+
+    def lookup(names: Names) -> Any:
+        if names not in state:
+            raise UndefinedReferenceError(".".join(names))
+        return state[names]
+
+    try:
+        return evaluate_condition(tree, lookup)
+    except EvaluationError:
+        return None
+
+
+def is_possible(state: State, names: Iterable[Names], domains: Domains) -> bool:
+    """Return whether each value is one of its reference's, and each object has the fields that it must have."""
+    for name in names:
+        domain, owner = domains.of(name), domains.parent(name)
+        has_owner = owner is None or isinstance(state.get(owner), dict)
+        if name in state:
+            if not has_owner or not domain.admits(state[name]):
+                return False
+        elif has_owner and not domain.undefined:
+            return False
+    return True
+
+
+def shown(state: State, names: Iterable[Names]) -> str:
+    """Write the values of references as a message says them: `$amount` is 500."""
+    return " and ".join(f"`${'.'.join(name)}` is {_value(state, name)}" for name in names)
+
+
+def _value(state: State, name: Names) -> str:
+    if name not in state:
+        return "undefined"
+    if isinstance(state[name], dict):
+        return "an object"
+    text = to_json(state[name])
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

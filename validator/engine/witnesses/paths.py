@@ -1,0 +1,136 @@
+"""From a path of a system to one of the program: every step on the way, and the values that lead a run along it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.validator.analysis.product import how
+from stepward.validator.engine.systems.building import Builder
+from stepward.validator.engine.systems.system import Computed, Given, Leap, Path
+from stepward.validator.engine.values.domains import Names
+from stepward.validator.engine.values.states import State
+from stepward.validator.engine.witnesses.reached import completed
+from stepward.validator.engine.witnesses.synthesis import Known
+from stepward.validator.engine.witnesses.witness import Does
+from stepward.validator.findings import Move
+from stepward.vm.expressions.syntax import Reference
+from stepward.vm.language.flow import Transition
+from stepward.vm.language.names import Source
+from stepward.vm.language.steps import ParallelStep
+from stepward.vm.values import FrozenMap
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.analyses import Analyses
+
+_DOES: Final[Mapping[str, Does]] = {
+    "succeeds": "returns",
+    "times out": "times out",
+    "fails": "fails",
+    "unstarted": "fails",
+}
+
+
+class Traced:
+    """A path of the program: its moves, and what is known of the values on it."""
+
+    def __init__(self, context: Analyses, builder: Builder, path: Path) -> None:
+        self.context = context
+        self.builder = builder
+        self.moves: list[Move] = []
+        self._outputs: dict[tuple[int, str], Any] = {}
+        self._known_of: dict[tuple[int, str], Any] = {}
+        self._turns: dict[int, tuple[Does, ...]] = {}
+        self.leaps: list[Leap] = []
+        for number, step in enumerate(path.steps):
+            self._given(step.edge.assigns, step.after)
+            self._add(step.edge.leap)
+            if number + 1 < len(path.steps):
+                self._fill(step.edge.leap.pairs[1], path.steps[number + 1].edge.leap.pairs[0])
+        self.known = Known(dict(self._inputs(path.before)), self._outputs, self._turns)
+
+    def _add(self, leap: Leap) -> None:
+        step = self.context.flow.steps[leap.step]
+        fates = dict(leap.fates)
+        if isinstance(step, ParallelStep) and fates:
+            parts = range(len(step.parallel_steps))
+            self._turns[len(self.moves)] = tuple(_DOES[fates[sub]] for sub in parts)
+        self.moves.append(Move(step.id, how(leap.way) if leap.way is not None else "starts"))
+        self.leaps.append(leap)
+
+    def _fill(self, start: int, goal: int) -> None:
+        """Add the shortest way through a stretch that the slice left out."""
+        product = self.builder.product
+        parents: dict[int, tuple[int, Transition | None]] = {start: (-1, None)}
+        pending = deque([start])
+        while pending and goal not in parents:
+            number = pending.popleft()
+            ways = sorted(product.ways(number), key=lambda found: found[1].kind not in ("success", "branch"))
+            for target, way in ways:
+                if target >= 0 and target not in parents:
+                    parents[target] = (number, way)
+                    pending.append(target)
+        between: list[Leap] = []
+        number = goal
+        while number != start:
+            before, taken = parents[number]
+            between.append(Leap(product.pairs[before][0], taken, (), (before, number)))
+            number = before
+        for leap in reversed(between):
+            self._add(leap)
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def _given(self, assigns: tuple[Any, ...], after: State) -> None:
+        """Note the outputs of a transition; one has several names, and each may know other fields of it."""
+        place = len(self.moves)
+        sources: dict[Names, Source] = {}
+        for one in assigns:
+            value = one.value
+            if isinstance(value, Given) and value.source.kind == "output":
+                sources[one.root] = value.source
+            elif isinstance(value, Computed) and isinstance(value.tree, Reference) and value.tree.names in sources:
+                sources[one.root] = sources[value.tree.names]
+            if one.root in sources and one.root in after:
+                self._learn(place, sources[one.root], _assembled(one.root, after))
+
+    def _learn(self, place: int, source: Source, value: Any) -> None:
+        """Note what one name knows of an output; that of a parallel step is an object of the outputs of its parts."""
+        step = self.context.flow.steps[source.step] if source.step is not None else None
+        if isinstance(step, ParallelStep) and source.sub is None:
+            for part in step.parallel_steps:
+                if isinstance(value, dict) and part.id in value:
+                    self._learn(place, self.context.meaning.names.outputs[part.id], value[part.id])
+            return
+        key = (place, source.name)
+        self._known_of[key] = _merged(self._known_of.get(key), value)
+        self._outputs[key] = completed(self._known_of[key], self.context.meaning.typing.effective(source))
+
+    def _inputs(self, before: State) -> list[tuple[str, Any]]:
+        found = []
+        for root in before:
+            meant = self.context.meaning.names.meaning(root)
+            source = next((one for one in meant.sources if one.kind == "input"), None) if meant is not None else None
+            if source is not None and meant is not None and not meant.fields:
+                found.append((source.name, self._whole(root, before, source)))
+        return found
+
+    def _whole(self, root: Names, state: State, source: Source) -> Any:
+        """Return a value with the fields that the state names, and those that its type demands."""
+        return completed(_assembled(root, state), self.context.meaning.typing.effective(source))
+
+
+def _assembled(name: Names, state: State) -> Any:
+    if not isinstance(state[name], FrozenMap):
+        return state[name]
+    depth = len(name)
+    fields = [inner for inner in state if inner[:depth] == name and len(inner) == depth + 1]
+    return {inner[depth]: _assembled(inner, state) for inner in fields}
+
+
+def _merged(first: Any, second: Any) -> Any:
+    """Return what two names know of one value."""
+    if not isinstance(first, dict) or not isinstance(second, dict):
+        return second
+    return first | {name: _merged(first.get(name), value) for name, value in second.items()}

@@ -1,0 +1,324 @@
+"""Replay: a witness run on the real machine, and what is to be seen there.
+
+The machine gets a journal in memory, a clock that nobody waits for, and the script of the witness as its tools and its
+model. The violation shows iff the journal holds the rejection of just that rule at just that step, or, for
+`followed_by`, the run ends there and owes; for SW202, iff what reads the reference is blocked while it is undefined;
+for SW302 and SW305, iff the condition takes no branch, or takes one while a later one holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from stepward.validator.engine.witnesses.seen import Asked, Seen, moves_of, records_of
+from stepward.validator.engine.witnesses.witness import Answer, Claim, Witness
+from stepward.validator.findings import Move
+from stepward.vm.errors import DocumentError, StepwardError
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.language.guardrails import AnyRule, AtMostOnce, Exclusive, Never, Requires, StepSelector
+from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.policy import Allowed, Policy
+from stepward.vm.language.program import Program
+from stepward.vm.language.selectors import Hit, matches
+from stepward.vm.language.steps import ToolCall
+from stepward.vm.machine.clock import ManualClock
+from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.models import ModelReply, ModelRequest
+from stepward.vm.machine.run import Run
+from stepward.vm.machine.state import Limits
+from stepward.vm.machine.tools import InDoubt, ToolContext
+
+T = TypeVar("T")
+
+MAX_MACHINES: Final = 8
+"""Machines that are kept: each has its plan of the program ready."""
+
+MAX_COURTS: Final = 24
+"""Sets of rules under which one witness is run."""
+
+
+class Refused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
+    """The machine does not even start the run of a witness: its inputs or its program are refused."""
+
+
+class _Clock(ManualClock):
+    """Nobody waits, and nothing is late but what the script says is."""
+
+    is_late = False
+
+    async def limit(self, awaited: Awaitable[T], seconds: float) -> T:  # noqa: ARG002
+        """Return what is awaited; raises TimeoutError when the script says that it took too long."""
+        self.is_late = False
+        result = await awaited
+        if self.is_late:
+            raise TimeoutError
+        return result
+
+
+class _Script:
+    """The tools and the model of a witness; `missing` is the first call for which the witness has no answer."""
+
+    def __init__(self) -> None:
+        self.clock = _Clock()
+        self.answers: dict[tuple[str, int, int | None], Answer] = {}
+        self.missing: Asked | None = None
+
+    def play(self, script: tuple[Answer, ...]) -> None:
+        """Start over with another script."""
+        self.answers = {(answer.step, answer.visit, answer.attempt): answer for answer in script}
+        self.missing = None
+
+    def has(self, name: str) -> bool:  # noqa: ARG002
+        """Return true: what is called answers by step, whatever the tool."""
+        return True
+
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:  # noqa: ARG002
+        """Return the output of a tool, or raise."""
+        return self._answer(context.step, context.visit, context.attempt)
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Return the reply of the model, or raise."""
+        return ModelReply(self._answer(request.step, request.visit, request.attempt))
+
+    def _answer(self, step: str, visit: int, attempt: int) -> Any:
+        answer = self.answers.get((step, visit, attempt)) or self.answers.get((step, visit, None))
+        if answer is None:
+            self.missing = self.missing or (step, visit, attempt)
+            raise RuntimeError("the witness does not say")
+        if answer.does == "fails":
+            raise RuntimeError("it fails in this witness")
+        if answer.does == "in doubt":
+            raise InDoubt("nobody knows in this witness")
+        self.clock.is_late = answer.does == "times out"
+        return answer.value
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay showed.
+
+    `why` says it in words: the violation, or what happened instead. `set_aside` are the rules that had to be left out
+    because one of them stops this run before the one that is meant is asked. `moves` is the path that the run took,
+    `blocked` says what did not start, and why; `is_barred` whether that was for a rule.
+    """
+
+    confirmed: bool
+    why: str
+    moves: tuple[Move, ...]
+    run: Run
+    journal: MemoryJournal
+    set_aside: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    is_barred: bool = False
+
+    def history(self) -> History:
+        """Return the run as its journal has it."""
+        found = load(self.journal, self.run.id, lambda *documents: stored_plan(self.journal, *documents))
+        assert found is not None, "the run was made"
+        return found
+
+
+@dataclass(frozen=True)
+class _Court:
+    """The rules under which a witness is run: a program and its policies, and the names of the rules set aside."""
+
+    program: Program
+    policies: tuple[Policy, ...]
+    set_aside: tuple[str, ...] = ()
+
+
+def replay(witness: Witness) -> Replayed:
+    """Run a witness on the machine; raises Refused where the machine does not start it."""
+    return Replayer(witness.program, witness.policies).replay(witness)
+
+
+class Replayer:
+    """Replays witnesses of one program under its policies; `steps` counts what the machine was made to do so far."""
+
+    def __init__(self, program: Program, policies: tuple[Policy, ...]) -> None:
+        self.program = program
+        self.policies = policies
+        self.steps = 0
+        self._script = _Script()
+        self._whole = _Court(program, policies)
+        self._alone: dict[tuple[str | None, str | None], tuple[_Court, list[AnyRule]]] = {}
+        self._kept: dict[Claim, list[_Court]] = {}
+        self._machines: dict[tuple[int, int], tuple[_Court, ExecutionVM]] = {}
+        self._runs = 0
+        self._owners = {
+            part.id: step.id for step in program.steps if step.type == "parallel" for part in step.parallel_steps
+        }
+
+    def replay(self, witness: Witness) -> Replayed:
+        """Run a witness under all rules; where one stops the run too early, again without it, as long as there is one.
+
+        First all others are set aside, then the rule that is meant at all other places: the machine stops a run where
+        a rule is broken first, and a finding speaks of every place at which it can be.
+        """
+        # What another rule stops, is that rule's affair: what does not follow then, does not break this one.
+        number = 0 if self._is_named_once(witness.claim) and witness.claim.code != "SW405" else 1
+        first = seen = self._replayed(witness, number)
+        number += 1
+        # A narrowed rule that stops nothing says nothing of the next one: it may be of another pair of steps.
+        while not seen.confirmed and (seen.is_barred or number > 2) and number < len(self._courts(witness.claim)):
+            seen = self._replayed(witness, number)
+            number += 1
+        return seen if seen.confirmed else first
+
+    def _is_named_once(self, claim: Claim) -> bool:
+        """Whether a rejection that names the rule can mean no other one: two policies may use one name."""
+        homes: list[tuple[str | None, tuple[AnyRule, ...]]] = [(None, self.program.guardrails)]
+        homes += [(policy.policy, policy.guardrails) for policy in self.policies]
+        owners = {home for home, rules in homes if any(rule.name == claim.rule for rule in rules)}
+        return claim.rule in (None, "allow") or owners == {claim.policy}
+
+    def _courts(self, claim: Claim) -> list[_Court]:
+        meant = (claim.rule, claim.policy)
+        if meant not in self._alone:
+            self._alone[meant] = _alone(self.program, self.policies, claim)
+        alone, own = self._alone[meant]
+        if claim not in self._kept:
+            self._kept[claim] = list(islice(_narrow(alone, own, claim, self._meaning), MAX_COURTS))
+        return [self._whole, alone, *self._kept[claim]]
+
+    @cached_property
+    def _meaning(self) -> Meaning:
+        return Meaning(self.program, self.policies)
+
+    # -- one run -------------------------------------------------------------------------------------------------------
+
+    def _replayed(self, witness: Witness, number: int) -> Replayed:
+        court = self._whole if number == 0 else self._courts(witness.claim)[number]
+        machine = self._machine(court, witness.max_steps)
+        self._script.play(witness.script)
+        self._runs += 1
+        name = f"witness-{self._runs}"
+        try:
+            run = _outside_loops(lambda: machine.run_sync(court.program, witness.inputs, run_id=name))
+        except DocumentError as error:
+            raise Refused(error.problems[0].message) from None
+        except StepwardError as error:
+            raise Refused(str(error)) from None
+        journal = machine.journal
+        assert isinstance(journal, MemoryJournal)
+        records = tuple(records_of(journal, name))
+        self.steps += len(records)
+        parts = frozenset(part for part, owner in self._owners.items() if owner == witness.claim.step)
+        seen = Seen(witness.claim, parts | {witness.claim.step}, run, records, journal, self._script.missing)
+        why = seen.violation()
+        return Replayed(
+            why is not None,
+            why or seen.instead(),
+            tuple(moves_of(records, self._owners)),
+            run,
+            journal,
+            court.set_aside,
+            tuple(str(record.body["error"]) for record in records if record.kind in ("blocked", "rejected")),
+            any(record.kind == "rejected" for record in records),
+        )
+
+    def _machine(self, court: _Court, max_steps: int) -> ExecutionVM:
+        key = (id(court), max_steps)
+        if key not in self._machines:
+            if len(self._machines) >= MAX_MACHINES:
+                del self._machines[next(iter(self._machines))]
+            script = self._script
+            machine = ExecutionVM(
+                script,
+                script,
+                MemoryJournal(),
+                court.policies,
+                clock=script.clock,
+                limits=Limits(steps=max_steps),
+                retry_delay=lambda _: 0.0,
+            )
+            self._machines[key] = court, machine
+        return self._machines[key][1]
+
+
+def _outside_loops(function: Callable[[], T]) -> T:
+    """Call what needs an event loop of its own: where one runs already, in a thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return function()
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
+# -- rules set aside ---------------------------------------------------------------------------------------------------
+
+
+def _alone(program: Program, policies: tuple[Policy, ...], claim: Claim) -> tuple[_Court, list[AnyRule]]:
+    """Return program and policies with the rule that is meant and no other, and that rule."""
+    others: list[str] = []
+    own: list[AnyRule] = []
+
+    def kept(rules: tuple[AnyRule, ...], policy: str | None) -> tuple[AnyRule, ...]:
+        meant = tuple(rule for rule in rules if policy == claim.policy and rule.name == claim.rule)
+        others.extend(rule.name for rule in rules if rule not in meant)
+        own.extend(meant)
+        return meant
+
+    bare = program.model_copy(update={"guardrails": kept(program.guardrails, None)})
+    held: list[Policy] = []
+    for policy in policies:
+        update: dict[str, Any] = {"guardrails": kept(policy.guardrails, policy.policy)}
+        if policy.allow is not None and (policy.policy != claim.policy or claim.rule != "allow"):
+            update["allow"] = None
+            others.append("allow")
+        held.append(policy.model_copy(update=update))
+    return _Court(bare, tuple(held), tuple(others)), own
+
+
+def _narrow(alone: _Court, own: list[AnyRule], claim: Claim, meaning: Meaning) -> Iterator[_Court]:
+    """Yield the rules to run under when the one that is meant speaks of the place of the claim only."""
+    set_aside = (*alone.set_aside, f"{claim.rule} at other steps")
+    for rule in own:
+        for narrow in _narrowed(rule, claim, meaning):
+            policies = tuple(policy.model_copy(update={"guardrails": ()}) for policy in alone.policies)
+            program = alone.program.model_copy(update={"guardrails": (narrow,)})
+            yield _Court(program, policies, set_aside)
+    if claim.rule == "allow":
+        yield _Court(alone.program, tuple(_allowing_the_rest(alone.policies, claim, meaning)), set_aside)
+
+
+def _narrowed(rule: AnyRule, claim: Claim, meaning: Meaning) -> Iterator[AnyRule]:
+    """Yield rules that say of the place of the claim, and of no other, what a rule says."""
+    here = meaning.flow.position.get(claim.step)
+    if isinstance(rule, Requires | Never):
+        field = "protects" if isinstance(rule, Requires) else "never"
+        for hit in matches(getattr(rule, field), meaning):
+            if hit.step == here:
+                yield rule.model_copy(update={field: StepSelector(step=hit.part.id)})
+    elif isinstance(rule, AtMostOnce):
+        hits = matches(rule.at_most_once, meaning)
+        for hit in hits:
+            if hit.step == here:
+                yield AtMostOnce(name=rule.name, at_most_once=StepSelector(step=hit.part.id))
+                yield from (_both(rule, other, hit) for other in hits if other != hit)
+    elif isinstance(rule, Exclusive):
+        sides = [matches(side, meaning) for side in rule.exclusive]
+        for near, far in (sides, sides[::-1]):
+            yield from (_both(rule, other, hit) for hit in near if hit.step == here for other in far)
+
+
+def _both(rule: AnyRule, first: Hit, second: Hit) -> AnyRule:
+    return Exclusive(name=rule.name, exclusive=(StepSelector(step=first.part.id), StepSelector(step=second.part.id)))
+
+
+def _allowing_the_rest(policies: tuple[Policy, ...], claim: Claim, meaning: Meaning) -> Iterator[Policy]:
+    """Yield the policies, their allow-lists with every tool on them that the place of the claim does not call."""
+    here = meaning.flow.position.get(claim.step)
+    calls = [(site.step, site.call.tool) for site in meaning.calls if isinstance(site.call, ToolCall)]
+    named = {tool for step, tool in calls if step == here}
+    rest = tuple(Allowed(tool=tool) for tool in sorted({tool for _, tool in calls} - named))
+    for policy in policies:
+        yield policy if policy.allow is None else policy.model_copy(update={"allow": (*policy.allow, *rest)})

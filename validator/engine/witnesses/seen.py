@@ -1,0 +1,200 @@
+"""What a run on the machine shows of the violation that a witness claims, read off its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from stepward.validator.analysis.product import USED_UP
+from stepward.validator.engine.witnesses.witness import Claim
+from stepward.validator.findings import Move
+from stepward.vm.errors import EvaluationError, UndefinedReferenceError
+from stepward.vm.expressions.evaluator import evaluate_condition
+from stepward.vm.expressions.syntax import Expression
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.machine.apply import apply
+from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.run import Run
+from stepward.vm.machine.state import Reader, before
+
+Asked = tuple[str, int, int]
+"""A step or sub-step, its visit, and the attempt."""
+
+
+class Record(NamedTuple):
+    """What the journal holds of one event."""
+
+    kind: str
+    body: Mapping[str, Any]
+    note: Mapping[str, Any]
+
+
+def records_of(journal: MemoryJournal, run: str) -> Iterator[Record]:
+    """Yield the records of a run."""
+    from stepward.vm.journal.records import read_record
+
+    for entry in journal.read(run):
+        record = read_record(entry)
+        yield Record(record.kind, record.body, record.note)
+
+
+_HOW: Final = {"success": "succeeds", "fallback": "times out, fallback", "skipped": "fails, skipped", "failed": "fails"}
+
+
+def moves_of(records: tuple[Record, ...], owners: Mapping[str, str]) -> Iterator[Move]:
+    """Yield the steps of a run and what became of them, in the words of a finding's path."""
+    for record in records:
+        body = record.body
+        if "step" in body and ("next" in body or "ends" in body):
+            yield Move(owners.get(body["step"], body["step"]), _how(record))
+
+
+def _how(record: Record) -> str:
+    body = record.body
+    if record.kind == "branched":
+        branch = body["branch"]
+        return "takes no branch" if branch is None else f"case {branch}" if type(branch) is int else f"takes {branch}"
+    if record.kind == "rejected" and body.get("reason") == "guardrail":
+        return "starts"
+    plain = {"assigned": "succeeds", "passed": USED_UP, "ended": "ends the run"}
+    return plain.get(record.kind) or _HOW.get(str(body.get("kind")), str(body.get("kind")))
+
+
+class Seen:
+    """A run that was made, looked at for what the witness claims."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        parts: frozenset[str],
+        run: Run,
+        records: tuple[Record, ...],
+        journal: MemoryJournal,
+        missing: Asked | None,
+    ) -> None:
+        self.claim = claim
+        self.run = run
+        self.records = records
+        self.journal = journal
+        self.missing = missing
+        self.parts = parts
+
+    def violation(self) -> str | None:
+        """Return what shows the violation, or None."""
+        if self.claim.code == "SW202":
+            return self._undefined()
+        if self.claim.code == "SW305":
+            return self._overlapping()
+        if self.missing is not None:
+            return None
+        if self.claim.code == "SW302":
+            return self._uncovered()
+        if self.claim.code == "SW405":
+            return self._owed()
+        return self._rejected()
+
+    def _rejected(self) -> str | None:
+        for record in self.records:
+            body = record.body
+            if record.kind != "rejected" or body.get("rule") != self.claim.rule or body["step"] not in self.parts:
+                continue
+            error = str(body["error"])
+            if body.get("reason") == "guardrail":
+                if self.claim.code not in ("SW401", "SW402") or error.endswith("is stale") == (
+                    self.claim.code == "SW402"
+                ):
+                    return error
+            elif self.claim.rule == "allow" and error.startswith(f"policy `{self.claim.policy}` "):
+                return error
+        return None
+
+    def _uncovered(self) -> str | None:
+        if self.run.reason != "uncovered" or self.run.step != self.claim.step:
+            return None
+        return f"the run ends {self.run.status} (uncovered) at `{self.claim.step}`"
+
+    def _overlapping(self) -> str | None:
+        """Return that two cases held when the condition was evaluated: one that it took, and a later one."""
+        for number, record in enumerate(self.records):
+            if self._is_missing(record):
+                return None
+            if record.kind != "branched" or record.body["step"] != self.claim.step:
+                continue
+            holding = [case for case, holds in enumerate(self._cases(number), start=1) if holds]
+            if len(holding) > 1 and record.body["branch"] == holding[0]:
+                return f"cases {holding[0]} and {holding[1]} of `{self.claim.step}` both hold"
+        return None
+
+    def _cases(self, number: int) -> list[bool | None]:
+        """Return what the cases of the condition were before a record; None for one that fails."""
+        reader, clauses = self._reader(number), self._clauses()
+        found: list[bool | None] = []
+        for tree in clauses:
+            try:
+                found.append(evaluate_condition(tree, reader))
+            except EvaluationError:
+                found.append(None)
+        return found
+
+    def _owed(self) -> str | None:
+        how = dict(self.run.broken).get(self.claim.rule or "")
+        if how is None or self.run.step != self.claim.step:
+            return None
+        reason = f" ({self.run.reason})" if self.run.reason else ""
+        return f"the run ends {self.run.status}{reason} at `{self.claim.step}`: {how}"
+
+    def _undefined(self) -> str | None:
+        """Return that what reads the reference was blocked while that was undefined, before the script ran out."""
+        reference = self.claim.reference or ""
+        for number, record in enumerate(self.records):
+            body = record.body
+            if self._is_missing(record):
+                return None
+            if record.kind == "blocked" and body["step"] == self.claim.step:
+                error = str(body["error"])
+                if f"`{reference}` is undefined" in error or (
+                    "is undefined" in error and self._is_undefined(number, reference)
+                ):
+                    return error if reference in error else f"{error}; `{reference}` is undefined, too"
+        return None
+
+    def _is_missing(self, record: Record) -> bool:
+        if self.missing is None or record.kind != "attempt":
+            return False
+        return (record.body["step"], record.body["visit"], record.note.get("attempt")) == self.missing
+
+    def _is_undefined(self, number: int, reference: str) -> bool:
+        """Return whether a reference is undefined before a record: of two, the machine names only the first."""
+        try:
+            self._reader(number).raw(tuple(reference.removeprefix("$").split(".")))
+        except UndefinedReferenceError:
+            return True
+        return False
+
+    def _reader(self, number: int) -> Reader:
+        """Return the values before a record."""
+        found = self._history
+        state = before(found.plan)
+        for happened in found.events[:number]:
+            state = apply(found.plan, state, happened)
+        return Reader(found.plan, state.slots)
+
+    def _clauses(self) -> list[Expression]:
+        step = next(step for step in self._history.plan.steps if step.id == self.claim.step)
+        return [clause.tree for clause in step.clauses if clause.tree is not None]
+
+    @cached_property
+    def _history(self) -> History:
+        found = load(self.journal, self.run.id, lambda *documents: stored_plan(self.journal, *documents))
+        assert found is not None, "the run was made"
+        return found
+
+    def instead(self) -> str:
+        """Return what happened in place of the violation."""
+        if self.missing is not None:
+            step, visit, attempt = self.missing
+            return f"the witness has no answer for attempt {attempt} of `{step}` at visit {visit}"
+        reason = f" ({self.run.reason})" if self.run.reason else ""
+        error = f": {self.run.error}" if self.run.error and self.run.is_over else ""
+        return f"the run {'ends' if self.run.is_over else 'is'} {self.run.status}{reason} at `{self.run.step}`{error}"

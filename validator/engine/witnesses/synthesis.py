@@ -1,0 +1,459 @@
+"""Witnesses from paths: the simplest inputs and answers that make the machine follow a path, found by running it.
+
+A path says what becomes of each step. What it leaves open are values: the simplest of each type come first, and where
+the run leaves the path at a condition, the values that it reads are varied around what it compares them with. Nothing
+is claimed here that the machine has not confirmed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice, product
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.validator.analysis.product import USED_UP
+from stepward.validator.engine.values.simplest import beside, fitting, simplest
+from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
+from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, without_waivers
+from stepward.validator.findings import Evidence, Move
+from stepward.vm.expressions.syntax import Constant, walk
+from stepward.vm.expressions.template import embedded
+from stepward.vm.language.names import Source
+from stepward.vm.language.steps import AnyStep, Call, Failing, ParallelStep, ToolCall
+from stepward.vm.language.types import TypeSpec, refusal
+from stepward.vm.values import FrozenMap
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.analyses import Analyses
+    from stepward.validator.analysis.assignment import Reading
+
+MAX_TRIES: Final = 150
+"""Runs that one witness may take to find."""
+
+MAX_RECORDS: Final = 20_000
+"""Records that the machine may write for all witnesses of one program; findings beyond that have none."""
+
+MAX_CHASED: Final = 8
+"""Assignments of one name to another that are followed to where a value is from."""
+
+Spot = tuple[Source, tuple[str, ...]]
+"""An input or an output, and the field of it that a step reads."""
+
+Values = dict[Spot, Any]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the engine found out about a path: values of inputs, of outputs by place on the path and call, and what
+    the parts of parallel steps do, by place. What is left open is tried."""
+
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    outputs: Mapping[tuple[int, str], Any] = field(default_factory=dict)
+    turns: Mapping[int, tuple[Does, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Goal:
+    """A violation to be shown: `kind` is how the search called it."""
+
+    claim: Claim
+    kind: str
+    path: tuple[Move, ...]
+    known: Known = field(default_factory=Known)
+
+
+class Witnesses:
+    """Makes the witnesses of one program's findings, and remembers what that has cost."""
+
+    def __init__(self, context: Analyses) -> None:
+        self.context = context
+        self.meaning = context.meaning
+        self.program = context.program
+        self.replayer = Replayer(context.program, without_waivers(context.meaning.policies))
+        self._tries = 0
+
+    def evidence(
+        self, claim: Claim, kind: str, path: tuple[Move, ...], layer: str, *, is_certain: bool = True
+    ) -> Evidence:
+        """Return the evidence for a violation: its path, and the witness where one is found that the machine confirms.
+
+        `is_certain` says that the search calls the path real whatever the values are. When no run confirms that, the
+        evidence says why: checker and machine disagree, and one of them is wrong.
+        """
+        found = Evidence(layer, path=path)
+        goal = _Goal(claim, kind, path)
+        shown = self._tried(goal)
+        if isinstance(shown, Witness):
+            return replace(found, witness=shown)
+        if isinstance(shown, str):
+            return replace(found, unconfirmed=shown)
+        if is_certain and shown is not None and not self._is_told_otherwise(shown, goal):
+            return replace(found, unconfirmed=shown.why)
+        return found
+
+    def confirm(self, claim: Claim, kind: str, path: tuple[Move, ...], known: Known) -> Witness | str:
+        """Return the witness of a path that the machine confirms, or what it does instead."""
+        shown = self._tried(_Goal(claim, kind, path, known))
+        if shown is None:
+            return "no values for it were found"
+        return shown.why if isinstance(shown, Replayed) else shown
+
+    def _tried(self, goal: _Goal) -> Witness | Replayed | str | None:
+        """Return a witness, or the first run that was none, or how the machine broke; None where none was run."""
+        if self.replayer.steps > MAX_RECORDS:
+            return None
+        self._tries = 0
+        try:
+            return self._shown(goal)
+        except (Refused, _Valueless):
+            # A type of which nobody finds a value makes no run; that is no disagreement.
+            return None
+        except Exception as error:
+            # The finding stands, whatever becomes of its replay; that the machine breaks is a bug, and said as one.
+            return f"the machine broke in a replay ({type(error).__name__}: {error})"
+
+    def _shown(self, goal: _Goal) -> Witness | Replayed | None:
+        """Return a witness that the machine confirms, or what the first, simplest one led to."""
+        first: Replayed | None = None
+        for turns in self._turns(goal):
+            found = self._valued(goal, turns)
+            if isinstance(found, Witness):
+                return found
+            first = first or found
+            if self._tries >= MAX_TRIES or self.replayer.steps > MAX_RECORDS:
+                break
+        return first
+
+    def _is_told_otherwise(self, shown: Replayed, goal: _Goal) -> bool:
+        """Whether other findings say why the run stopped short.
+
+        Either a step could not start although nothing was undefined there, or the same rule is broken on the path
+        before: the machine stops there.
+        """
+        if any(word in error and "is undefined" not in error for error in shown.blocked for word in _TOLD):
+            return True
+        return bool(shown.moves) and shown.moves[-1] != goal.path[-1] and self._is_stopped_by(shown, goal.claim)
+
+    @staticmethod
+    def _is_stopped_by(shown: Replayed, claim: Claim) -> bool:
+        return shown.run.reason == "guardrail" and shown.run.error.startswith(f"guardrail `{claim.rule}` ")
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    def _valued(self, goal: _Goal, turns: _Turns) -> Witness | Replayed | None:
+        """Try values: the simplest, then others where the run leaves the path, as long as that brings it further."""
+        values: Values = {}
+        best = self._try(goal, turns, values)
+        first = best
+        while not isinstance(best, Witness):
+            further = self._further(goal, turns, values, best)
+            if further is None:
+                return first
+            best, values = further
+        return best
+
+    def _further(
+        self, goal: _Goal, turns: _Turns, values: Values, best: Replayed
+    ) -> tuple[Witness | Replayed, Values] | None:
+        reached = len(_common(best.moves, goal.path))
+        if reached >= len(goal.path):
+            return None
+        number = self.context.flow.position[goal.path[reached].step]
+        spots = self._spots(number)
+        choices = [self._choices(spot, number) for spot in spots]
+        for combination in islice(_few_first(choices), MAX_TRIES):
+            if self._tries >= MAX_TRIES or self.replayer.steps > MAX_RECORDS:
+                return None
+            changed = values | {
+                spot: value for spot, value in zip(spots, combination, strict=True) if value is not _AS_IS
+            }
+            found = self._try(goal, turns, changed)
+            if isinstance(found, Witness) or len(_common(found.moves, goal.path)) > reached:
+                return found, changed
+        return None
+
+    def _spots(self, number: int) -> list[Spot]:
+        """Return where the values come from that a step reads, `set` names followed to their origins."""
+        found: dict[Spot, None] = {}
+        for reading in self.context.assignment.readings_at(number):
+            for spot in self._origins(reading, MAX_CHASED):
+                found[spot] = None
+        return list(found)[:6]
+
+    def _origins(self, reading: Reading, left: int) -> Iterator[Spot]:
+        if reading.meant is None or left == 0:
+            return
+        for source in reading.meant.sources:
+            if source.kind in ("input", "output"):
+                yield source, reading.meant.fields
+            elif source.kind == "set" and source.step is not None:
+                for inner in self.context.assignment.readings_at(source.step):
+                    if inner.path == source.path:
+                        yield from self._origins(inner, left - 1)
+
+    def _choices(self, spot: Spot, number: int) -> list[Any]:
+        """Return the values that are worth a try at a spot, for what one step does with it."""
+        trees = [clause.tree for clause in self.meaning.clauses_of.get(number, ()) if clause.tree is not None]
+        constants = [node.value for tree in trees for node in walk(tree) if isinstance(node, Constant)]
+        tried = [value for constant in constants for value in beside(constant)]
+        tried += [value for spec in self._asked(spot, number) for value in simplest(spec)]
+        spec = self._below(self.meaning.typing.effective(spot[0]), spot[1])
+        return [_AS_IS, *fitting((*tried, *simplest(spec)), spec)][:12]
+
+    def _asked(self, spot: Spot, number: int) -> Iterator[TypeSpec]:
+        """Yield the types of the arguments that a step fills from a spot."""
+        step = self.program.steps[number]
+        for call in step.parallel_steps if isinstance(step, ParallelStep) else (step,):
+            if not isinstance(call, ToolCall):
+                continue
+            for name, spec in (self.meaning.tool(call.tool).args or {}).items():
+                for found in embedded(call.args.get(name)):
+                    meant = self.meaning.names.meaning(found.reference.names)
+                    if found.whole and meant is not None and spot[1] == meant.fields and spot[0] in meant.sources:
+                        yield spec
+
+    @staticmethod
+    def _below(spec: TypeSpec | None, fields: tuple[str, ...]) -> TypeSpec | None:
+        for name in fields:
+            spec = (spec.properties or {}).get(name) if spec is not None else None
+        return spec
+
+    def _value(self, source: Source, values: Values) -> Any:
+        """Return the value that an input or an output gets: the simplest, with what is varied put in."""
+        result = self._simplest(source)
+        spec = self.meaning.typing.effective(source)
+        for (owner, fields), value in values.items():
+            if owner == source:
+                changed = _with(result, fields, value)
+                if spec is None or refusal(changed, spec) is None:
+                    result = changed
+        return result
+
+    def _simplest(self, source: Source) -> Any:
+        if source not in self._known:
+            found = simplest(self.meaning.typing.effective(source))
+            if not found:
+                raise _Valueless
+            wanted = self._wanted.get(source, [])
+            good = [value for value in found if all(refusal(value, spec) is None for spec in wanted)]
+            more = fitting(
+                (value for spec in wanted for value in simplest(spec)), self.meaning.typing.effective(source)
+            )
+            good += [value for value in more if all(refusal(value, spec) is None for spec in wanted)]
+            self._known[source] = (good or found)[0]
+        return self._known[source]
+
+    @cached_property
+    def _known(self) -> dict[Source, Any]:
+        return {}
+
+    @cached_property
+    def _wanted(self) -> dict[Source, list[TypeSpec]]:
+        """The types of the arguments that each input or output is handed to as it is."""
+        result: dict[Source, list[TypeSpec]] = {}
+        for site in self.meaning.calls:
+            if not isinstance(site.call, ToolCall):
+                continue
+            for name, spec in (self.meaning.tool(site.call.tool).args or {}).items():
+                for found in embedded(site.call.args.get(name)):
+                    meant = self.meaning.names.meaning(found.reference.names)
+                    if found.whole and not found.path and meant is not None and not meant.fields:
+                        for source in meant.sources:
+                            result.setdefault(source, []).append(spec)
+        return result
+
+    # -- what becomes of each step -------------------------------------------------------------------------------------
+
+    def _turns(self, goal: _Goal) -> Iterator[_Turns]:
+        """Yield what the parts of the parallel steps on a path may do, the plainest first."""
+        places: list[int] = []
+        choices: list[list[Any]] = []
+        for place, move in enumerate(goal.path):
+            step = self._step(move)
+            is_last = place == len(goal.path) - 1
+            if isinstance(step, ParallelStep) and (move.how != "starts" or (is_last and goal.kind == "retried")):
+                places.append(place)
+                if place in goal.known.turns:
+                    choices.append([goal.known.turns[place]])
+                    continue
+                choices.append(list(_parts(step, "fails" if move.how == "starts" else move.how)))
+        for combination in islice(_few_first(choices), MAX_TRIES):
+            yield dict(zip(places, combination, strict=True))
+
+    def _step(self, move: Move) -> AnyStep:
+        return self.program.steps[self.context.flow.position[move.step]]
+
+    def _script(self, goal: _Goal, turns: _Turns, values: Values) -> Iterator[Answer]:
+        visits: Counter[str] = Counter()
+        for place, move in enumerate(goal.path):
+            visits[move.step] += 1
+            visit = visits[move.step]
+            step = self._step(move)
+            if isinstance(step, ParallelStep):
+                for part, does in zip(step.parallel_steps, turns.get(place, ()), strict=False):
+                    yield Answer(part.id, visit, does, self._output(goal, place, part, does, values))
+            elif isinstance(step, Call) and move.how != USED_UP:
+                is_retried = move.how == "starts" and goal.kind == "retried"
+                if is_retried or move.how != "starts":
+                    does = "fails" if is_retried else _DOES[move.how]
+                    yield Answer(step.id, visit, does, self._output(goal, place, step, does, values))
+
+    def _output(self, goal: _Goal, place: int, call: Call, does: Does, values: Values) -> Any:
+        if does != "returns":
+            return None
+        known = goal.known.outputs.get((place, call.id), _AS_IS)
+        return self._value(self.meaning.names.outputs[call.id], values) if known is _AS_IS else known
+
+    # -- a try ---------------------------------------------------------------------------------------------------------
+
+    def _try(self, goal: _Goal, turns: _Turns, values: Values) -> Witness | Replayed:
+        self._tries += 1
+        witness = Witness(
+            goal.claim,
+            self.program,
+            self.replayer.policies,
+            {source.name: self._input(goal, source, values) for source in self._inputs},
+            tuple(self._script(goal, turns, values)),
+            _budget(len(self.program.steps), (self._step(move) for move in goal.path)),
+        )
+        seen = self.replayer.replay(witness)
+        if goal.kind == "missing" and goal.path[-1].how == "starts" and not seen.confirmed:
+            # Only a run that is cut off ends here: one out of budget is.
+            spent = _spent(seen, len(goal.path) - 1)
+            if spent:
+                witness = replace(witness, max_steps=spent)
+                seen = self.replayer.replay(witness)
+        return witness if seen.confirmed else seen
+
+    def _input(self, goal: _Goal, source: Source, values: Values) -> Any:
+        known = goal.known.inputs.get(source.name, _AS_IS)
+        return self._value(source, values) if known is _AS_IS else known
+
+    @cached_property
+    def _inputs(self) -> tuple[Source, ...]:
+        """The inputs that have to be given: those with a default are left to it, unless a path needs another value."""
+        if self.program.inputs is not None:
+            return tuple(Source("input", name, ("inputs", name)) for name in self.program.inputs)
+        found: dict[Source, None] = {}
+        for reading in self.context.assignment.readings:
+            for source in reading.meant.sources if reading.meant is not None else ():
+                if source.kind == "input":
+                    found[source] = None
+        for clause in self.meaning.clauses:
+            for node in walk(clause.tree) if clause.tree is not None else ():
+                reference = getattr(node, "reference", None)
+                meant = self.meaning.names.meaning(reference.names) if reference is not None else None
+                for source in meant.sources if meant is not None else ():
+                    if source.kind == "input":
+                        found[source] = None
+        return tuple(found)
+
+
+_Turns = dict[int, tuple[Does, ...]]
+"""What the sub-steps of a parallel step do, by the place on the path."""
+
+
+class _Valueless(Exception):  # noqa: N818 - never seen outside this file
+    pass
+
+
+_AS_IS: Final = object()
+_DOES: Final[Mapping[str, Does]] = {
+    "succeeds": "returns",
+    "fails": "fails",
+    "fails, skipped": "fails",
+    "times out, fallback": "times out",
+}
+_TOLD: Final = (": argument ", "can't be evaluated", "sensitive value", "bytes, more than")
+"""Errors of a step that could not start although nothing is undefined: SW203, SW207, SW208 and others tell of them."""
+
+
+def _parts(step: ParallelStep, how: str) -> Iterator[tuple[Does, ...]]:
+    """Yield what the sub-steps may do for a parallel step to end in a way, the plainest first."""
+    if how == USED_UP:
+        yield ()
+        return
+    options: list[list[Does]] = []
+    for part in step.parallel_steps:
+        does: list[Does] = ["returns"]
+        if part.on_error == "skip" or how != "succeeds":
+            does.append("fails")
+        if part.on_timeout == "fallback":
+            does.append("times out")
+        options.append(does)
+    for combination in islice(_few_first(options), 64):
+        failed = any(
+            does == "fails" and part.on_error != "skip"
+            for part, does in zip(step.parallel_steps, combination, strict=True)
+        )
+        if failed == (how != "succeeds"):
+            yield combination
+
+
+def _few_first(choices: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Yield one choice from every list, those with few other than the first before those with many."""
+    for number in range(len(choices) + 1):
+        if number <= 2 or len(choices) <= 4:
+            yield from _with_changes(choices, number, 0)
+
+
+def _with_changes(choices: list[list[Any]], changes: int, start: int) -> Iterator[tuple[Any, ...]]:
+    if changes == 0:
+        yield tuple(options[0] for options in choices[start:])
+        return
+    for place in range(start, len(choices) - changes + 1):
+        before = tuple(options[0] for options in choices[start:place])
+        for option, after in product(
+            choices[place][1:], list(islice(_with_changes(choices, changes - 1, place + 1), MAX_TRIES))
+        ):
+            yield (*before, option, *after)
+
+
+def _with(value: Any, fields: tuple[str, ...], inner: Any) -> Any:
+    """Return a value with another one in a field of it."""
+    if not fields:
+        return inner
+    held = value if isinstance(value, dict) else {}
+    return FrozenMap({**held, fields[0]: _with(held.get(fields[0]), fields[1:], inner)})
+
+
+def _common(moves: tuple[Move, ...], path: tuple[Move, ...]) -> tuple[Move, ...]:
+    """Return the moves that a run and a path have in common from the start."""
+    count = 0
+    for taken, wanted in zip(moves, path, strict=False):
+        if taken != wanted:
+            break
+        count += 1
+    return path[:count]
+
+
+def _budget(size: int, steps: Iterator[AnyStep]) -> int:
+    """Return a budget that a path can't use up: a power of two, so that one machine serves most paths of a program."""
+    cost = max(32, size, 1 + sum(map(_most, steps)))
+    return 1 << cost.bit_length()
+
+
+def _most(step: AnyStep) -> int:
+    if not isinstance(step, Failing):
+        return 1
+    parts = step.parallel_steps if isinstance(step, ParallelStep) else (step,)
+    return 1 + (step.max_retries + 1) * sum(part.max_retries + 1 for part in parts)
+
+
+def _spent(seen: Replayed, moves: int) -> int:
+    """Return the steps that a run had spent after so many moves."""
+    from stepward.vm.machine.apply import apply
+    from stepward.vm.machine.state import before
+
+    found = seen.history()
+    state = before(found.plan)
+    for happened in found.events:
+        if moves == 0 and happened.kind != "started":
+            return state.steps
+        state = apply(found.plan, state, happened)
+        if "step" in happened.body and ("next" in happened.body or "ends" in happened.body):
+            moves -= 1
+    return 0
