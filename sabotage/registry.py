@@ -14,6 +14,7 @@ from stepward.sabotage.attacks import (
     entries,
     files,
     forgeries,
+    functions,
     hashes,
     injection,
     interleavings,
@@ -29,6 +30,7 @@ from stepward.sabotage.attacks import (
 
 ATTACKS: Final[tuple[type[Attack], ...]] = (
     *injection.ATTACKS,
+    *functions.ATTACKS,
     *entries.ATTACKS,
     *permissions.ATTACKS,
     *secrecy.ATTACKS,

@@ -172,6 +172,11 @@ class ProcessTools:
         return self._call(name, args, context)
 
     async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        asking, answer = await self.met(name, args, context)
+        return given(asking.call, answer)
+
+    async def met(self, name: str, args: Mapping[str, Any], context: ToolContext) -> tuple[Asking, Answer]:
+        """Meet the world, and return what was asked and what it answers."""
         world = self._world
         call = world.scene.target.calls[context.step]
         asking = Asking(
@@ -187,7 +192,7 @@ class ProcessTools:
         await self._points.pass_by(f"before {name} is asked by `{call.id}`")
         answer = world.meet(asking)
         await self._points.pass_by(f"after {name} was asked by `{call.id}`")
-        return _given(call, answer)
+        return asking, answer
 
 
 class ProcessModel:
@@ -206,10 +211,10 @@ class ProcessModel:
         await self._points.pass_by(f"before the model is asked by `{call.id}`")
         answer = world.meet(asking)
         await self._points.pass_by(f"after the model was asked by `{call.id}`")
-        return ModelReply(_given(call, answer), tokens=TOKENS_OF_A_REPLY)
+        return ModelReply(given(call, answer), tokens=TOKENS_OF_A_REPLY)
 
 
-def _given(call: CallPlan, answer: Answer) -> Any:
+def given(call: CallPlan, answer: Answer) -> Any:
     """Return what a call returns, or raise what it raises."""
     if answer.kind == "fails":
         raise RuntimeError(answer.value)

@@ -15,7 +15,7 @@ import pytest
 from stepward.sabotage.campaign import DEFAULT_EXAMPLES, Matrix, Orders, attack_program
 from stepward.vm import Policy, Program
 
-FAMILIES = ("injection", "load", "replays", "times", "interleavings", "hashes", "transitions", "crashes")
+FAMILIES = ("injection", "functions", "load", "replays", "times", "interleavings", "hashes", "transitions", "crashes")
 
 
 class Canary(NamedTuple):

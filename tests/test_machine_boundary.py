@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,6 +20,20 @@ TEXT = {"type": "string"}
 
 def ending(run: Any) -> tuple[str, str]:
     return run.status, run.reason
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_module_has_made_of_a_class_of_the_standard_library_is_its_tool() -> None:
+    tools = ModuleType("tools")
+    vars(tools).update(bound=partial(lambda sign, of: sign * of, -1), mocked=Mock(return_value=3), partial=partial)
+    machine = ExecutionVM(tools, clock=ManualClock())
+    effects = {name: {"effect": "read"} for name in ("bound", "mocked", "partial")}
+    steps = tool("a", "bound", args={"of": 2}), tool("b", "mocked"), end("e", output=["$a.output", "$b.output"])
+    assert machine.run_sync(program(*steps, tools=effects)).output == (-2, 3)
+    with pytest.raises(RunRefused, match="no such tool"):
+        machine.run_sync(program(tool("a", "partial"), tools=effects))
 
 
 # -- starting ----------------------------------------------------------------------------------------------------------

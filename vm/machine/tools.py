@@ -110,6 +110,10 @@ def _is_own(functions: object, name: str, function: Any) -> bool:
         return True
     if hasattr(functions, "__all__"):
         return name in functions.__all__
+    if not hasattr(
+        function, "__name__"
+    ):  # made where it stands, of a class from elsewhere: `functools.partial`, a mock
+        return True
     return str(getattr(function, "__module__", "")).partition(".")[0] not in sys.stdlib_module_names
 
 

@@ -1,0 +1,265 @@
+"""Injection: the tools are functions, as those who use the machine write them, behind the adapter of the product."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextvars import ContextVar
+from functools import partial
+from inspect import Parameter, Signature
+from types import ModuleType, SimpleNamespace, coroutine
+from typing import Any, Final, NamedTuple
+
+from stepward.sabotage.answers import Answer
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.world import Asking, ProcessTools, given
+from stepward.vm.machine.tools import FunctionTools, ToolContext
+from stepward.vm.values import freeze, to_json
+
+PATIENCE_SECONDS: Final = 60
+"""How long a thread may take to begin and to end: nothing that it does takes time."""
+
+ROUNDS: Final = 3
+"""Rounds of the event loop within which what a thread gave is there."""
+
+_ASKED_FOR: Final = ("context", "idempotency_key")
+_KINDS: Final = (
+    "blocking",
+    "async",
+    "an object",
+    "an async object",
+    "async, partly called",
+    "blocking, gives a coroutine",
+)
+_PLACES: Final = ("a mapping", "an object", "a module")
+_RAISED: Final[dict[str, type[BaseException]]] = {
+    "an error": RuntimeError,
+    "an error of time": TimeoutError,
+    "a cancellation": asyncio.CancelledError,
+    "an end of the process": SystemExit,
+    "an end of an iterator": StopIteration,
+    "an end of a generator": GeneratorExit,
+    "an interrupt": KeyboardInterrupt,
+}
+_ENDS_LOOPS: Final = ("an end of an iterator", "an end of a generator", "an interrupt")
+"""What only a function in a thread may raise: elsewhere it is Python's own, or ends the process."""
+
+
+class Form(NamedTuple):
+    """How a tool is written: what kind of function it is, and which of _ASKED_FOR are its parameters."""
+
+    kind: str
+    asks: tuple[str, ...]
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it has to run in a thread."""
+        return "async" not in self.kind
+
+
+class Handed(NamedTuple):
+    """One call of a function as it should be: what it is for, and what comes of it."""
+
+    asking: Asking
+    context: ToolContext
+    answer: Answer
+    raised: type[BaseException] | None
+    threads: list[threading.Thread]
+
+
+class Adapted:
+    """Tools that are functions, called by the adapter of the product; each looks at what it is given.
+
+    The world answers before the adapter is asked, and the event loop stands still while a thread runs: so one seed is
+    one story, whatever threads do. `called` counts the calls of functions.
+    """
+
+    def __init__(self, scene: Scene, points: Points) -> None:
+        self.called = 0
+        self._scene = scene
+        self._world = ProcessTools(scene.world, points)
+        self._handed: ContextVar[Handed] = ContextVar("handed")
+        self._wrong: list[str] = []
+        self._looping: threading.Thread | None = None
+        self._forms = self._drawn()
+        self._functions = FunctionTools(self._kept())
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a function of that name."""
+        return self._functions.has(name)
+
+    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
+        """Return what to await for the output of a tool."""
+        return self._call(name, args, context)
+
+    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        asking, answer = await self._world.met(name, args, context)
+        form = self._forms[name]
+        handed = Handed(asking, context, answer, self._raised(form, asking, answer), [])
+        self._handed.set(handed)
+        self._looping = threading.current_thread()
+        self.called += 1
+        asked = self._functions.call(name, dict(args), context)
+        try:
+            return await (_in_turn(asked, handed, self._wrong) if form.blocks else asked)
+        finally:
+            self._hold(name, handed)
+
+    def _hold(self, name: str, handed: Handed) -> None:
+        """See that the function was called, once, and found what it should."""
+        if len(handed.threads) != 1:
+            self._wrong.append(f"was called {len(handed.threads)} times for one attempt")
+        if self._wrong:
+            self._scene.stage.error = Breach(Invariant.DATA, f"function `{name}` {self._wrong[0]}")
+            raise Killed(self._wrong[0])
+
+    def _raised(self, form: Form, asking: Asking, answer: Answer) -> type[BaseException] | None:
+        """Return what a function raises that fails."""
+        from hypothesis import strategies as st
+
+        if answer.kind != "fails":
+            return None
+        names = [name for name in _RAISED if form.blocks or name not in _ENDS_LOOPS]
+        return _RAISED[self._scene.stage.pick(self._scene.named(f"raised: {asking.name}"), st.sampled_from(names))]
+
+    # -- the functions -------------------------------------------------------------------------------------------------
+
+    def _drawn(self) -> dict[str, Form]:
+        from hypothesis import strategies as st
+
+        stage, forms = self._scene.stage, {}
+        asks = st.lists(st.sampled_from(_ASKED_FOR), unique=True)
+        how = st.fixed_dictionaries({"is": st.sampled_from(_KINDS), "asks for": asks})
+        for call in self._scene.target.calls.values():
+            if not call.is_model:
+                said = stage.pick(f"function `{call.tool}`", how)
+                forms[call.tool] = Form(said["is"], tuple(said["asks for"]))
+        return forms
+
+    def _kept(self) -> object:
+        """Return the functions where a user may keep them."""
+        from hypothesis import strategies as st
+
+        place = self._scene.stage.pick("functions are in", st.sampled_from(_PLACES))
+        functions = {name: self._function(form) for name, form in self._forms.items()}
+        if place == "a mapping" or any(name.startswith("_") for name in functions):
+            return functions
+        kept = SimpleNamespace() if place == "an object" else ModuleType("tools")
+        vars(kept).update(functions)
+        return kept
+
+    def _function(self, form: Form) -> Callable[..., Any]:
+        """Return a function of a form: for the adapter it has the parameters that the form asks for, and any others."""
+        meet = partial(self._meet, form)
+
+        def blocking(**taken: Any) -> Any:
+            return meet(taken)
+
+        async def waits(**taken: Any) -> Any:
+            await asyncio.sleep(0)
+            return meet(taken)
+
+        async def later(value: Any) -> Any:
+            await asyncio.sleep(0)
+            return value
+
+        made: dict[str, Any] = {
+            "blocking": blocking,
+            "async": waits,
+            "an object": type("Tool", (), {"__call__": staticmethod(blocking)})(),
+            "an async object": type("Tool", (), {"__call__": staticmethod(waits)})(),
+            "async, partly called": waits,
+            "blocking, gives a coroutine": lambda **taken: later(meet(taken)),
+        }
+        function = made[form.kind]
+        named = [Parameter(name, Parameter.KEYWORD_ONLY) for name in form.asks]
+        function.__signature__ = Signature([*named, Parameter("others", Parameter.VAR_KEYWORD)])
+        return partial(function) if form.kind == "async, partly called" else function
+
+    def _meet(self, form: Form, taken: dict[str, Any]) -> Any:
+        """Be called: note what is not as it should be, and do what the world has answered."""
+        handed = self._handed.get(None)
+        if handed is None:
+            self._wrong.append("does not have the context variables of its caller")
+            return None
+        here = threading.current_thread()
+        handed.threads.append(here)
+        if form.blocks and here is self._looping:
+            self._wrong.append("blocks the event loop")
+        self._look(form, taken, handed)
+        if handed.raised is not None:
+            raise handed.raised("it broke")
+        return given(handed.asking.call, handed.answer)
+
+    def _look(self, form: Form, taken: dict[str, Any], handed: Handed) -> None:
+        """Hold what a function was given against what it asks for, and against what the program says."""
+        args = dict(handed.asking.args)
+        if "context" in form.asks and "context" not in args and taken.pop("context", None) != handed.context:
+            self._wrong.append("was given the context of another attempt")
+        if "idempotency_key" in form.asks:
+            args["idempotency_key"] = handed.asking.key
+        if taken.keys() != args.keys() or to_json(freeze(taken)) != to_json(freeze(args)):
+            self._wrong.append(f"was given {sorted(taken)} of its own, and the program says {sorted(args)}")
+
+
+@coroutine
+def _in_turn(asked: Awaitable[Any], handed: Handed, wrong: list[str]) -> Generator[Any, Any, Any]:
+    """Await a function in a thread, with the loop standing still until the thread has ended."""
+    steps = asked.__await__()
+    try:
+        waits = next(steps)
+    except StopIteration as done:
+        return done.value
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not handed.threads and not wrong and time.monotonic() < until:
+        time.sleep(0)
+    for thread in handed.threads:
+        if thread is not threading.current_thread():
+            thread.join(PATIENCE_SECONDS)
+    for _ in range(ROUNDS):
+        yield
+    if not waits.done():
+        wrong.append("has answered, and the machine never hears of it")
+        return None
+    return (yield from steps)
+
+
+class ToolsAsFunctions(Attack):
+    """The tools are functions of every kind, in a mapping, a module or an object, in threads and out of them. They ask
+    for the key, the context or neither, and raise what ends iterators, loops and processes.
+    """
+
+    name = "tools-as-functions"
+    family = Family.INJECTION
+    surface = "tools that are functions"
+    action = "of every kind, and what they raise"
+    invariant = Invariant.DATA
+    defence = "each attempt calls its function once, with its own arguments; what comes out of a thread is an answer"
+    severity = "critical"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a tool."""
+        return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Run with functions, and see that the program goes where their answers lead."""
+        scene = stage.scene()
+        made: list[Adapted] = []
+
+        def around(points: Points) -> Adapted:
+            made.append(Adapted(scene, points))
+            return made[-1]
+
+        points = Points()
+        scene.finish(scene.machine(points, around=lambda _: around(points)))
+        return Outcome.ABSORBED if made[0].called else Outcome.NOT_APPLICABLE
+
+
+ATTACKS: tuple[type[Attack], ...] = (ToolsAsFunctions,)
