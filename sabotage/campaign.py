@@ -29,6 +29,7 @@ class Orders:
 
     `examples` are cases of each attack; `seconds` of wall time after which no shard is begun any more; `families` are
     those to attack with, all when empty; `workers` are processes; `database` is a folder of cases that breached before.
+    With `postgres`, what libpq takes for a database, what is else played on a store in memory is played on one there.
     """
 
     seed: int = 0
@@ -38,6 +39,7 @@ class Orders:
     attacks: tuple[str, ...] = ()
     workers: int = 1
     database: str | None = None
+    postgres: str | None = None
 
     def chosen(self) -> tuple[type[Attack], ...]:
         """Return the attacks that the campaign consists of."""
@@ -176,16 +178,16 @@ def _harvests(target: Target, orders: Orders, shards: Sequence[Shard], until: fl
     for shard in shards:
         if until is not None and time.monotonic() >= until:
             return
-        yield _played(target, shard, orders.database)
+        yield _played(target, shard, orders)
 
 
-def _played(target: Target, shard: Shard, database: str | None) -> Harvest:
+def _played(target: Target, shard: Shard, orders: Orders) -> Harvest:
     kept = None
-    if database is not None:
+    if orders.database is not None:
         from hypothesis.database import DirectoryBasedExampleDatabase
 
-        kept = DirectoryBasedExampleDatabase(os.path.join(database, target.plan.digest[:16], shard.attack))
-    return harvest(target, ATTACK_BY_NAME[shard.attack](), shard, kept)
+        kept = DirectoryBasedExampleDatabase(os.path.join(orders.database, target.plan.digest[:16], shard.attack))
+    return harvest(target, ATTACK_BY_NAME[shard.attack](), shard, kept, postgres=orders.postgres)
 
 
 def _in_processes(target: Target, orders: Orders, shards: Sequence[Shard], until: float | None) -> Iterator[Harvest]:
@@ -205,7 +207,7 @@ def _in_processes(target: Target, orders: Orders, shards: Sequence[Shard], until
                 if until is not None and time.monotonic() >= until:
                     waiting.clear()
                     break
-                running.add(pool.submit(_worked, told, waiting.pop(), orders.database))
+                running.add(pool.submit(_worked, told, waiting.pop(), orders))
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
@@ -219,10 +221,10 @@ class _Told(NamedTuple):
     routes: tuple[tuple[Any, Any], ...]
 
 
-def _worked(told: _Told, shard: Shard, database: str | None) -> Harvest:
+def _worked(told: _Told, shard: Shard, orders: Orders) -> Harvest:
     target = Target(
         Program.from_dict(told.program),
         [Policy.from_dict(policy) for policy in told.policies],
         [Route.of(inputs, script) for inputs, script in told.routes],
     )
-    return _played(target, shard, database)
+    return _played(target, shard, orders)

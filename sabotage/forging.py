@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.postgres import PostgresJournal
 from stepward.vm.journal.records import NO_DIGEST, write_record
 from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.sqlite import SQLiteJournal
@@ -179,8 +180,12 @@ def hands_of(store: Journal) -> Hands:
     """Return a way into a store."""
     if isinstance(store, SQLiteJournal):
         return FileHands(store)
-    assert isinstance(store, MemoryJournal), "attacks are played on these two kinds of store"
-    return MemoryHands(store)
+    if isinstance(store, MemoryJournal):
+        return MemoryHands(store)
+    from stepward.sabotage.servers import ServerHands
+
+    assert isinstance(store, PostgresJournal), "attacks are played on these three kinds of store"
+    return ServerHands(store)
 
 
 def entry_of(record: Data, prev: bytes, seq: int) -> Entry:

@@ -96,10 +96,11 @@ class Script:
             [Route.of(inputs, script) for inputs, script in self.routes],
         )
 
-    def replay(self) -> tuple[Outcome, Breach | None, tuple[str, ...]]:
+    def replay(self, postgres: str | None = None) -> tuple[Outcome, Breach | None, tuple[str, ...]]:
         """Play the attack again; return what became of it, the breach if it still is one, and the story.
 
-        Raises ScriptRefused for an attack that there is none of, ScriptMisfit when the choices are not its own.
+        With `postgres` it is played in that database, as `Orders` say it. Raises ScriptRefused for an attack that there
+        is none of, ScriptMisfit when the choices are not its own.
         """
         from stepward.sabotage.registry import ATTACK_BY_NAME
         from stepward.sabotage.shard import play, theatre
@@ -107,7 +108,7 @@ class Script:
         if self.attack not in ATTACK_BY_NAME:
             raise ScriptRefused(f"there is no attack `{self.attack}`")
         attack = ATTACK_BY_NAME[self.attack]()
-        with theatre(self.target(), attack) as stages:
+        with theatre(self.target(), attack, postgres=postgres) as stages:
             stage = stages.stage(Recorded(self.choices))
             try:
                 return play(attack, stage), None, tuple(stage.story)

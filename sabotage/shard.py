@@ -75,12 +75,18 @@ class NoCases(StepwardError):  # noqa: N818 - it is what happened, not a fault
 
 
 class Theatre:
-    """Makes stages: one event loop, and a store that is thrown away after some cases."""
+    """Makes stages: one event loop, and a store that is thrown away after some cases.
 
-    def __init__(self, target: Target, attack: Attack, weakness: Weakness | None = None) -> None:
+    `postgres` names the database in which there is a store for what is else played in memory.
+    """
+
+    def __init__(
+        self, target: Target, attack: Attack, weakness: Weakness | None = None, postgres: str | None = None
+    ) -> None:
         self.target = target
         self.attack = attack
         self._weakness = weakness
+        self._postgres = postgres
         self._stack = ExitStack()
         self._store: Journal | None = None
         self._cases = 0
@@ -96,11 +102,16 @@ class Theatre:
     def _new_store(self) -> Journal:
         self._stack.close()
         if self.attack.store == "memory":
-            return MemoryJournal()
+            return MemoryJournal() if self._postgres is None else self._on_server(self._postgres)
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True))
         store = SQLiteJournal(os.path.join(folder, "runs.db"))
         self._stack.callback(store.close)
         return store
+
+    def _on_server(self, conninfo: str) -> Journal:
+        from stepward.sabotage.servers import lent_schema
+
+        return self._stack.enter_context(lent_schema(conninfo))
 
     def close(self) -> None:
         """Let go of the loop and the store."""
@@ -109,9 +120,11 @@ class Theatre:
 
 
 @contextmanager
-def theatre(target: Target, attack: Attack, weakness: Weakness | None = None) -> Iterator[Theatre]:
+def theatre(
+    target: Target, attack: Attack, weakness: Weakness | None = None, postgres: str | None = None
+) -> Iterator[Theatre]:
     """Return what makes stages, for as long as it is needed."""
-    made = Theatre(target, attack, weakness)
+    made = Theatre(target, attack, weakness, postgres)
     try:
         yield made
     finally:
@@ -160,12 +173,17 @@ class _Tally:
 
 
 def harvest(
-    target: Target, attack: Attack, shard: Shard, database: Any = None, weakness: Weakness | None = None
+    target: Target,
+    attack: Attack,
+    shard: Shard,
+    database: Any = None,
+    weakness: Weakness | None = None,
+    postgres: str | None = None,
 ) -> Harvest:
     """Play the cases of a shard, and return what came of them.
 
     `database` is a Hypothesis database of cases that breached before; they are tried first. `weakness` is what the
-    machines lack, for a self-test.
+    machines lack, for a self-test. `postgres` is as a Theatre has it.
     """
     from hypothesis import HealthCheck, Phase, settings
     from hypothesis.errors import Unsatisfiable
@@ -184,7 +202,7 @@ def harvest(
     tally = _Tally()
     began = time.process_time()
     search = _search_moves if isinstance(attack, Stateful) else _search
-    with theatre(target, attack, weakness) as stages, steady():
+    with theatre(target, attack, weakness, postgres) as stages, steady():
         try:
             search(attack, stages, shard.own_seed, how, tally)
         except Breach:

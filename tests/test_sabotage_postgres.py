@@ -1,0 +1,88 @@
+"""The campaign on the PostgreSQL store: it holds, and a store there that lacks a defence is breached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from conftest import Place
+from stepward.sabotage.attacks import disks, files, kills
+from stepward.sabotage.campaign import Orders, attack_program
+from stepward.sabotage.invariants import Outcome
+from stepward.sabotage.registry import ATTACKS
+from stepward.vm import Program
+from stepward.vm.journal import postgres as module
+from stepward.vm.journal.postgres import PostgresVault
+from stepward.vm.journal.store import JournalError
+
+PROGRAM = Path(__file__).parents[1] / "specs/programs/good/customer_refund.yaml"
+OWN_STORES = (*disks.ATTACKS, *files.ATTACKS, *kills.ATTACKS)
+PLAYED = tuple(attack.name for attack in ATTACKS if attack.store == "memory" and attack not in OWN_STORES)
+
+SECRET = {
+    "name": "secret",
+    "inputs": {"card": {"type": "string", "sensitive": True}},
+    "tools": {"pay": {"effect": "write", "idempotent": False, "args": {"card": {"type": "string"}}}},
+    "steps": [
+        {"id": "first", "type": "tool", "tool": "pay", "args": {"card": "$card"}},
+        {"id": "second", "type": "tool", "tool": "pay", "args": {"card": "$card"}},
+    ],
+}
+
+
+def keeps_values(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PostgresVault, "erase", lambda self, run: len(self.get(run)))
+
+
+def without(name: str, text: str) -> Callable[[pytest.MonkeyPatch], None]:
+    def changed(patch: pytest.MonkeyPatch) -> None:
+        statement = getattr(module, name)
+        assert text in statement
+        patch.setattr(module, name, statement.replace(text, ""))
+
+    return changed
+
+
+WEAK = [
+    ("two-drivers", without("_LEASE", " AND (holder = %(holder)s OR expires <= %(now)s)")),
+    ("stale-driver", without("_EXPIRE", " AND fence = %(fence)s")),
+    ("cancelled-anywhere", without("_APPEND", " AND seq = %(expected)s")),
+    ("erased-run-asked-for", keeps_values),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_no_attack_breaches_the_machine_on_the_server(postgres: Place, part: int) -> None:
+    orders = Orders(examples=6, attacks=PLAYED[part::4], postgres=postgres.conninfo)
+    matrix = attack_program(Program.load(PROGRAM), orders=orders)
+    assert matrix.ok, matrix.breaches[0].what
+    assert sum(row.outcome is not Outcome.NOT_APPLICABLE for row in matrix.rows) > 15
+    with psycopg.connect(postgres.conninfo) as connection:
+        assert connection.execute("SELECT nspname FROM pg_namespace WHERE nspname ~ 'sabotage'").fetchall() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("attack", "weaken"), WEAK, ids=[attack for attack, _ in WEAK])
+def test_a_server_without_a_defence_is_breached_there_and_again(
+    postgres: Place, attack: str, weaken: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    program = Program.from_dict(dict(SECRET))
+    with pytest.MonkeyPatch.context() as patch:
+        weaken(patch)
+        matrix = attack_program(program, orders=Orders(attacks=(attack,), postgres=postgres.conninfo))
+        assert len(matrix.breaches) == 1
+        script = matrix.breaches[0]
+        assert script.replay(postgres.conninfo)[0] is Outcome.BREACHED
+        assert script.replay()[0] is not Outcome.BREACHED, "the store in memory has the defence"
+    assert script.replay(postgres.conninfo)[0] is not Outcome.BREACHED
+
+
+def test_a_server_that_is_not_there_is_said(postgres: Place) -> None:
+    del postgres  # it says that the client library is there
+    orders = Orders(examples=1, attacks=PLAYED[:1], postgres="host=127.0.0.1 port=1")
+    with pytest.raises(JournalError, match="can't be opened"):
+        attack_program(Program.load(PROGRAM), orders=orders)
