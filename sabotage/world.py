@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from stepward.sabotage.scene import Scene
 
 TOKENS_OF_A_REPLY: Final = 10
+MAX_SLEEPS: Final = 10_000
+"""Waits of one case after which nobody believes that the machine waits for anything."""
+
 LATE_BY: Final = 1_000
 """Microseconds by which a late answer comes after its time-out."""
 
@@ -28,6 +31,12 @@ class TooLate(Exception):  # noqa: N818 - it is what happened
 
 class WorldClock(ManualClock):
     """A clock that nobody waits for: an answer is late when the world says so, whatever else takes its time."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Move the hands; raises RuntimeError for a machine that goes on waiting."""
+        await super().sleep(seconds)
+        if len(self.slept) > MAX_SLEEPS:
+            raise RuntimeError("the machine waits without end")
 
     async def limit(self, awaited: Awaitable[T], seconds: float) -> T:
         """Return what is awaited; raises TimeoutError when that is too late."""

@@ -11,6 +11,7 @@ from canaries_replays import ASKS, FALSE, MAILS, PAYS, _program, _step
 from rewriting import rewrite
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.machine import apply, ask, calls, driver
+from stepward.vm.machine.clock import DatedClock
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.runs import Runs
 
@@ -53,6 +54,10 @@ def first_answer_counts(patch: pytest.MonkeyPatch) -> None:
 
 def trace_has_times(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, apply, "traced", ("event.kind), text)", "event.kind), f\"{text}{event.note.get('started')}\")"))
+
+
+def dates_anything(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, DatedClock, "now", ("at if FIRST <= at <= LAST else min(max(at, FIRST), LAST)", "at"))
 
 
 def lease_for_everybody(patch: pytest.MonkeyPatch) -> None:
@@ -115,6 +120,7 @@ CANARIES: tuple[Canary, ...] = (
         trace_has_times,
         smallest=MAILED | {"jumps": [{"point": 0, "seconds": 1}]},
     ),
+    Canary("dates-anything", "no clock leads out of what a record can date", "clock-jumps", MAILS, dates_anything),
     Canary(
         "lease-for-everybody",
         "a lease is one machine's",

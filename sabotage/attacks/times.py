@@ -171,8 +171,8 @@ class LateResult(Attack):
         return Outcome.ABSORBED if clock.late_values else Outcome.NOT_APPLICABLE
 
 
-JUMPS: Final = (1, -1, 60, 3_600, -3_600, 86_400 * 400, -86_400 * 400, 10**8, -(10**8))
-"""Seconds by which a clock jumps: a little, past a lease, past every waiver, and years."""
+JUMPS: Final = (1, -1, 60, 3_600, -3_600, 86_400 * 400, -86_400 * 400, 10**8, -(10**8), 10**10, -(10**10))
+"""Seconds by which a clock jumps: a little, past a lease, past every waiver, years, and past what records can date."""
 
 
 class _Jumping(Points):

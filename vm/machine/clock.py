@@ -5,9 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
+
+from stepward.vm.journal.canonical import LARGEST
 
 T = TypeVar("T")
+
+FIRST: Final = 0
+LAST: Final = LARGEST
+"""Microseconds since 1970 between which a record is dated; the last is in 2255."""
 
 
 class Clock(Protocol):
@@ -24,6 +30,20 @@ class Clock(Protocol):
     async def limit(self, awaited: Awaitable[T], seconds: float) -> T:
         """Return what is awaited; raises TimeoutError after `seconds`, and does not wait for what it stops."""
         ...
+
+
+class DatedClock:
+    """Another clock, whose hands stay between FIRST and LAST: no lease and no record can hold what is beyond."""
+
+    def __init__(self, inner: Clock) -> None:
+        self.sleep = inner.sleep
+        self.limit = inner.limit
+        self._now = inner.now
+
+    def now(self) -> int:
+        """Return microseconds since the epoch."""
+        at = self._now()
+        return at if FIRST <= at <= LAST else min(max(at, FIRST), LAST)
 
 
 class SystemClock:

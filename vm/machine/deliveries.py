@@ -30,11 +30,12 @@ class Deliveries(Runs):
         """Resume the step that a token is for: `payload` is its output. Return the run when it stops again.
 
         Raises DeliveryRefused for a token that is used or of something else, and for a payload of the wrong type; the
-        journal of the run that the token names says so.
+        journal of the run that the token names says so. Raises RunBusy for a lease that lasts longer than any does.
         """
         read = Token.read(token)
         if read is None:
             raise DeliveryRefused("this is no resume token")
+        waits = False
         while True:
             found = await self._load(read.run)
             if found is None:
@@ -53,6 +54,9 @@ class Deliveries(Runs):
                 break
             if taken is not None:
                 await self._io(self.journal.release, taken[0].lease)
+            elif not waits and await self._stranded(read.run) is not None:
+                raise await self._busy(read.run)
+            waits = True
             await self.clock.sleep(0.02)  # whoever has the lease uses the token, or lets go
         driver, found = taken
         self._settle(driver, call, "resumed", result.value, {})
@@ -118,7 +122,8 @@ class Deliveries(Runs):
         """
         run = await self.cancel(run_id)
         if not run.is_over:
-            raise RunBusy(f"somebody else drives run `{run_id}`; erase it when that has ended")
+            busy = await self._busy(run_id)
+            raise RunBusy(f"{busy}; erase it when that has ended")
         secrets = await self._io(self.journal.vault.get, run_id)
         references = tuple(sorted(name for name in secrets if not name.startswith("token:")))
         body = {"references": references}

@@ -261,7 +261,7 @@ class Driver:
             result = await ask_tool(setup.tools, setup.clock, plan, call, context)
         ended = setup.clock.now()
         note["started"] = started
-        note["took"] = ended - started
+        note["took"] = max(ended - started, 0)  # the clock may have been set back meanwhile
         self._answer(plan, call, result, note, ended)
 
     async def _held(self) -> int:

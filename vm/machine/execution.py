@@ -21,7 +21,7 @@ from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import same
 from stepward.vm.machine.ask import error_text
-from stepward.vm.machine.clock import Clock, SystemClock
+from stepward.vm.machine.clock import Clock, DatedClock, SystemClock
 from stepward.vm.machine.data import completed
 from stepward.vm.machine.deliveries import Deliveries, Verdict
 from stepward.vm.machine.driver import Driver, Setup
@@ -31,7 +31,7 @@ from stepward.vm.machine.models import Model
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.run import Run
-from stepward.vm.machine.runs import INLINE, MAX_PLANS, is_id, seen
+from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, MAX_PLANS, is_id, seen
 from stepward.vm.machine.state import Limits, before
 from stepward.vm.machine.tools import FunctionTools, Tools
 from stepward.vm.machine.waiting import wait
@@ -61,7 +61,7 @@ class ExecutionVM(Deliveries):
     `tools` are functions by name (or an object or module that has them), `model` an adapter, `journal` a store (memory
     unless given), `policy` one policy or several, `checker` what judges a program before its first run. `key` signs
     heads. `retry_delay` gives the seconds to wait before an attempt, `lease_seconds` is how long a run stays with a
-    machine that gives no sign of life.
+    machine that gives no sign of life: a day at most, else ValueError.
     """
 
     def __init__(  # noqa: PLR0913 - each is a part of the machine that one may want another of
@@ -84,7 +84,9 @@ class ExecutionVM(Deliveries):
         self.checker = checker
         self.limits = Limits(*(min(int(bound), LARGEST) for bound in limits))  # records have no larger numbers
         store: Journal = MemoryJournal() if journal is None else journal
-        watch: Clock = SystemClock() if clock is None else clock
+        if not 0 < lease_seconds <= LONGEST_LEASE:
+            raise ValueError(f"`lease_seconds` is a number of seconds above 0, and {LONGEST_LEASE:,} at most")
+        watch = DatedClock(SystemClock() if clock is None else clock)
         super().__init__(Setup(store, self.tools, model, watch, key, retry_delay, lease_seconds, self._io))
         self._limits = list(self.limits)
         self._has_waivers = any(policy.waivers for policy in self.policies)
@@ -230,6 +232,8 @@ class ExecutionVM(Deliveries):
     async def recover(self, run_id: str | None = None) -> list[Run]:
         """Go on with the runs that nobody drives any more, or with one; return those that were picked up.
 
+        A run whose lease lasts longer than any does, because a clock was wrong, is picked up only by its name.
+
         A write that had started is repeated under its key when its tool is idempotent; else the run is IN_DOUBT. Where
         one of several can't be read or written, its JournalError is raised once the others were picked up.
         """
@@ -238,7 +242,7 @@ class ExecutionVM(Deliveries):
             if found.state.is_over:
                 return [seen(found)]
             self._require_tools(found.plan)
-            driver, _ = await self._taken(run_id)
+            driver, _ = await self._taken(run_id, past_any_lease=True)
             return [await self._drive(driver)]
         now = self.clock.now() / 1e6
         rows = await self.runs(["RUNNING"])

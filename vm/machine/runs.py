@@ -33,6 +33,9 @@ MAX_REFUSALS: Final = 100
 MAX_PLANS: Final = 64
 """Programs that a machine keeps ready to run."""
 
+LONGEST_LEASE: Final = 86_400
+"""Seconds that a lease lasts at most: one that lasts longer was given by a clock that was ahead."""
+
 INLINE: ContextVar[bool] = ContextVar("stepward_inline", default=False)
 """Whether the journal is called at once although it blocks: nobody else waits for this event loop."""
 
@@ -91,12 +94,15 @@ class Runs:
         self._leases += 1
         return f"{self._holder}:{self._leases}"
 
-    async def _take(self, run: str) -> tuple[Driver, History] | None:
-        """Lease a run and read it; None while somebody else drives it."""
-        now = self.clock.now() / 1e6
-        lease = await self._io(self.journal.acquire, run, self._next_holder(), now, self._setup.lease_seconds)
+    async def _take(self, run: str, until: float | None = None) -> tuple[Driver, History] | None:
+        """Lease a run and read it; None while somebody else drives it. One that ends at `until` is over."""
+        now, ttl = self.clock.now() / 1e6, self._setup.lease_seconds
+        at = now if until is None else until
+        lease = await self._io(self.journal.acquire, run, self._next_holder(), at, ttl)
         if lease is None:
             return None
+        if until is not None:
+            lease = await self._io(self.journal.renew, lease, now, ttl)
         try:
             found = await self._found(run)
             self._require_meaning(found)
@@ -115,12 +121,30 @@ class Runs:
             for fault in misfits(found):
                 raise JournalError(f"{fault.what}; see `stepward verify`")
 
-    async def _taken(self, run: str) -> tuple[Driver, History]:
+    async def _taken(self, run: str, *, past_any_lease: bool = False) -> tuple[Driver, History]:
+        """Lease a run that is there and read it; raises RunBusy. A lease of a clock that was wrong may be passed over."""
         await self._found(run)
         taken = await self._take(run)
+        if taken is None and past_any_lease:
+            until = await self._stranded(run)
+            taken = None if until is None else await self._take(run, until)
         if taken is None:
-            raise RunBusy(f"somebody else drives run `{run}`")
+            raise await self._busy(run)
         return taken
+
+    async def _stranded(self, run: str) -> float | None:
+        """Return when the lease of a run ends that lasts longer than any does; None for any other."""
+        latest = self.clock.now() / 1e6 + LONGEST_LEASE
+        return next((row.expires for row in await self.runs() if row.run == run and row.expires > latest), None)
+
+    async def _busy(self, run: str) -> RunBusy:
+        """Return what says that a run is leased to somebody else."""
+        until = await self._stranded(run)
+        if until is None:
+            return RunBusy(f"somebody else drives run `{run}`")
+        days = (until - self.clock.now() / 1e6) / 86_400
+        why = "that clock was wrong, or this one is; recover the run by its name"
+        return RunBusy(f"the lease of run `{run}` lasts {days:,.0f} more days by this clock: {why}")
 
     async def _drive(self, driver: Driver) -> Run:
         """Drive a run as far as it goes; where somebody else has taken it over, return it as it is."""
