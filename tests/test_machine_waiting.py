@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -87,6 +89,26 @@ def test_a_second_ctrl_c_waits_for_nobody() -> None:
     with pytest.raises(KeyboardInterrupt):
         ExecutionVM({"read": read, "write": read}).run_sync(STEPS)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_process_that_two_ctrl_c_end_prints_nothing_more_of_it() -> None:
+    code = """
+import signal
+from stepward.vm import ExecutionVM, Program
+
+async def read():
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
+
+steps = [{"id": "a", "type": "tool", "tool": "read"}]
+program = Program.from_dict({"name": "p", "tools": {"read": {"effect": "read"}}, "steps": steps})
+try:
+    ExecutionVM({"read": read}).run_sync(program)
+except KeyboardInterrupt:
+    print("stopped")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("stopped\n", "")
 
 
 def test_ctrl_c_wakes_a_machine_that_waits_for_a_thread() -> None:

@@ -122,7 +122,7 @@ class Runs:
                 raise JournalError(f"{fault.what}; see `stepward verify`")
 
     async def _taken(self, run: str, *, past_any_lease: bool = False) -> tuple[Driver, History]:
-        """Lease a run that is there and read it; raises RunBusy. A lease of a clock that was wrong may be passed over."""
+        """Lease a run that is there and read it; raises RunBusy. One that a wrong clock gave may be passed over."""
         await self._found(run)
         taken = await self._take(run)
         if taken is None and past_any_lease:

@@ -52,6 +52,10 @@ def wait(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], con
         if interrupt.count and not task.uncancel():
             raise KeyboardInterrupt from None
         raise
+    except KeyboardInterrupt:
+        if task.done() and not task.cancelled():
+            task.exception()  # else asyncio prints it once more when the task is collected
+        raise
     finally:
         if is_ours:
             found = signal.signal(signal.SIGINT, signal.default_int_handler)
