@@ -9,7 +9,7 @@ import pytest
 from canaries import Canary
 from canaries_replays import ASKS, FALSE, MAILS, PAYS, _program, _step
 from rewriting import rewrite
-from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.memory import MemoryJournal, MemoryVault
 from stepward.vm.machine import apply, ask, calls, driver
 from stepward.vm.machine.clock import DatedClock
 from stepward.vm.machine.driver import Driver
@@ -95,7 +95,7 @@ def cancellation_is_a_rival(patch: pytest.MonkeyPatch) -> None:
 
 
 def fenced_driver_leaves_values(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Runs, "_drive", ("if found.state.is_erased:", "if False:"))
+    rewrite(patch, MemoryVault, "put", ("if run not in self._erased:", "if True:"))
 
 
 CANARIES: tuple[Canary, ...] = (

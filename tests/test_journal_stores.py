@@ -254,6 +254,14 @@ class OnlyCountsWhatItErases(OneVaultForAll):
             return len(self.get(run))
 
 
+class TakesValuesAfterAnErasure(OneVaultForAll):
+    class Vault(MemoryVault):
+        def erase(self, run: str) -> int:
+            count = super().erase(run)
+            self._erased.clear()
+            return count
+
+
 class KeepsValuesInTheList(OneVaultForAll):
     class Vault(MemoryVault):
         def all(self, run: str) -> str:
@@ -302,6 +310,7 @@ BROKEN: dict[type[MemoryJournal], set[str]] = {
     RefusesAKnownDocument: {"documents"},
     OneVaultForAll: {"vault"},
     OnlyCountsWhatItErases: {"vault"},
+    TakesValuesAfterAnErasure: {"vault"},
     KeepsValuesInTheList: {"vault_apart"},
     StartsAnew: {"reopened"},
 }

@@ -304,3 +304,20 @@ PostgresJournal("")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "install Stepward with its extra: `pip install 'stepward[postgres]'`" in done.stderr.splitlines()[-1]
+
+
+def test_an_erasure_waits_for_values_that_are_being_put(store: PostgresJournal, admin: psycopg.Connection) -> None:
+    values = {"run": "run", "references": ["a"], "values": [b"<the value>"]}
+    counts: list[int] = []
+    erasing = threading.Thread(target=lambda: counts.append(store.vault.erase("run")))
+    with admin.transaction():
+        admin.execute(module._PUT.encode(), values)
+        erasing.start()
+        waits = b"SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+        while admin.execute(waits).fetchone() is None:
+            assert erasing.is_alive(), "the erasure did not wait"
+    erasing.join(60)
+    assert counts == [1]
+    assert store.vault.get("run") == {}
+    store.vault.put("run", {"b": b"later"})
+    assert admin.execute("SELECT reference FROM secrets").fetchall() == [("",)]

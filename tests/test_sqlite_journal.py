@@ -427,7 +427,6 @@ def test_the_vault_is_set_to_forget(store: SQLiteJournal) -> None:
 
 
 def test_a_vault_of_which_no_value_was_put_is_not_made(path: Path, store: SQLiteJournal) -> None:
-    assert store.vault.erase("run") == 0
     assert store.vault.get("run") == {}
     store.vault.put("run", {})
     assert not Path(f"{path}.vault").exists()

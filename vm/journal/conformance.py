@@ -377,7 +377,7 @@ def documents(make: Opener) -> None:
 
 
 def vault(make: Opener) -> None:
-    """Values are kept by run and reference; a value put again replaces the first; erasing spares other runs."""
+    """Values are kept by run and reference; one put again replaces the first; an erasure spares others, and lasts."""
     store, other = make(), make()
     mine, theirs = fresh_name(), fresh_name()
     store.vault.put(mine, {"a": b"1", "b": b"2"})
@@ -392,7 +392,10 @@ def vault(make: Opener) -> None:
         assert reader.vault.get(theirs) == {"a": b"3"}, "erasing a run's values changed another's"
     assert store.vault.erase(mine) == 0, "values were erased twice"
     store.vault.put(mine, {"d": b"6"})
-    assert other.vault.get(mine) == {"d": b"6"}, "after an erasure the vault takes no more values"
+    assert other.vault.get(mine) == {}, "after an erasure the vault took values of that run again"
+    other.vault.erase(none := fresh_name())
+    store.vault.put(none, {"a": b"7"})
+    assert other.vault.get(none) == {}, "after an erasure that found nothing the vault took values"
 
 
 def vault_apart(make: Opener) -> None:

@@ -29,10 +29,12 @@ class MemoryVault:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._secrets: dict[str, dict[str, bytes]] = {}
+        self._erased: set[str] = set()
 
     def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
         with self._lock:
-            self._secrets.setdefault(run, {}).update(secrets)
+            if run not in self._erased:
+                self._secrets.setdefault(run, {}).update(secrets)
 
     def get(self, run: str) -> dict[str, bytes]:
         with self._lock:
@@ -40,6 +42,7 @@ class MemoryVault:
 
     def erase(self, run: str) -> int:
         with self._lock:
+            self._erased.add(run)
             return len(self._secrets.pop(run, {}))
 
 

@@ -38,10 +38,18 @@ _WRITTEN: Final = "SELECT seq FROM records WHERE run = %(run)s AND seq = %(seq)s
 _LEASE: Final = """UPDATE runs SET holder = %(holder)s, fence = fence + 1, expires = %(expires)s
     WHERE run = %(run)s AND (holder = %(holder)s OR expires <= %(now)s) RETURNING run, fence, expires"""
 _EXPIRE: Final = "UPDATE runs SET expires = %(expires)s WHERE run = %(run)s AND fence = %(fence)s RETURNING run"
-_PUT: Final = """INSERT INTO secrets (run, reference, value)
-    SELECT %(run)s, secret.reference, secret.value FROM unnest(%(references)s::text[], %(values)b::bytea[])
-        AS secret (reference, value)
+# The row with an empty reference is the gate of a run: empty while the vault takes values, its tombstone afterwards.
+# Whoever puts holds it until the commit, and an erasure that waits for it sees all that was put.
+_PUT: Final = """WITH gate AS (
+        INSERT INTO secrets (run, reference, value) VALUES (%(run)s, '', '')
+        ON CONFLICT (run, reference) DO UPDATE SET value = secrets.value RETURNING value)
+    INSERT INTO secrets (run, reference, value)
+    SELECT %(run)s, secret.reference, secret.value FROM gate, unnest(%(references)s::text[], %(values)b::bytea[])
+        AS secret (reference, value) WHERE gate.value = ''
     ON CONFLICT (run, reference) DO UPDATE SET value = excluded.value RETURNING reference"""
+_BURY: Final = """INSERT INTO secrets (run, reference, value) VALUES (%(run)s, '', '\\x01')
+    ON CONFLICT (run, reference) DO UPDATE SET value = excluded.value RETURNING run"""
+_ERASE: Final = "DELETE FROM secrets WHERE run = %(run)s AND reference <> '' RETURNING 1"
 
 
 class PostgresVault:
@@ -60,7 +68,7 @@ class PostgresVault:
             self._connection.rows(_PUT, values)
 
     def get(self, run: str) -> dict[str, bytes]:
-        query = "SELECT reference, value FROM secrets WHERE run = %(run)s"
+        query = "SELECT reference, value FROM secrets WHERE run = %(run)s AND reference <> ''"
         return dict(self._connection.rows(query, {"run": run}))
 
     def erase(self, run: str) -> int:
@@ -68,7 +76,8 @@ class PostgresVault:
 
         Call it again when it fails: values that are deleted but still in a file are destroyed then.
         """
-        count = len(self._connection.rows("DELETE FROM secrets WHERE run = %(run)s RETURNING 1", {"run": run}))
+        self._connection.rows(_BURY, {"run": run})
+        count = len(self._connection.rows(_ERASE, {"run": run}))
         deadline = time.monotonic() + PATIENCE_SECONDS
         # Rewriting the table keeps rows that are deleted but that some transaction in the database could still see;
         # the server tells how many at the start of a notice's detail.

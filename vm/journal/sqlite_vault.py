@@ -24,9 +24,15 @@ _LAYOUT: Final = Layout(
     settings=("secure_delete = ON", "temp_store = MEMORY"),
 )
 
+# The row with an empty reference is the tombstone of a run.
+_PUT: Final = """INSERT OR REPLACE INTO secrets SELECT :run, :reference, :value
+    WHERE NOT EXISTS (SELECT 1 FROM secrets WHERE run = :run AND reference = '')"""
+_ERASE: Final = "DELETE FROM secrets WHERE run = ? AND reference <> ''"
+_BURY: Final = "INSERT OR IGNORE INTO secrets VALUES (?, '', x'01')"
+
 
 class SQLiteVault:
-    """The values of a SQLiteJournal's runs, in a file beside it that is made when the first one is put.
+    """The values of a SQLiteJournal's runs, in a file beside it that is made when the first one is put, or erased.
 
     After `erase` no file holds them. Blocks, snapshots and backups that a file system keeps are beyond it.
     """
@@ -40,27 +46,26 @@ class SQLiteVault:
     def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
         if not secrets:
             return
-        rows = [(run, reference, value) for reference, value in secrets.items()]
+        rows = [{"run": run, "reference": reference, "value": value} for reference, value in secrets.items()]
         with self._file().writing(durable=True) as connection:
-            connection.executemany("INSERT OR REPLACE INTO secrets VALUES (?, ?, ?)", rows)
+            connection.executemany(_PUT, rows)
 
     def get(self, run: str) -> dict[str, bytes]:
         if not self._exists():
             return {}
         with self._file().reading() as connection:
             found = connection.execute("SELECT reference, value FROM secrets WHERE run = ?", (run,)).fetchall()
-        return dict(found)
+        return {reference: value for reference, value in found if reference != ""}
 
     def erase(self, run: str) -> int:
         """Destroy every value of a run, and return how many there were; on return no file holds them.
 
         Call it again when it fails: values that are deleted but still in the file are destroyed then.
         """
-        if not self._exists():
-            return 0
         file = self._file()
         with file.writing(durable=True) as connection:
-            count = connection.execute("DELETE FROM secrets WHERE run = ?", (run,)).rowcount
+            count = connection.execute(_ERASE, (run,)).rowcount
+            connection.execute(_BURY, (run,))
         # secure_delete is not enough: pages that were split keep copies of rows in their unused space.
         file.rewrite()
         return count

@@ -87,7 +87,10 @@ class Vault(Protocol):
     """Keeps sensitive values apart from the journal, so that they can be destroyed."""
 
     def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
-        """Keep values by their reference, durable on return. Raises JournalError when that fails."""
+        """Keep values by their reference, durable on return; keep none of a run that was erased.
+
+        Whoever brings them after an erasure has lost the run. Raises JournalError when that fails.
+        """
         ...
 
     def get(self, run: str) -> dict[str, bytes]:
@@ -95,7 +98,10 @@ class Vault(Protocol):
         ...
 
     def erase(self, run: str) -> int:
-        """Destroy every value of a run, and return how many there were; on return no file holds them any more."""
+        """Destroy every value of a run, and return how many there were; on return no file holds them any more.
+
+        From then on the run has none: of two that put and erase at once, the erasure is the last.
+        """
         ...
 
 

@@ -127,13 +127,14 @@ class Deliveries(Runs):
         secrets = await self._io(self.journal.vault.get, run_id)
         references = tuple(sorted(name for name in secrets if not name.startswith("token:")))
         body = {"references": references}
-        # The tombstone first: a crash between the two leaves values that nothing reads, and the next erasure finds.
-        # Also where there are no values yet: a driver that was fenced may still bring some, and learns to drop them.
+        # The record first: a crash between the two leaves values that nothing reads, and the next erasure finds. Also
+        # where there are no values yet: a driver that was fenced may still bring some, and the vault refuses them then.
         is_sealed = (await self._found(run_id)).plan.has_sensitive
         await self._append(
             run_id, lambda state: event("erased", body) if references or (is_sealed and not state.is_erased) else None
         )
-        await self._io(self.journal.vault.erase, run_id)
+        if secrets or is_sealed:
+            await self._io(self.journal.vault.erase, run_id)
         return await self.get(run_id)
 
 

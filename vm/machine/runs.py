@@ -153,11 +153,7 @@ class Runs:
         try:
             await driver.drive()
         except LeaseLost:
-            found = await self._found(driver.run)
-            if found.state.is_erased:
-                # What this driver has put into the vault since then belongs to records that did not land.
-                await self._io(self.journal.vault.erase, driver.run)
-            return seen(found)
+            return seen(await self._found(driver.run))
         except asyncio.CancelledError:
             # A tool in a thread goes on: while the lease lasts nobody may take its effect for not done. Who is
             # interrupted in the synchronous form ends with the process, and the tool with it.
