@@ -105,10 +105,10 @@ def torn(before: Image, after: Image, tear: Tear) -> Image:
 
 def checkpointed(before: Image, after: Image, tear: Tear) -> Image:
     """Return what is on the disk when the power fails while SQLite moves the log into the database."""
-    return after._replace(database=_torn_pages(before.database, after.database, tear))
+    return after._replace(database=torn_pages(before.database, after.database, tear))
 
 
-def _torn_pages(old: bytes, new: bytes, tear: Tear) -> bytes:
+def torn_pages(old: bytes, new: bytes, tear: Tear) -> bytes:
     """Tear what was written here and there: in sectors that are other than before."""
     changed = _changed(old, new)
     number = int(len(changed) * tear.where)

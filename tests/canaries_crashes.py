@@ -13,7 +13,7 @@ import pytest
 
 from canaries import Canary
 from stepward.sabotage import killing
-from stepward.vm.journal import memory, sqlite, sqlite_file
+from stepward.vm.journal import memory, sqlite, sqlite_file, sqlite_vault
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.records import read_record
 from stepward.vm.journal.store import JournalError, Lease
@@ -213,6 +213,10 @@ def has_no_log(patch: pytest.MonkeyPatch) -> None:
     _layout(patch, journal_mode="off")
 
 
+def rolls_back_from_memory(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sqlite_vault, "_LAYOUT", dataclasses.replace(sqlite_vault._LAYOUT, journal_mode="memory"))
+
+
 def never_syncs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sqlite_file.DatabaseFile, "_synchronize", _off)
 
@@ -367,6 +371,13 @@ CANARIES: tuple[Canary, ...] = (
         attack="torn-log",
         program=PAYS,
         patch=has_no_log,
+    ),
+    Canary(
+        name="vault-without-a-journal",
+        defence="the vault is rolled back from a journal on the disk",
+        attack="torn-vault",
+        program=KEEPS,
+        patch=rolls_back_from_memory,
     ),
     Canary(
         name="never-synced",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.crashes import refuse_needless_doubts, wait_for_leases
@@ -10,8 +10,11 @@ from stepward.sabotage.images import TEARS, Image, PhotographedJournal, Shelf, T
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.machines import WatchedStore
 from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.rollback import PhotographedFile, Torn, tears, written
 from stepward.sabotage.scene import Scene
 from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.vm.journal.sqlite_vault import SQLiteVault
 from stepward.vm.journal.store import JournalError
 
 SMALL_PAGES = 512
@@ -71,6 +74,56 @@ class TornLog(Attack):
         stage.tell(f"the system goes down in append {number}: {tear.told}")
         scene.store = WatchedStore(made.open(_torn(store, number, tear)[0]), scene)
         outlive(scene)
+
+
+class TornVault(Attack):
+    """The system goes down while SQLite writes values to the vault, or destroys them: the file and the journal beside
+    it, from which SQLite rolls back, have some of it.
+    """
+
+    name = "torn-vault"
+    family = Family.CRASH
+    surface = "files of the SQLite store"
+    action = "torn in the midst of a commit of the vault, and opened by another process"
+    invariant = Invariant.KEPT
+    defence = "the vault is changed in transactions, from a rollback journal that is on the disk first"
+    severity = "critical"
+    enumerates = "every commit of the vault in the run that was drawn and in its erasure, torn in each of 18 ways"
+    weight = 20
+
+    def misses(self, target: Target) -> str | None:
+        """It needs something that is kept in the vault."""
+        return None if target.plan.has_sensitive or target.waits else "nothing of it is kept in the vault"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Take images of the vault around each commit, tear them, and see that each has the values before or after."""
+        with shelf() as made:
+            store = made.open()
+            photographed = PhotographedFile(store.inner.vault._file())  # type: ignore[attr-defined]
+            scene = stage.scene(store=store, faults=False)
+            scene.finish()
+            stage.do(scene.machine().erase(scene.run))
+            stage.story.clear()
+            for number in stage.each("torn commit", len(photographed.commits)):
+                commit = photographed.commits[number]
+                before, after = (
+                    self._values(made, Torn(file, None), scene.run) for file in (commit.before, commit.after)
+                )
+                for way in stage.each("way", len(TEARS)):
+                    stage.tell(f"commit {number} of the vault is torn: {TEARS[way].told}")
+                    for image in tears(commit, TEARS[way]):
+                        stage.count()
+                        due = after if image.is_done else before
+                        is_kept = self._values(made, image, scene.run) == due
+                        stage.hold(is_kept, Invariant.KEPT, "a torn commit of the vault left other values")
+        return Outcome.ABSORBED if photographed.commits else Outcome.NOT_APPLICABLE
+
+    def _values(self, made: Shelf, image: Torn, run: str) -> dict[str, bytes]:
+        """Return the values of a run that a process finds which opens an image; raises JournalError where it can't."""
+        path = made.path()
+        written(image, path)
+        with closing(SQLiteVault(str(path), path.name)) as vault:
+            return vault.get(run)
 
 
 def _torn(store: PhotographedJournal, number: int, tear: Tear) -> list[Image]:
@@ -194,4 +247,4 @@ class NoRoomInFiles(Attack):
         return True
 
 
-ATTACKS: tuple[type[Attack], ...] = (TornLog, PowerLostInFiles, NoRoomInFiles)
+ATTACKS: tuple[type[Attack], ...] = (TornLog, TornVault, PowerLostInFiles, NoRoomInFiles)
