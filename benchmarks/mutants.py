@@ -58,6 +58,20 @@ EVERY: Final[dict[str, Any]] = {
     },
     "tools": {
         "look": {"effect": "read", "args": {}, "returns": {"type": "integer"}},
+        "know": {
+            "effect": "read",
+            "args": {},
+            "returns": {
+                "type": "object",
+                "properties": {"pin": {"type": "string", "sensitive": True}},
+                "required": ["pin"],
+            },
+        },
+        "try": {
+            "effect": "read",
+            "args": {"pin": {"type": "string"}},
+            "returns": {"type": "string", "sensitive": True},
+        },
         "ask": {
             "effect": "none",
             "args": {"card": {"type": "string"}},
@@ -77,12 +91,16 @@ EVERY: Final[dict[str, Any]] = {
         {"name": "once", "at_most_once": {"step": "pay"}},
         {"name": "small", "never": {"tool": "pay"}, "when": "$args.amount > 9"},
         {"name": "told", "followed_by": {"first": {"tool": "pay"}, "then": {"step": "mail"}}, "ends": "any"},
+        {"name": "tried", "followed_by": {"first": {"step": "know"}, "then": {"tool": "pay"}}},
+        {"name": "unlucky", "never": {"step": "count"}, "when": "$stock == 13"},
     ],
     "max_steps": 40,
     "max_tokens": 200,
     "max_stalled_steps": 6,
     "steps": [
         {"id": "look", "type": "tool", "tool": "look", "output_key": "stock", "on_error": "retry", "max_retries": 2},
+        {"id": "know", "type": "tool", "tool": "know", "output_key": "person"},
+        {"id": "try", "type": "tool", "tool": "try", "args": {"pin": "$person.pin"}, "on_error": "skip"},
         {
             "id": "judge",
             "type": "llm",

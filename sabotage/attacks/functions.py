@@ -39,8 +39,19 @@ _KINDS: Final = (
     "blocking, gives a coroutine",
 )
 _PLACES: Final = ("a mapping", "an object", "a module")
-_RAISED: Final[dict[str, type[BaseException]]] = {
+
+
+class _Unwritable(Exception):  # noqa: N818 - what it is called is part of the specimen
+    """An error that can't be written."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("the connection is closed")
+
+
+_RAISED: Final[dict[str, Callable[[str], BaseException]]] = {
     "an error": RuntimeError,
+    "an error of 100,000 letters": lambda text: RuntimeError(text.ljust(100_000, "!")),
+    "an error that can't be written": _Unwritable,
     "an error of time": TimeoutError,
     "a cancellation": asyncio.CancelledError,
     "an end of the process": SystemExit,
@@ -70,7 +81,7 @@ class Handed(NamedTuple):
     asking: Asking
     context: ToolContext
     answer: Answer
-    raised: type[BaseException] | None
+    raised: Callable[[str], BaseException] | None
     threads: list[threading.Thread]
 
 
@@ -120,7 +131,7 @@ class Adapted:
             self._scene.stage.error = Breach(Invariant.DATA, f"function `{name}` {self._wrong[0]}")
             raise Killed(self._wrong[0])
 
-    def _raised(self, form: Form, asking: Asking, answer: Answer) -> type[BaseException] | None:
+    def _raised(self, form: Form, asking: Asking, answer: Answer) -> Callable[[str], BaseException] | None:
         """Return what a function raises that fails."""
         from hypothesis import strategies as st
 

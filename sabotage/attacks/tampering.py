@@ -73,12 +73,12 @@ class Tampering(Attack):
     def noticed(self, stage: Stage, scene: Scene, honest: Honest) -> Outcome:
         """Ask everybody who has to notice; raises Breach for the first who does not."""
         if self.by_key:
-            must_find(scene, "somebody with the key", (), trusts_key=True)
+            must_find(scene, "somebody with the key", (), honest, trusts_key=True)
             must_refuse(stage, scene, scene.machine(), honest)
         if self.by_receipt:
-            must_find(scene, "somebody with a receipt", (honest.receipt,), trusts_key=False)
+            must_find(scene, "somebody with a receipt", (honest.receipt,), honest, trusts_key=False)
         if self.by_itself:
-            must_find(scene, "somebody without key or receipt", (), trusts_key=False)
+            must_find(scene, "somebody without key or receipt", (), honest, trusts_key=False)
             must_refuse(stage, scene, scene.machine(key=None), honest)
         return Outcome.DETECTED
 
@@ -116,14 +116,33 @@ def receipt_for(run: Run) -> Receipt:
     return Receipt.give(run.id, run.seq, bytes.fromhex(run.head), run.status, bytes.fromhex(run.trace_hash))
 
 
-def must_find(scene: Scene, who: str, receipts: Sequence[Receipt], *, trusts_key: bool) -> None:
-    """Raise Breach unless a verification finds a fault, or the store can't be read at all."""
+def must_find(
+    scene: Scene, who: str, receipts: Sequence[Receipt], honest: Honest | None = None, *, trusts_key: bool
+) -> None:
+    """Raise Breach unless a verification finds a fault, or the store can't be read at all.
+
+    Where one record alone is not as it was, it has to be the first that is named, if any is.
+    """
     try:
         faults = scene.faults(receipts, trusts_key=trusts_key)
     except JournalError:
         return
     scene.stage.count()
     scene.stage.hold(bool(faults), Invariant.TAMPERING, f"{who} verifies the run, and finds nothing")
+    place, named = honest and changed_alone(honest, scene), faults[0].seq
+    is_blamed = place is None or named is None or named == place
+    what = f"{who} is told of record {named}, and record {place} was changed"
+    scene.stage.hold(is_blamed, Invariant.TAMPERING, what)
+
+
+def changed_alone(honest: Honest, scene: Scene) -> int | None:
+    """Return the number of the record that is not as it was, or whose digest is not; None where more has changed."""
+    store, entries = scene.store.inner, honest.shelf.entries
+    now = store.read(scene.run)
+    if len(entries) != len(now) or store.head(scene.run) != honest.shelf.head:
+        return None
+    changed = [seq for seq, (one, other) in enumerate(zip(entries, now, strict=True)) if one != other]
+    return changed[0] if len(changed) == 1 else None
 
 
 def must_refuse(stage: Stage, scene: Scene, machine: Machine, honest: Honest) -> None:
