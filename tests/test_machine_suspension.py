@@ -415,3 +415,9 @@ def test_an_id_is_refused_for_anything_else() -> None:
     with pytest.raises(RunRefused, match="polic"):
         strict.run_sync(made, {"x": 1}, run_id="run")
     assert len(bench.tools.asked) == 1
+
+
+@pytest.mark.parametrize("token", [None, 5, b"run.secret", ["run.secret"], {"token": "run.secret"}])
+def test_what_is_no_text_is_no_token(token: Any) -> None:
+    with pytest.raises(DeliveryRefused, match="this is no resume token"):
+        Bench().vm.resume_sync(token)

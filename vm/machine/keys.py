@@ -29,8 +29,10 @@ class Token(NamedTuple):
         return cls(run, secrets.token_urlsafe(24))
 
     @classmethod
-    def read(cls, text: str) -> Token | None:
-        """Return the token in a text, or None when it is none."""
+    def read(cls, text: object) -> Token | None:
+        """Return the token in a text, or None when it is none: what a web hook delivers need not be a text."""
+        if not isinstance(text, str):
+            return None
         run, separator, secret = text.rpartition(".")
         return cls(run, secret) if separator and run and secret else None
 
