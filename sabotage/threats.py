@@ -39,6 +39,8 @@ Whoever can do one of these, and nothing else:
 - Values that a tool, a model or a person has been given: erasing reaches the files of the store, not them, and not the
   blocks, snapshots and backups that a file system keeps.
 - Who reads the vault's file: it is not encrypted.
+- A process that dies once the sensitive inputs of a run are in the vault, and before the run is made: they stay there
+  until a run of that id is started and erased. So give ids to runs with sensitive inputs.
 - Denial of service by whoever can write the store or kill the process again and again.
 """
 

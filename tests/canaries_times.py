@@ -95,7 +95,7 @@ def cancellation_is_a_rival(patch: pytest.MonkeyPatch) -> None:
 
 
 def fenced_driver_leaves_values(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, MemoryVault, "put", ("if run not in self._erased:", "if True:"))
+    rewrite(patch, MemoryVault, "put", ("if run in self._erased:", "if False:"))
 
 
 CANARIES: tuple[Canary, ...] = (

@@ -16,6 +16,7 @@ import pytest
 from machines import Bench, Late, ask, assign, both, check, end, program, tool
 from stepward.vm import DeliveryRefused, ExecutionVM, InDoubt, Run, RunRefused, SQLiteJournal, Suspend
 from stepward.vm.journal.canonical import ErasedError
+from stepward.vm.journal.store import JournalError
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.clock import ManualClock
 
@@ -351,6 +352,22 @@ def test_erasing_one_run_leaves_the_others(place: Path) -> None:
     bench.vm.erase_sync("one")
     assert not bench.is_kept(SECRET + "-one")
     assert bench.vm.get_sync("two").output == SECRET + "-two"
+
+
+def test_a_run_is_not_started_whose_values_an_older_vault_would_not_take(place: Path) -> None:
+    made = program(end(output="$iban"), inputs=INPUTS)
+    first = Safe(place)
+    first.run(made, iban=SECRET)
+    first.vm.erase_sync("run")
+    first.journal.close()
+    for file in place.glob("runs.db*"):
+        if ".vault" not in file.name:
+            file.unlink()  # somebody starts anew, and forgets the vault
+    again = Safe(place)
+    with pytest.raises(JournalError, match="the values of run `run` were erased, and the vault takes no more"):
+        again.run(made, iban=SECRET)
+    assert not again.is_kept()
+    assert again.run(made, "another", iban=SECRET).status == "SUCCESS"
 
 
 def test_equal_secrets_have_unequal_references_and_commitments(place: Path) -> None:

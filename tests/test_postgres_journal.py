@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from conftest import Place
 from stepward.vm.journal import postgres as module
 from stepward.vm.journal.postgres import PostgresJournal
-from stepward.vm.journal.store import AppendConflict, JournalError, Lease
+from stepward.vm.journal.store import AppendConflict, JournalError, Lease, LeaseLost
 from stepward.vm.journal.trials import NOW, TTL, behind, created, entries, first, following, picture
 
 
@@ -319,5 +319,6 @@ def test_an_erasure_waits_for_values_that_are_being_put(store: PostgresJournal, 
     erasing.join(60)
     assert counts == [1]
     assert store.vault.get("run") == {}
-    store.vault.put("run", {"b": b"later"})
+    with pytest.raises(LeaseLost, match="the values of run `run` were erased"):
+        store.vault.put("run", {"b": b"later"})
     assert admin.execute("SELECT reference FROM secrets").fetchall() == [("",)]

@@ -15,6 +15,7 @@ import hashlib
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Final, NamedTuple
 
 from stepward.vm.journal.store import Append, AppendConflict, Entry, Head, Journal, JournalError, Lease, LeaseLost, Row
@@ -391,11 +392,11 @@ def vault(make: Opener) -> None:
         assert reader.vault.get(mine) == {}, "an erased value came back"
         assert reader.vault.get(theirs) == {"a": b"3"}, "erasing a run's values changed another's"
     assert store.vault.erase(mine) == 0, "values were erased twice"
-    store.vault.put(mine, {"d": b"6"})
-    assert other.vault.get(mine) == {}, "after an erasure the vault took values of that run again"
-    other.vault.erase(none := fresh_name())
-    store.vault.put(none, {"a": b"7"})
-    assert other.vault.get(none) == {}, "after an erasure that found nothing the vault took values"
+    none = fresh_name()
+    assert other.vault.erase(none) == 0, "a run that does not exist had values"
+    for run in (mine, none):
+        refused(LeaseLost, partial(store.vault.put, run, {"d": b"6"}))
+        assert other.vault.get(run) == {}, "after an erasure the vault took values of that run"
 
 
 def vault_apart(make: Opener) -> None:

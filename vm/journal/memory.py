@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
-from stepward.vm.journal.refusals import append_refused, lease_lost, no_such_run
+from stepward.vm.journal.refusals import append_refused, erased, lease_lost, no_such_run
 from stepward.vm.journal.store import Append, Entry, Head, Lease, Row
 
 
@@ -33,8 +33,9 @@ class MemoryVault:
 
     def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
         with self._lock:
-            if run not in self._erased:
-                self._secrets.setdefault(run, {}).update(secrets)
+            if run in self._erased:
+                raise erased(run)
+            self._secrets.setdefault(run, {}).update(secrets)
 
     def get(self, run: str) -> dict[str, bytes]:
         with self._lock:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from stepward.vm.journal.refusals import append_refused, lease_lost, no_such_run
+from stepward.vm.journal.refusals import append_refused, erased, lease_lost, no_such_run
 from stepward.vm.journal.store import Append, Entry, Head, JournalError, Lease, Row
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ class PostgresVault:
     def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
         if secrets:
             values = {"run": run, "references": list(secrets), "values": list(secrets.values())}
-            self._connection.rows(_PUT, values)
+            if not self._connection.rows(_PUT, values):
+                raise erased(run)
 
     def get(self, run: str) -> dict[str, bytes]:
         query = "SELECT reference, value FROM secrets WHERE run = %(run)s AND reference <> ''"

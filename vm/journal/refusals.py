@@ -26,3 +26,8 @@ def lease_lost(run: str, fence: int) -> LeaseLost:
 def no_such_run(run: str) -> JournalError:
     """Return the error for a run that does not exist."""
     return JournalError(f"there is no run `{run}`")
+
+
+def erased(run: str) -> LeaseLost:
+    """Return what is said to whoever brings values of a run that was erased."""
+    return LeaseLost(f"the values of run `{run}` were erased, and the vault takes no more of that run")

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
+from stepward.vm.journal.refusals import erased
 from stepward.vm.journal.sqlite_file import DatabaseFile, Layout
 
 # A write-ahead log would keep old pages until a checkpoint; EXTRA, because after a loss of power a rollback journal
@@ -25,8 +26,7 @@ _LAYOUT: Final = Layout(
 )
 
 # The row with an empty reference is the tombstone of a run.
-_PUT: Final = """INSERT OR REPLACE INTO secrets SELECT :run, :reference, :value
-    WHERE NOT EXISTS (SELECT 1 FROM secrets WHERE run = :run AND reference = '')"""
+_BURIED: Final = "SELECT 1 FROM secrets WHERE run = ? AND reference = ''"
 _ERASE: Final = "DELETE FROM secrets WHERE run = ? AND reference <> ''"
 _BURY: Final = "INSERT OR IGNORE INTO secrets VALUES (?, '', x'01')"
 
@@ -46,9 +46,11 @@ class SQLiteVault:
     def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
         if not secrets:
             return
-        rows = [{"run": run, "reference": reference, "value": value} for reference, value in secrets.items()]
+        rows = [(run, reference, value) for reference, value in secrets.items()]
         with self._file().writing(durable=True) as connection:
-            connection.executemany(_PUT, rows)
+            if connection.execute(_BURIED, (run,)).fetchone():
+                raise erased(run)
+            connection.executemany("INSERT OR REPLACE INTO secrets VALUES (?, ?, ?)", rows)
 
     def get(self, run: str) -> dict[str, bytes]:
         if not self._exists():

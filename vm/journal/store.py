@@ -87,9 +87,10 @@ class Vault(Protocol):
     """Keeps sensitive values apart from the journal, so that they can be destroyed."""
 
     def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
-        """Keep values by their reference, durable on return; keep none of a run that was erased.
+        """Keep values by their reference, durable on return.
 
-        Whoever brings them after an erasure has lost the run. Raises JournalError when that fails.
+        Raises LeaseLost for a run that was erased, and keeps none: whoever brings them has lost it. Raises JournalError
+        when it fails.
         """
         ...
 
