@@ -151,6 +151,8 @@ def _scene(stage: Stage, folder: Path, job: Mapping[str, Any]) -> Scene:
     world.refresh()
     if job["deed"] == "recover":
         scene.oracle.rest()  # another process writes at the same time: who comes last judges both
+    else:
+        scene.oracle.forget()
     scene.oracle.look(durable=True)  # what another process wrote has survived it
     return scene
 

@@ -113,20 +113,23 @@ class Oracle:
         if self.rests:
             return
         self._begin_again()
-        self.is_adrift = self.rests = self._is_in_bounded_wave()
+        self.is_adrift = self.rests = self._is_in_wave_to_count()
 
-    def _is_in_bounded_wave(self) -> bool:
-        """Whether a crash ends a wave that is smaller than its step.
+    def _is_in_wave_to_count(self) -> bool:
+        """Whether a crash ends a wave that is smaller than its step, or one whose rest the tokens do not suffice for.
 
         What is tried in which wave after that, the reference does not know; effects are counted all the same.
         """
-        plan = self.scene.target.plan
+        plan, limit = self.scene.target.plan, self.scene.target.program.max_tokens
+        if limit is None:
+            return False
         waiting = {one.step for one in self.reference.asked}
-        return plan.program.max_tokens is not None and any(
-            step.concurrency is not None
-            and step.concurrency < len(step.calls)
-            and waiting.intersection(call.id for call in step.calls)
+        is_spent = self.reference.tokens >= limit
+        return any(
+            waiting.intersection(call.id for call in step.calls)
+            and (is_spent or (step.concurrency is not None and step.concurrency < len(step.calls)))
             for step in plan.steps
+            if step.is_parallel
         )
 
     def rest(self) -> None:

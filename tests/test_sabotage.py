@@ -18,6 +18,7 @@ from stepward.sabotage.script import Script, ScriptRefused
 from stepward.sabotage.selftest import alarms
 from stepward.sabotage.target import Route, Target
 from stepward.sabotage.threats import page
+from stepward.sabotage.world import TOKENS_OF_A_REPLY
 from stepward.validator import ProgramValidator
 from stepward.vm import Policy, Program
 
@@ -113,6 +114,15 @@ def test_every_attack_reaches_its_place_in_some_good_program() -> None:
         assert matrix.ok, matrix.breaches[0].what
         reached |= {row.attack.name for row in matrix.rows if row.outcome is not Outcome.NOT_APPLICABLE and row.events}
     assert reached == set(ATTACK_BY_NAME)
+
+
+@pytest.mark.parametrize("attack", ["killed-anywhere", "stale-driver", "sigkill"])
+def test_a_wave_that_a_crash_ends_may_be_one_that_the_tokens_do_not_suffice_for(attack: str) -> None:
+    models = [{"id": name, "type": "llm", "prompt": name} for name in ("one", "other")]
+    steps = [{"id": "both", "type": "parallel", "parallel_steps": models}]
+    program = Program.from_dict({"name": "both", "max_tokens": TOKENS_OF_A_REPLY, "steps": steps})
+    matrix = attack_program(program, orders=Orders(attacks=(attack,)))
+    assert matrix.ok, matrix.breaches[0].what
 
 
 def test_routes_lead_to_effects_that_chance_does_not_find() -> None:

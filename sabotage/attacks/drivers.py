@@ -127,6 +127,7 @@ class StaleDriver(DriverAttack):
         """See that nothing of the first one takes place any more once the other has taken over."""
         for scene, process in self.stops(stage, faults=True, is_stale=True):
             stage.tell("its lease ends, and another machine takes the run over")
+            scene.oracle.forget()
             ended = scene.carry_on(scene.found() or scene.start())
             head, asked = _head(scene), len(scene.world.asked)
             result = process.go_on()
