@@ -63,7 +63,8 @@ EVERY: Final[dict[str, Any]] = {
             "args": {},
             "returns": {
                 "type": "object",
-                "properties": {"pin": {"type": "string", "sensitive": True}},
+                "sensitive": True,
+                "properties": {"pin": {"type": "string"}},
                 "required": ["pin"],
             },
         },
