@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 
 from stepward.validator import ProgramValidator, Report, Severity, Verdict, assert_valid
 from stepward.validator.analysis.components import loops_among
+from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.analysis.product import Exploration, explore
 from stepward.validator.engine import guardrails
 from stepward.vm import Policy, PolicyError, Program, ProgramError
+from stepward.vm.language.flow import Flow
 
 TOOLS = {
     "look": {"effect": "read", "args": {"id": {"type": "integer"}}, "returns": {"type": "string"}},
@@ -397,20 +400,49 @@ def test_two_steps_of_one_id_are_each_looked_at_as_what_they_are() -> None:
 
 def test_the_loops_are_the_strong_components_that_networkx_finds() -> None:
     """Among some steps of random graphs, self-loops included."""
-    import networkx
-
     chance = Random(3)
     for _ in range(500):
         size = chance.randint(1, 12)
         successors = [chance.choices(range(size), k=chance.randint(0, 3)) for _ in range(size)]
         steps = sorted(chance.sample(range(size), chance.randint(1, size)))
-        graph = networkx.DiGraph((step, target) for step in steps for target in successors[step] if target in steps)
-        expected = [
-            sorted(component)
-            for component in networkx.strongly_connected_components(graph)
-            if len(component) > 1 or graph.has_edge(*(tuple(component) * 2))
+        assert sorted(loops_among(steps, successors)) == strong_components(steps, successors)
+
+
+def strong_components(steps: Sequence[int], successors: Sequence[Sequence[int]]) -> list[list[int]]:
+    import networkx
+
+    graph = networkx.DiGraph((step, target) for step in steps for target in successors[step] if target in steps)
+    return sorted(
+        sorted(component)
+        for component in networkx.strongly_connected_components(graph)
+        if len(component) > 1 or graph.has_edge(*(tuple(component) * 2))
+    )
+
+
+def test_the_loops_of_a_program_are_its_strong_components() -> None:
+    """Most steps lead to the next, as in programs: then a stretch that edges lead back over is a loop without a search."""
+    chance = Random(5)
+    several = 0
+    for _ in range(2_000):
+        size = chance.randint(1, 10)
+        near = [range(max(0, step - 3), min(size, step + 4)) for step in range(size)]
+        more = [set(chance.choices(near[step], k=chance.choice([0, 0, 1, 2]))) for step in range(size)]
+        onward = [{step + 1} if step + 1 < size and chance.random() < 0.8 else set() for step in range(size)]
+        following = [tuple(one | other) for one, other in zip(more, onward, strict=True)]
+        steps = [
+            {
+                "id": f"s{step}",
+                "type": "condition",
+                "cases": [{"when": "true", "then": f"s{target}"} for target in targets],
+            }
+            if targets
+            else {"id": f"s{step}", "type": "end"}
+            for step, targets in enumerate(following)
         ]
-        assert sorted(loops_among(steps, successors)) == sorted(expected)
+        loops = StepGraph(Flow(Program.from_dict({"steps": steps}))).loops
+        assert loops == strong_components(range(size), following)
+        several += len(loops) > 1
+    assert several > 200
 
 
 SQUARES = [

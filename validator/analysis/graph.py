@@ -56,18 +56,41 @@ class StepGraph:
         return Dominators(self.flow.successors, self.flow.predecessors)
 
     @cached_property
-    def has_backward_edge(self) -> bool:
-        """Whether some edge leads to a step that is not further down the list; without one there is no loop."""
+    def _stretches(self) -> list[tuple[int, int]]:
+        """The first and last steps of the stretches of the list over which edges lead back, as one where they overlap.
+
+        A loop that goes past a step in the list comes back past it by such an edge: so no loop leaves its stretch.
+        """
+        found: list[tuple[int, int]] = []
         for number, following in enumerate(self.flow.successors):
             for target in following:
                 if target <= number:
-                    return True
-        return False
+                    first = target
+                    while found and found[-1][1] >= target:
+                        first = min(first, found.pop()[0])
+                    found.append((first, number))
+        return found
+
+    @property
+    def has_backward_edge(self) -> bool:
+        """Whether some edge leads to a step that is not further down the list; without one there is no loop."""
+        return bool(self._stretches)
 
     @cached_property
     def loops(self) -> list[list[int]]:
         """The steps of each loop (strongly connected component with an edge), in the order of the list."""
-        return sorted(loops_among(range(len(self.flow.steps)), self.flow.successors)) if self.has_backward_edge else []
+        successors = self.flow.successors
+        found: list[list[int]] = []
+        others: list[int] = []
+        for first, last in self._stretches:
+            number = first
+            while number < last and number + 1 in successors[number]:
+                number += 1
+            if number == last:  # each step leads to the next, and so to those that lead back: they are one loop
+                found.append(list(range(first, last + 1)))
+            else:
+                others.extend(range(first, last + 1))
+        return sorted([*found, *loops_among(others, successors)]) if others else found
 
     def loops_without(self, taken_out: Container[int]) -> list[list[int]]:
         """Return the loops that remain when some steps are taken out; each lies within a loop of the whole graph."""
