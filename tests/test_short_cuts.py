@@ -83,7 +83,7 @@ TYPES: list[dict[str, Any]] = [
     {"enum": ["a", "b"]},
     {"enum": [1, 2]},
     {"enum": [True]},
-    {"type": "boolean", "enum": [1]},
+    {"type": ["boolean", "number"], "enum": [1]},
     {"type": "number", "enum": [1, 2.5]},
     {"type": "string", "enum": ["a", "$x"]},
 ]

@@ -78,12 +78,21 @@ class _Command(click.Group):
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # whoever read our output has seen enough; click ends the process without a word
             if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                _give_up_output()
                 _stop(f"the output can't be written: {why_not(error)}", "make room, or write it somewhere else")
             if os.environ.get("STEPWARD_DEBUG") == "1":
                 raise
             where = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
             words = f"internal error{where}: {type(error).__name__}: {error}"
             _stop(words, "this is a bug of Stepward's: please report it, with the traceback of `STEPWARD_DEBUG=1`")
+
+
+def _give_up_output() -> None:
+    """Let go of output that can't be written: Python would try again at its end, and fail with a status of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _stop(message: str, help: str) -> NoReturn:
