@@ -420,7 +420,7 @@ def strong_components(steps: Sequence[int], successors: Sequence[Sequence[int]])
 
 
 def test_the_loops_of_a_program_are_its_strong_components() -> None:
-    """Most steps lead to the next, as in programs: then a stretch that edges lead back over is a loop without a search."""
+    """Most steps lead to the next, as in programs: a stretch that edges lead back over is then one loop."""
     chance = Random(5)
     several = 0
     for _ in range(2_000):
