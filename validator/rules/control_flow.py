@@ -369,7 +369,9 @@ class NoFailureEnding(Rule):
         flow = context.flow
         if flow.has_missing_target:
             return
-        failing = (n for n in flow.having("outcome") for way in flow.transitions[n] if way.ending == DECLARED_FAILURE)
+        failing = (
+            n for n in flow.having("outcome") for way in flow.transitions_of(n) if way.ending == DECLARED_FAILURE
+        )
         if any(flow.reachable[number] for number in failing):
             return
         may_decide = flow.having("error_step")

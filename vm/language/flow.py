@@ -5,8 +5,8 @@ The machine, the checker, the diagrams and the sabotage oracle read it from here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from stepward.vm.language.program import Program
@@ -56,8 +56,7 @@ class Transition(NamedTuple):
 
 
 _Parts = tuple[Kind, int, Ending | None, str | int | None, tuple[str | int, ...]]
-_transition: Final[Callable[[_Parts], Transition]] = partial(tuple.__new__, Transition)
-"""Makes a transition of all its parts in half the time: a large program has hundreds of thousands."""
+"""A transition as a plain tuple, which is made in a tenth of the time: a large program has hundreds of thousands."""
 
 SUCCEEDED: Final = Ending("SUCCESS", "declared")
 DECLARED_FAILURE: Final = Ending("FAILED", "declared")
@@ -69,6 +68,8 @@ _USUAL: Final = frozenset(
 
 _FAILING: Final = frozenset(["on_error", "error_step", "on_timeout"])
 """The fields that say where control goes when a call does not succeed."""
+
+_new: Final = tuple.__new__
 
 _ENDS_WELL: Final = Transition("success", END, SUCCEEDED)
 _ENDS_IN_FAILURE: Final = Transition("success", END, DECLARED_FAILURE)
@@ -138,6 +139,14 @@ class Flow:
     @cached_property
     def transitions(self) -> list[tuple[Transition, ...]]:
         """Every way out of every step, by its position."""
+        return [_transitions(ways) for ways in self._ways]
+
+    def transitions_of(self, number: int) -> tuple[Transition, ...]:
+        """Return every way out of one step, without making those of the others."""
+        return _transitions(self._ways[number])
+
+    @cached_property
+    def _ways(self) -> list[tuple[_Parts, ...]]:
         unusual = frozenset(self.unusual)
         return [self._ways_out(number, fields, number in unusual) for number, fields in enumerate(self.fields)]
 
@@ -151,13 +160,13 @@ class Flow:
     def successors(self) -> list[tuple[int, ...]]:
         """The steps that may follow each step, by position and without repetition."""
         result: list[tuple[int, ...]] = []
-        for ways in self.transitions:
-            if len(ways) == 2 and ways[1] is _FAILS and ways[0].to >= 0:  # as of most steps
-                result.append((ways[0].to,))
+        for ways in self._ways:
+            if len(ways) == 2 and ways[1] is _FAILS and ways[0][1] >= 0:  # as of most steps
+                result.append((ways[0][1],))
                 continue
             targets: list[int] = []
             for way in ways:
-                to = way.to
+                to = way[1]
                 if to >= 0:
                     targets.append(to)
                 elif to == MISSING:
@@ -192,7 +201,7 @@ class Flow:
     @cached_property
     def ambiguous_arms(self) -> frozenset[int]:
         """The steps at which rules 3 and 4 clash (SW106): both ways out are given, and the program is refused."""
-        assert self.transitions is not None, "they note it when they are made"
+        assert self._ways is not None, "they note it when they are made"
         return frozenset(self._ambiguous)
 
     def falls_through(self, number: int) -> bool:
@@ -200,7 +209,7 @@ class Flow:
         fields = self.fields[number]
         return _says_nothing(fields) and fields["id"] not in self.arms
 
-    def _ways_out(self, number: int, fields: dict[str, Any], is_unusual: bool) -> tuple[Transition, ...]:
+    def _ways_out(self, number: int, fields: dict[str, Any], is_unusual: bool) -> tuple[_Parts, ...]:
         kind = fields["type"]
         if kind == "condition":
             ways = self._branches(fields)
@@ -213,22 +222,22 @@ class Flow:
             else:
                 ways = (successor, _FAILS)
             if number in self._ambiguous:
-                ways = (successor, Transition("success", number + 1), *ways[1:])
+                ways = (successor, ("success", number + 1, None, None, ()), *ways[1:])
         if not is_unusual or fields.get("max_visits") is None:
             return ways
         error_step = fields.get("error_step")
         if error_step is None:
             return (*ways, _STALLS)
         # Once; the second time the run stalls.
-        return (*ways, Transition("visits", self.position.get(error_step, MISSING), field=("error_step",)), _STALLS)
+        return (*ways, ("visits", self.position.get(error_step, MISSING), None, None, ("error_step",)), _STALLS)
 
-    def _successor(self, number: int, fields: dict[str, Any]) -> Transition:
+    def _successor(self, number: int, fields: dict[str, Any]) -> _Parts:
         next_step = fields.get("next_step")
         if next_step is not None:
-            return _transition(("success", self.position.get(next_step, MISSING), None, None, ("next_step",)))
+            return ("success", self.position.get(next_step, MISSING), None, None, ("next_step",))
         ends = fields.get("is_terminal") or number + 1 == len(self.steps)
         if not ends and fields["id"] not in self.arms:
-            return _transition(("success", number + 1, None, None, ()))
+            return ("success", number + 1, None, None, ())
         if not ends and self._is_entered_from_above(number):
             self._ambiguous.add(number)
         return _ENDS_IN_FAILURE if fields.get("outcome") == "failure" else _ENDS_WELL
@@ -238,37 +247,40 @@ class Flow:
         is_meant = self.position[self.fields[number]["id"]] == number  # of two steps with one id the first is the arm
         return is_meant and (number == 0 or self.falls_through(number - 1))
 
-    def _failures(self, step: AnyStep, successor: Transition) -> tuple[Transition, ...]:
+    def _failures(self, step: AnyStep, successor: _Parts) -> tuple[_Parts, ...]:
         """Return the ways out of a model's, a tool's or a parallel step that did not succeed."""
         assert isinstance(step, LlmStep | ToolStep | ParallelStep)
-        ways: tuple[Transition, ...] = ()
+        ways: tuple[_Parts, ...] = ()
         if isinstance(step, ParallelStep):
             if all(part.on_error == "skip" for part in step.parallel_steps):
                 return ()
         elif step.on_timeout == "fallback":
-            ways = (successor._replace(kind="fallback"),)
+            ways = (("fallback", *successor[1:]),)
         if step.on_error == "skip":
-            ways += (successor._replace(kind="skipped"),)
+            ways += (("skipped", *successor[1:]),)
         if step.error_step is not None:  # beside `skip` it is SW002: both ways are given, and the program is refused
-            ways += (Transition("failed", self.position.get(step.error_step, MISSING), field=("error_step",)),)
+            ways += (("failed", self.position.get(step.error_step, MISSING), None, None, ("error_step",)),)
         elif step.on_error != "skip":
             ways += (_FAILS,)
         return ways
 
-    def _branches(self, fields: dict[str, Any]) -> tuple[Transition, ...]:
+    def _branches(self, fields: dict[str, Any]) -> tuple[_Parts, ...]:
         then, otherwise, cases = fields.get("then"), fields.get("otherwise"), fields.get("cases")
-        if otherwise is None:
-            last = _UNCOVERED
-        else:
-            last = _transition(("branch", self.position.get(otherwise, MISSING), None, "otherwise", ("otherwise",)))
+        last: _Parts = _UNCOVERED
+        if otherwise is not None:
+            last = ("branch", self.position.get(otherwise, MISSING), None, "otherwise", ("otherwise",))
         if then is not None:
-            return (_transition(("branch", self.position.get(then, MISSING), None, "then", ("then",))), last, _FAILS)
+            return (("branch", self.position.get(then, MISSING), None, "then", ("then",)), last, _FAILS)
         if cases is None:
             return (last, _UNCOVERED, _FAILS)
         return (*(self._case(number, case) for number, case in enumerate(cases)), last, _FAILS)
 
-    def _case(self, number: int, case: Case) -> Transition:
-        return Transition("branch", self.position.get(case.then, MISSING), None, number + 1, ("cases", number, "then"))
+    def _case(self, number: int, case: Case) -> _Parts:
+        return ("branch", self.position.get(case.then, MISSING), None, number + 1, ("cases", number, "then"))
+
+
+def _transitions(ways: tuple[_Parts, ...]) -> tuple[Transition, ...]:
+    return tuple([way if type(way) is Transition else _new(Transition, way) for way in ways])
 
 
 def _says_nothing(fields: dict[str, Any]) -> bool:
