@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from machines import TOOLS, Bench, Late, ask, assign, both, check, end, program, tool
+from stepward.sabotage.reference import Reference
 from stepward.vm import InDoubt, ProgramError, Suspend
 from stepward.vm.machine.monitors import Watch
 
@@ -243,6 +244,22 @@ def test_an_input_called_args_does_not_stand_in_for_arguments() -> None:
     steps = [tool("pay", "write", args={"to": "me"})]
     run = bench.run(ruled(*steps, rule=rule, inputs={"args": {}}), args={"to": "you"})
     blocked(bench, run, "pay")
+
+
+@pytest.mark.parametrize("when", ["defined($args)", "defined($args.x)", "$args.x == 1"])
+@pytest.mark.parametrize(
+    "step",
+    [ask("p"), assign("p", v=1), check("p", "true", "done", "done"), both("p", tool("a")), end("p"), tool("p")],
+    ids=lambda step: step["type"],
+)
+def test_only_a_call_of_a_tool_has_arguments(step: dict[str, Any], when: str) -> None:
+    made = ruled(step, end("done"), rule={"never": {"step": "p"}, "when": when}, inputs={"args": {}})
+    has_some = step["type"] == "tool" and when == "defined($args)"
+    is_blocked = has_some or "==" in when
+    assert (Bench(model={"p": "x"}).run(made, args={"x": 1}).reason == "guardrail") is is_blocked
+    reference = Reference(made, ())
+    reference.start({"args": {"x": 1}})
+    assert (reference.reason == "guardrail") is is_blocked
 
 
 def test_a_when_that_is_no_expression_is_refused_before_the_run_starts() -> None:

@@ -161,7 +161,7 @@ def _is_new(state: State, attempt: Call) -> bool:
 
 
 def _arguments(attempt: Call) -> Any:
-    return FrozenMap() if attempt.args is None else attempt.args
+    return UNDEFINED if attempt.args is None else attempt.args
 
 
 def prepare(at: Visit, call: CallPlan, now: CallState) -> Call | Event:

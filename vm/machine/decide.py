@@ -36,7 +36,7 @@ def decide(plan: Plan, state: State) -> Action:
     if plan.max_stalled is not None and state.idle >= plan.max_stalled:
         return ended(plan, state, "STALLED", "no-progress")
     if (step.position, None) in plan.watch.asked and not (step.calls and not step.is_parallel):
-        blocked = plan.watch.objection(state.monitors, (step.position, None), Reader(plan, state.slots))
+        blocked = plan.watch.objection(state.monitors, (step.position, None), Reader(plan, state.slots, UNDEFINED))
         if blocked is not None:
             return barred(plan, state, visit, (step.id, *blocked))
     return _ENTER[step.kind](plan, state, step, visit)

@@ -95,7 +95,8 @@ def before(plan: Plan) -> State:
 class Reader:
     """Reads references in one state; `touched` says whether a sensitive value was among what was read.
 
-    `args` are what `$args.x` reads, in the conditions of guardrails.
+    `args` are what `$args` reads, in the conditions of guardrails: UNDEFINED where nothing is called with any, and None
+    elsewhere, where `$args` is a variable like any other.
     """
 
     __slots__ = ("args", "plan", "slots", "touched")
