@@ -10,9 +10,10 @@ from pydantic import BaseModel, ValidationError
 from stepward.vm.errors import DocumentError, Problem, ProgramError
 from stepward.vm.language import guardrails
 from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.nulls import TYPE_MAPS, without_nulls
 from stepward.vm.language.record import Record
-from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, BaseStep, Case
-from stepward.vm.language.types import TypeSpec, same
+from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Case
+from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.limits import MAX_DEPTH, MAX_STEPS, MAX_VALUES
 from stepward.vm.reading.source import Mend, Path, Place
 
@@ -26,7 +27,6 @@ Part = type[BaseModel] | type[Record]
 # Where pydantic puts the tag of a union between two parts of the path.
 _TAGGED_LISTS: Final = frozenset({"steps", "parallel_steps", "guardrails", "exclusive", "all_of", "any_of"})
 _TAGGED_FIELDS: Final = frozenset({"protects", "requires", "never", "at_most_once", "first", "then", "branch"})
-_TYPE_MAPS: Final = frozenset({"inputs", "args", "properties"})
 _RULE_MODELS: Final[dict[str, type[BaseModel]]] = {
     "protects": guardrails.Requires,
     "never": guardrails.Never,
@@ -114,76 +114,6 @@ def _validate(model: type[Model], data: dict[str, Any]) -> Model:
         return model.model_validate(cleaned)
 
 
-def without_nulls(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the document without fields of the language that are null; values of the user's own stay as they are."""
-    fields: dict[str, Any] = _fields_without_nulls(data)
-    for key in ("inputs", "tools"):
-        if isinstance(fields.get(key), dict):
-            fields[key] = {name: _declaration_without_nulls(entry) for name, entry in fields[key].items()}
-    if isinstance(fields.get("steps"), list):
-        fields["steps"] = [_step_without_nulls(entry, STEP_MODELS) for entry in fields["steps"]]
-    for key in ("guardrails", "allow", "waivers"):
-        if key in fields:
-            fields[key] = _all_without_nulls(fields[key])
-    for step in fields["steps"] if isinstance(fields.get("steps"), list) else ():
-        if isinstance(step, dict) and isinstance(step.get("parallel_steps"), list):
-            step["parallel_steps"] = [_step_without_nulls(part, SUB_STEP_MODELS) for part in step["parallel_steps"]]
-        if isinstance(step, dict) and isinstance(step.get("cases"), list):
-            step["cases"] = [_fields_without_nulls(case) for case in step["cases"]]
-    return fields
-
-
-_WRITTEN_DEFAULTS: Final[dict[str, Any]] = {
-    "args": {},
-    "parallel_steps": [],
-    "on_error": "fail",
-    "on_timeout": "fail",
-    "max_retries": 3,
-    "is_terminal": False,
-}
-"""What a serializer writes on every step, whatever its type: a field that is not the type's own then says nothing."""
-
-
-def _step_without_nulls(entry: Any, models: dict[str, type[BaseStep]]) -> Any:
-    fields = _fields_without_nulls(entry)
-    if not isinstance(fields, dict) or not isinstance(fields.get("type"), str) or fields["type"] not in models:
-        return fields
-    own = models[fields["type"]].fields()
-    return {
-        key: value
-        for key, value in fields.items()
-        if key in own or key not in _WRITTEN_DEFAULTS or not same(value, _WRITTEN_DEFAULTS[key])
-    }
-
-
-def _all_without_nulls(entry: Any) -> Any:
-    """Clean a part in which every value at every depth is a field of the language."""
-    if isinstance(entry, dict):
-        return {key: _all_without_nulls(value) for key, value in entry.items() if value is not None}
-    return [_all_without_nulls(item) for item in entry] if isinstance(entry, list) else entry
-
-
-def _fields_without_nulls(entry: Any) -> Any:
-    return {key: value for key, value in entry.items() if value is not None} if isinstance(entry, dict) else entry
-
-
-def _declaration_without_nulls(entry: Any) -> Any:
-    """Clean a tool's entry or a type; `default: null` is a value, and so is what stands in `enum`."""
-    if not isinstance(entry, dict):
-        return entry
-    cleaned = {}
-    for key, value in entry.items():
-        if value is None and key != "default":
-            continue
-        if key in _TYPE_MAPS and isinstance(value, dict):
-            cleaned[key] = {name: _declaration_without_nulls(inner) for name, inner in value.items()}
-        elif key in ("returns", "items", "additionalProperties"):
-            cleaned[key] = _declaration_without_nulls(value)
-        else:
-            cleaned[key] = value
-    return cleaned
-
-
 def _problems(error: ValidationError, model: type[BaseModel], data: Any) -> tuple[Problem, ...]:
     found: dict[tuple[Path, bool], Problem] = {}
     complaints = error.errors(include_url=False)
@@ -210,6 +140,8 @@ def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
     kind, context = complaint["type"], complaint.get("ctx") or {}
     step = _step_of(path, data)
     field = f"`{path[-1]}`" if path and isinstance(path[-1], str) else _item_words(path)
+    if kind == "too_long" or (kind == "missing" and isinstance(complaint["loc"][-1], int)):
+        return _no_pair(path, data)
     if kind == "missing":
         owner = _owner_words(path[:-1], data)
         return Problem("SW002", f"{field} is missing in {owner}", _missing_help(path), Place(path[:-1]), step=step)
@@ -220,9 +152,10 @@ def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
         return Problem("SW002", message, help, place, step=step, mend=Mend(place, near) if near else None)
     if kind.startswith("union_tag"):
         message, help = _untagged(path, data)
-        near = _misspelt_type(path, data)
-        mend = Mend(Place((*path, "type")), near) if near else None
-        return Problem("SW002", message, help, Place(path), step=step, mend=mend)
+        owner, near = _at(data, path), _misspelt_type(path, data)
+        has_type = path[0] == "steps" and isinstance(owner, dict) and "type" in owner
+        place = Place((*path, "type")) if has_type else Place(path)
+        return Problem("SW002", message, help, place, step=step, mend=Mend(place, near) if near else None)
     if kind in ("value_refused", "number_refused"):
         reason = context["reason"]
         code = "SW004" if "deeper" in reason or "digits" in reason else "SW002"
@@ -231,6 +164,17 @@ def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
     is_near = kind == "literal_error" and isinstance(complaint["input"], str)
     near = only_near(complaint["input"], _expected(context)) if is_near else None
     return Problem("SW002", message, help, Place(path), step=step, mend=Mend(Place(path), near) if near else None)
+
+
+def _no_pair(path: Path, data: Any) -> Problem:
+    """Return what is wrong with an `exclusive` of a rule, the one list whose length is given."""
+    while isinstance(path[-1], int):
+        path = path[:-1]
+    given = len(_at(data, path))
+    help = "write one rule for each pair of them"
+    if given < 2:
+        help = "name both things of which a run does only one: `exclusive: [{tool: pay}, {step: refuse}]`"
+    return Problem("SW002", f"`{path[-1]}` takes two selectors, not {given}", help, Place(path))
 
 
 def _expected(context: dict[str, Any]) -> list[str]:
@@ -259,7 +203,7 @@ def _is_tagged(path: list[str | int]) -> bool:
         return before in _TAGGED_LISTS
     if path[0] == "guardrails":
         return last in _TAGGED_FIELDS and len(path) > 2
-    return last == "additionalProperties" and before not in _TYPE_MAPS
+    return last == "additionalProperties" and before not in TYPE_MAPS
 
 
 def _at(data: Any, path: Path) -> Any:
@@ -435,7 +379,7 @@ def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any)
     if kind in ("too_short", "string_too_short"):
         return f"{field} is empty", "give it at least one entry" if kind == "too_short" else "give it a text"
     message = str(complaint["msg"])
-    return f"{field}: {message[:1].lower()}{message[1:]}", "see specs/language.md"
+    return f"{field}: {message[:1].lower()}{message[1:]}", context.get("help", "see specs/language.md")
 
 
 def _listed(words: Any, last: str = "and") -> str:

@@ -24,7 +24,8 @@ def _words(value: Any) -> Any:
 
 def _one_word_first(words: tuple[str, ...]) -> tuple[str, ...]:
     if not words:
-        raise PydanticCustomError("empty_type", "a list of types names at least one")
+        help = "name a type, or remove `type`: without it any kind of value is admitted"
+        raise PydanticCustomError("empty_type", "a list of types names at least one", {"help": help})
     return words
 
 
@@ -36,9 +37,11 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise PydanticCustomError(
-            "pattern", "the pattern is no regular expression: {why}", {"why": str(error)}
-        ) from None
+        context = {
+            "why": str(error),
+            "help": "write a regular expression of Python: with `\\` before it, a sign stands for itself",
+        }
+        raise PydanticCustomError("pattern", "the pattern is no regular expression: {why}", context) from None
     return text
 
 
@@ -72,8 +75,8 @@ class TypeSpec(Node):
     @model_validator(mode="after")
     def _is_of_some_value(self) -> TypeSpec:
         """Refuse a type that no value is of: no run gets past one, so that every rule would hold behind it."""
-        for why in _contradictions(self):
-            raise PydanticCustomError("no_value", "{why}", {"why": why})
+        for why, help in _contradictions(self):
+            raise PydanticCustomError("no_value", "{why}", {"why": why, "help": help})
         return self
 
     @property
@@ -175,21 +178,31 @@ def _is(value: Any, word: str) -> bool:
     return isinstance(value, _PYTHON[word])
 
 
-def _contradictions(spec: TypeSpec) -> Iterator[str]:
-    """Yield why no value is of a type, or none of the kind that a keyword is for; its parts are looked at before it."""
+def _contradictions(spec: TypeSpec) -> Iterator[tuple[str, str]]:
+    """Yield why no value is of a type, or none of the kind that a keyword is for, and what to change; the parts of the
+    type are looked at before it."""
     low, high = spec.minimum, spec.maximum
     if low is not None and high is not None:
+        help = "raise `maximum` to {} or more, or lower `minimum` to {} or less"
         if low > high:
-            yield f"no number is at least {low} and at most {high}"
+            yield f"no number is at least {low} and at most {high}", help.format(low, high)
         elif spec.type == ("integer",) and ceil(low) > floor(high):
-            yield f"no whole number is at least {low} and at most {high}"
+            yield f"no whole number is at least {low} and at most {high}", help.format(ceil(low), floor(high))
     if spec.enum is not None:
         whys = [refusal(member, spec) for member in spec.enum]
         if all(whys):
-            yield f"no value of its `enum` is of this type: it {whys[0]}"
+            why = f"no value of its `enum` is of this type: it {whys[0]}"
+            yield why, f"change the values of `enum`, or {_beside_enum(spec)} beside it"
     missing = [name for name in spec.required if name not in (spec.properties or {})]
     if missing and spec.additional_properties is False:
-        yield f"`{missing[0]}` is required, and `additionalProperties: false` refuses it"
+        why = f"`{missing[0]}` is required, and `additionalProperties: false` refuses it"
+        yield why, f"declare `{missing[0]}` in `properties`, or take it out of `required`"
+
+
+def _beside_enum(spec: TypeSpec) -> str:
+    limits = spec.model_fields_set - {"enum", "default", "sensitive"}
+    fields = TypeSpec.model_fields.items()
+    return " and ".join(f"`{field.alias or name}`" for name, field in fields if name in limits)
 
 
 def implies(narrow: TypeSpec, wide: TypeSpec) -> bool:

@@ -1,0 +1,81 @@
+"""Fields whose value is null count as absent: serializers write such, and the models refuse them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, BaseStep
+from stepward.vm.language.types import same
+
+TYPE_MAPS: Final = frozenset({"inputs", "args", "properties"})
+"""The fields whose value has a type for each name."""
+
+
+def without_nulls(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the document without fields of the language that are null; values of the user's own stay as they are."""
+    fields: dict[str, Any] = _fields_without_nulls(data)
+    for key in ("inputs", "tools"):
+        if isinstance(fields.get(key), dict):
+            fields[key] = {name: _declaration_without_nulls(entry) for name, entry in fields[key].items()}
+    if isinstance(fields.get("steps"), list):
+        fields["steps"] = [_step_without_nulls(entry, STEP_MODELS) for entry in fields["steps"]]
+    for key in ("guardrails", "allow", "waivers"):
+        if key in fields:
+            fields[key] = _all_without_nulls(fields[key])
+    for step in fields["steps"] if isinstance(fields.get("steps"), list) else ():
+        if isinstance(step, dict) and isinstance(step.get("parallel_steps"), list):
+            step["parallel_steps"] = [_step_without_nulls(part, SUB_STEP_MODELS) for part in step["parallel_steps"]]
+        if isinstance(step, dict) and isinstance(step.get("cases"), list):
+            step["cases"] = [_fields_without_nulls(case) for case in step["cases"]]
+    return fields
+
+
+_WRITTEN_DEFAULTS: Final[dict[str, Any]] = {
+    "args": {},
+    "parallel_steps": [],
+    "on_error": "fail",
+    "on_timeout": "fail",
+    "max_retries": 3,
+    "is_terminal": False,
+}
+"""What a serializer writes on every step, whatever its type: a field that is not the type's own then says nothing."""
+
+
+def _step_without_nulls(entry: Any, models: dict[str, type[BaseStep]]) -> Any:
+    fields = _fields_without_nulls(entry)
+    if not isinstance(fields, dict) or not isinstance(fields.get("type"), str) or fields["type"] not in models:
+        return fields
+    own = models[fields["type"]].fields()
+    return {
+        key: value
+        for key, value in fields.items()
+        if key in own or key not in _WRITTEN_DEFAULTS or not same(value, _WRITTEN_DEFAULTS[key])
+    }
+
+
+def _all_without_nulls(entry: Any) -> Any:
+    """Clean a part in which every value at every depth is a field of the language."""
+    if isinstance(entry, dict):
+        return {key: _all_without_nulls(value) for key, value in entry.items() if value is not None}
+    return [_all_without_nulls(item) for item in entry] if isinstance(entry, list) else entry
+
+
+def _fields_without_nulls(entry: Any) -> Any:
+    return {key: value for key, value in entry.items() if value is not None} if isinstance(entry, dict) else entry
+
+
+def _declaration_without_nulls(entry: Any) -> Any:
+    """Clean a tool's entry or a type; `default: null` is a value, and so is what stands in `enum`."""
+    if not isinstance(entry, dict):
+        return entry
+    cleaned = {}
+    for key, value in entry.items():
+        if value is None and key != "default":
+            continue
+        if key in TYPE_MAPS and isinstance(value, dict):
+            cleaned[key] = {name: _declaration_without_nulls(inner) for name, inner in value.items()}
+        elif key in ("returns", "items", "additionalProperties"):
+            cleaned[key] = _declaration_without_nulls(value)
+        else:
+            cleaned[key] = value
+    return cleaned
