@@ -685,6 +685,25 @@ def test_a_run_that_somebody_drives_is_left_to_them() -> None:
     says(stepward("runs", "erase", "r1", "--yes"), 2, "error: somebody else drives run `r1`")
 
 
+def test_a_lease_of_a_clock_that_was_wrong_is_passed_over_by_naming_the_run() -> None:
+    crashed("r1", 9)
+    with database("runs.db") as connection:
+        connection.execute("UPDATE runs SET expires = ?", (time.time() + 10 * 365 * 86_400,))
+    refused = stepward("runs", "erase", "r1", "--yes")
+    says(
+        refused,
+        2,
+        "error: the lease of run `r1` lasts 3,650 more days",
+        "`stepward runs recover RUN` passes such a lease",
+    )
+    assert "wait" not in refused.stderr, "it would be for years"
+    left = stepward("runs", "recover", *GIVEN)
+    assert left.exit_code == 4
+    assert "left: run `r1`: its lease is of a clock that was wrong" in left.stderr
+    assert "`stepward runs recover r1` passes it over" in left.stderr
+    assert "CANCELLED" in stepward("runs", "recover", "r1", *GIVEN).stdout, "the erasure had asked for it"
+
+
 def test_a_run_is_cancelled() -> None:
     shop("--run-id", "waits", amount=60)
     shop("--run-id", "over")

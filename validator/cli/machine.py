@@ -115,6 +115,8 @@ def explained() -> Iterator[None]:
         raise MachineError(str(error), "`stepward runs RUN` shows what the run waits for") from None
     except RunBusy as error:
         help = "wait until it is done; where it has crashed, its lease ends a minute after its last sign of life"
+        if str(error).startswith("the lease of run"):  # no wait is long enough for that
+            help = "set right the clock that is wrong; `stepward runs recover RUN` passes such a lease over"
         raise MachineError(str(error), help) from None
     except StepwardError as error:
         raise MachineError(str(error)) from None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, redirect_stdout
 from pathlib import Path
@@ -250,21 +252,25 @@ def recover(run: str | None, **options: Any) -> None:
             picked_up = means.machine(journal).recover_sync()
         names = {run.id for run in picked_up}
         _list([row for row in journal.rows() if row.run in names], options)
-        left = [row.run for row in journal.rows(["RUNNING"])]
-        for name in left:
-            _tell_why_left(name, means, journal)
+        left = journal.rows(["RUNNING"])
+        for row in left:
+            _tell_why_left(row, means, journal)
     sys.exit(UNFINISHED if left else exit_status(*picked_up))
 
 
-def _tell_why_left(name: str, means: Means, journal: Journal) -> None:
+def _tell_why_left(row: Row, means: Means, journal: Journal) -> None:
     from stepward.validator.report.text import safe
+    from stepward.vm.machine.runs import LONGEST_LEASE
 
     try:
-        means.require(history_of(journal, name).plan)
+        means.require(history_of(journal, row.run).plan)
         why = "somebody else drives it"
+        if row.expires > time.time() + LONGEST_LEASE:
+            command = f"stepward runs recover {shlex.quote(row.run)}"
+            why = f"its lease is of a clock that was wrong, or this one is; `{safe(command)}` passes it over"
     except MachineError as error:
         why = f"{error.message}; {error.help}"
-    click.echo(f"left: run `{safe(name)}`: {why}", err=True)
+    click.echo(f"left: run `{safe(row.run)}`: {why}", err=True)
 
 
 # -- ending ------------------------------------------------------------------------------------------------------------
