@@ -1,0 +1,106 @@
+"""Fast: `stepward runs`: the list, and what is shown of one run, also on a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shops import STEPWARD, TOOLS, as_json, open_shop, says, shop, stepward
+
+
+@pytest.fixture(autouse=True)
+def _in_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_shop(tmp_path, monkeypatch)
+
+
+def test_runs_are_listed_the_oldest_first() -> None:
+    shop("--run-id", "b")
+    shop("--run-id", "a", amount=60)
+    result = stepward("runs")
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[0] == ["run", "program", "status", "records", "started", "updated"]
+    assert [line[:4] for line in lines[1:3]] == [["b", "shop", "SUCCESS", "9"], ["a", "shop", "SUSPENDED", "6"]]
+    assert lines[3:] == [[], ["2", "runs"]]
+    assert "SUCCESS" not in stepward("runs", "--status", "SUSPENDED", "--status", "FAILED").stdout
+    data = as_json(stepward("runs", "show", "--output-format", "json"))
+    assert data["version"] == 1
+    assert [(row["id"], row["seq"], row["leased_until"]) for row in data["runs"]] == [("b", 8, None), ("a", 5, None)]
+    assert data["runs"][0].keys() == {"id", "program", "status", "seq", "started", "updated", "leased_until"}
+
+
+def test_an_empty_list_is_no_error() -> None:
+    sys.modules.pop("stepward_nothing", None)
+    from stepward.vm import SQLiteJournal
+
+    SQLiteJournal("empty.db").close()
+    assert stepward("runs", "--journal", "empty.db").stdout == "0 runs\n"
+    says(stepward("verify", "empty.db"), 3, "error: nothing to verify: the journal has no runs")
+    assert as_json(stepward("runs", "--journal", "empty.db", "--output-format", "json")) == {"version": 1, "runs": []}
+
+
+def test_a_run_is_shown_also_when_its_id_is_the_name_of_an_action() -> None:
+    stepward("run", "ends.yaml", "--journal", "runs.db", "--run-id", "cancel")
+    stepward("run", "ends.yaml", "--journal", "runs.db", "--run-id", "plain")
+    assert "run `cancel` of `ends`" in stepward("runs", "show", "cancel").stdout
+    for arguments in (["plain", "--journal", "runs.db"], ["--journal", "runs.db", "plain"], ["show", "plain"]):
+        assert "run `plain` of `ends`" in stepward("runs", *arguments).stdout
+    says(stepward("runs", "plain", "--status", "FAILED"), 2, "--status is for the list")
+    says(stepward("runs", "none"), 2, "error: there is no run `none`", "`stepward runs` lists them")
+    says(stepward("runs", "--journal", "none.db"), 2, "there is no journal at `none.db`", "--journal none.db")
+
+
+def test_what_would_repaint_a_terminal_is_shown_as_signs() -> None:
+    Path("tools.py").write_text(TOOLS.replace('"no money"', '"\\x1b[2Jred \\u202e"'))
+    result = shop(amount=8)
+    assert "\x1b" not in result.output
+    assert "␛[2Jred \ufffd" in result.output
+
+
+def test_a_long_detail_is_cut_in_the_table_and_whole_in_the_json() -> None:
+    Path("long.yaml").write_text(
+        "name: long\ninputs: {text: {type: string}}\nsteps: [{id: e, type: end, output: $text}]\n"
+    )
+    arguments = ["run", "long.yaml", "--input", "text=" + "é" * 5000]
+    assert max(map(len, stepward(*arguments).stdout.splitlines()[:5])) < 250
+    assert as_json(stepward(*arguments, "--output-format", "json"))["trace"][0]["body"]["inputs"]["text"] == "é" * 5000
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no pseudo-terminal")
+@pytest.mark.parametrize(
+    ("variables", "is_painted"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_on_a_terminal_the_table_is_painted_and_fits(variables: dict[str, str], is_painted: bool) -> None:
+    import pty
+
+    shop("--run-id", "r1")
+    master, slave = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", **variables}
+    if "NO_COLOR" not in variables:
+        environment.pop("NO_COLOR", None)
+    with subprocess.Popen([STEPWARD, "runs", "r1"], stdout=slave, stderr=subprocess.PIPE, env=environment):
+        os.close(slave)
+        out = b""
+        while chunk := _read(master):
+            out += chunk
+    os.close(master)
+    text = out.decode().replace("\r\n", "\n")
+    assert ("\x1b[" in text) == is_painted
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert "[sensitive]" in plain
+    assert "SUCCESS (declared) at `done`" in plain
+    if is_painted:
+        assert max(map(len, plain.split("\n\n")[1].splitlines())) <= 100
+    assert not set(plain) & set("│┃━─┏╭|")
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # what Linux says when nobody has the other end any more
+        return b""

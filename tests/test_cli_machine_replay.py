@@ -1,0 +1,158 @@
+"""Fast: `stepward replay`, `verify` and `key`: what was changed is found, and receipts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from shops import as_json, database, open_shop, says, shop, stepward
+
+
+@pytest.fixture(autouse=True)
+def _in_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_shop(tmp_path, monkeypatch)
+
+
+def test_a_replay_tells_the_same() -> None:
+    shop("--run-id", "r1")
+    result = stepward("replay", "runs.db", "r1")
+    assert result.exit_code == 0
+    assert result.stdout.endswith("the same: the machine would have written 9 records as they are\n")
+    data = as_json(stepward("replay", "runs.db", "r1", "--output-format", "json"))
+    assert (data["same"], data["faults"], data["run"]["status"]) == (True, [], "SUCCESS")
+    assert len(data["trace"]) == 9
+    says(stepward("replay", "runs.db", "none"), 2, "error: there is no run `none`")
+    says(stepward("replay", "none.db", "r1"), 2, "error: there is no journal at `none.db`")
+    says(stepward("replay", "runs.db"), 2, "Missing argument 'RUN'")
+
+
+def rewritten(seq: int, old: str, new: str) -> None:
+    """Change a record of the only run, and hash everything behind it, and the head, anew."""
+    from hashlib import sha256
+
+    with database("runs.db") as connection:
+        rows = connection.execute("SELECT seq, record FROM records ORDER BY seq").fetchall()
+        before = ""
+        for number, record in rows:
+            text = record.decode()
+            if number == seq:
+                assert old in text
+                text = text.replace(old, new)
+            if number > seq:
+                text = re.sub(r'"prev":"[0-9a-f]{64}"', f'"prev":"{before}"', text)
+            digest = sha256(b"stepward.record.1\n" + text.encode()).digest()
+            before = digest.hex()
+            connection.execute(
+                "UPDATE records SET record = ?, digest = ? WHERE seq = ?", (text.encode(), digest, number)
+            )
+        connection.execute("UPDATE runs SET digest = ?", (digest,))
+
+
+def test_a_journal_rewritten_whole_is_found_by_running_it_again() -> None:
+    shop("--run-id", "r1")
+    rewritten(4, '"amount":20', '"amount":99')
+    replayed = stepward("replay", "runs.db", "r1")
+    assert replayed.exit_code == 1
+    assert "not the same: record 4: `pay` has other arguments than the program says" in replayed.stdout
+    data = as_json(stepward("replay", "runs.db", "r1", "--output-format", "json"))
+    assert (data["same"], [fault["seq"] for fault in data["faults"]]) == (False, [4])
+    verified = stepward("verify", "runs.db")
+    assert verified.exit_code == 1
+    assert "  error: record 4: `pay` has other arguments" in verified.stdout
+
+
+def test_a_changed_bit_is_found_where_it_is() -> None:
+    shop("--run-id", "r1")
+    stepward("run", "ends.yaml", "--journal", "runs.db", "--run-id", "r2")
+    assert stepward("verify", "runs.db").stdout.splitlines()[:3] == [
+        "run `r1`: 9 records, intact",
+        "run `r2`: 2 records, intact",
+        "2 of 2 runs intact",
+    ]
+    with database("runs.db") as connection:
+        (record,) = connection.execute("SELECT record FROM records WHERE run = 'r1' AND seq = 5").fetchone()
+        changed = record.replace(b"paid 20", b"paid 21")
+        connection.execute("UPDATE records SET record = ? WHERE run = 'r1' AND seq = 5", (changed,))
+    result = stepward("verify", "runs.db")
+    assert result.exit_code == 1
+    assert "run `r1`: 9 records, 1 fault\n  error: record 5 was changed" in result.stdout
+    assert "1 of 2 runs intact" in result.stdout
+    assert stepward("verify", "runs.db", "r2").exit_code == 0
+    data = as_json(stepward("verify", "runs.db", "r1", "--output-format", "json"))
+    assert data["version"] == 1
+    (run,) = data["runs"]
+    assert (run["intact"], run["records"], [fault["seq"] for fault in run["faults"]]) == (False, 9, [5])
+    assert run.keys() == {"run", "records", "head", "signed_by", "receipts", "intact", "faults"}
+    for command in (["runs", "r1"], ["replay", "runs.db", "r1"], ["runs", "receipt", "r1"], ["runs", "cancel", "r1"]):
+        says(stepward(*command), 2, "error: record 5 of run `r1` is not what was written; see `stepward verify`")
+
+
+def test_a_journal_whose_columns_have_other_types_is_damaged_not_a_bug() -> None:
+    shop("--run-id", "r1")
+    with database("runs.db") as connection:
+        connection.execute("UPDATE records SET record = CAST(record AS TEXT) WHERE seq = 3")
+    assert stepward("verify", "runs.db").exit_code == 1
+    says(stepward("runs", "r1"), 2, "error: record 3 of run `r1` is not what was written")
+
+
+def test_a_run_that_is_gone_or_was_never_there_is_a_fault() -> None:
+    shop("--run-id", "r1")
+    result = stepward("verify", "runs.db", "r9")
+    assert result.exit_code == 1
+    assert "error: there is no run `r9`" in result.stdout
+
+
+def test_a_pair_of_keys_signs_and_verifies() -> None:
+    made = stepward("key", "k")
+    assert re.fullmatch("key [0-9a-f]{16}: private `k`, public `k.pub`\n", made.stdout)
+    assert Path("k").stat().st_mode & 0o777 == 0o600
+    says(stepward("key", "k"), 2, "error: `k.pub` exists already, and a key is never written over")
+    Path("k.pub").rename("public")
+    says(stepward("key", "k"), 2, "error: `k` exists already, and a key is never written over")
+    says(stepward("key", "none/k"), 2, "error: `none/k` can't be written: no such file")
+    shop("--run-id", "r1", "--key", "k")
+    assert "run `r1`: 9 records, signed by " in stepward("verify", "runs.db", "--key", "public").stdout
+    assert "note:" not in stepward("verify", "runs.db", "--key", "public").stdout
+    assert "note: without a key or a receipt" in stepward("verify", "runs.db").stdout
+    says(stepward("verify", "runs.db", "--key", "k"), 2, "error: `k` is a private key")
+    stepward("key", "other")
+    assert stepward("verify", "runs.db", "--key", "other.pub").exit_code == 1
+    assert stepward("verify", "runs.db", "--key", "other.pub", "--key", "public").exit_code == 0
+    shop("--run-id", "r2", "--key", "k", amount=60)
+    assert stepward("runs", "cancel", "r2", "--key", "k").exit_code == 0
+    assert stepward("runs", "erase", "r2", "--yes", "--key", "k").exit_code == 0
+    assert stepward("verify", "runs.db", "--key", "public").exit_code == 0
+
+
+def test_a_receipt_shows_what_was_cut() -> None:
+    stepward("key", "k")
+    shop("--run-id", "r1", "--key", "k")
+    printed = stepward("runs", "receipt", "r1")
+    assert as_json(printed).items() >= {"run": "r1", "seq": 8, "status": "SUCCESS", "signature": None}.items()
+    assert stepward("runs", "receipt", "r1", "--key", "k", "-o", "receipt.json").stdout == ""
+    says(stepward("runs", "receipt", "r1", "-o", "none/r"), 2, "error: `none/r` can't be written: no such file")
+    verified = stepward("verify", "runs.db", "--receipt", "receipt.json", "--key", "k.pub")
+    assert ", 1 receipt, intact" in verified.stdout
+    Path("unsigned.json").write_text(printed.stdout)
+    assert stepward("verify", "runs.db", "--receipt", "unsigned.json").exit_code == 0
+    assert stepward("verify", "runs.db", "--receipt", "unsigned.json", "--key", "k.pub").exit_code == 1
+    stepward("key", "other")
+    shop("--run-id", "r2")
+    for run, key in (("r1", "other"), ("r2", "k")):
+        refused = stepward("runs", "receipt", run, "--key", key)
+        says(refused, 2, f"error: the head of run `{run}` is not signed by the key")
+    with database("runs.db") as connection:
+        connection.execute("DELETE FROM records")
+        connection.execute("DELETE FROM runs")
+    gone = stepward("verify", "runs.db", "--receipt", "receipt.json")
+    assert gone.exit_code == 1
+    assert "there is no run `r1`" in gone.stdout
+    for file, words in (("none.json", "can't be read: no such file"), ("list.yaml", "one JSON object")):
+        says(
+            stepward("verify", "runs.db", "--receipt", file),
+            2,
+            f"error: {'the receipt ' * (file[0] == 'n')}`{file}`",
+            words,
+        )

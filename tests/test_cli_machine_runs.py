@@ -1,0 +1,206 @@
+"""Fast: `stepward runs`: resuming, reconciling, recovering, cancelling and erasing."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from shops import (
+    GIVEN,
+    MAIL,
+    ORDER,
+    STEPWARD,
+    advice,
+    as_json,
+    crashed,
+    database,
+    open_shop,
+    says,
+    shop,
+    stepward,
+    trace,
+)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_shop(tmp_path, monkeypatch)
+
+
+def test_a_suspended_run_is_resumed_by_the_command_that_it_prints() -> None:
+    suspended = shop("--run-id", "it's me", amount=60, journal="other.db")
+    arguments = advice(suspended, "resume:")
+    assert arguments[:2] == ["runs", "resume"]
+    assert arguments[3:5] == ["--payload", "JSON"]
+    assert arguments[5:] == ["--journal", "other.db", *GIVEN]
+    arguments[4] = '{"ok": 1}'
+    says(stepward(*arguments), 2, "error: the output of `ask`: `ok` must be a boolean, not `1`", "`stepward runs RUN`")
+    arguments[4] = "{ok: true"
+    says(stepward(*arguments), 2, "error: the payload can't be read")
+    arguments[4] = '{"ok": true}'
+    result = stepward(*arguments, "--output-format", "json")
+    assert result.exit_code == 0
+    assert trace(result)[4:9] == ["ask intent", "ask attempt", "- refused", "ask resumed", "agreed branched"]
+    says(stepward(*arguments), 2, "error: the token was used, or is for another step or program")
+    assert (
+        trace(stepward("runs", "show", "it's me", "--journal", "other.db", "--output-format", "json"))[-1]
+        == "- refused"
+    )
+
+
+def test_a_token_of_nothing_is_refused() -> None:
+    shop("--run-id", "r1")
+    says(stepward("runs", "resume", "x", "--payload", "1"), 2, "error: this is no resume token")
+    says(stepward("runs", "resume", "r2.x", "--payload", "1"), 2, "error: there is no run `r2`")
+    says(stepward("runs", "resume", "r1.x", "--payload", "1"), 2, "error: the token was used, or is for another")
+    says(stepward("runs", "resume", "r1.x"), 2, "Missing option '--payload'")
+    token = as_json(shop("--output-format", "json", amount=60))["run"]["suspensions"][0]["token"]
+    says(stepward("runs", "resume", token, "--payload", "1"), 2, "error: the program calls tools `ask`, `pay`, `tell`")
+
+
+def test_a_run_in_memory_that_waits_says_that_it_is_gone() -> None:
+    result = shop(amount=60, journal=None)
+    assert result.exit_code == 4
+    assert "this run was in memory and is gone" in result.stdout
+    assert "stepward runs" not in result.stdout
+
+
+def test_a_write_in_doubt_is_reconciled_by_the_commands_that_it_prints() -> None:
+    for run in ("done", "again", "up"):
+        doubt = shop("--run-id", run, amount=7)
+    assert advice(doubt, "give up:") == ["runs", "reconcile", "up", "pay", "abandon", *GIVEN]
+    assert advice(doubt, "it did not:")[4] == "not-done"
+    assert advice(doubt, "it did:")[4:7] == ["done", "--output", "JSON"]
+    done = stepward("runs", "reconcile", "done", "pay", "done", "--output", "paid 7", *GIVEN)
+    assert done.exit_code == 0
+    assert re.search(r'pay +reconciled +done; "paid 7"\n', done.stdout)
+    again = stepward("runs", "reconcile", "again", "pay", "not-done", *GIVEN, "--output-format", "json")
+    assert again.exit_code == 4, "the line goes dead again"
+    assert trace(again)[-4:] == ["pay attempt", "pay reconciled", "pay intent", "pay attempt"]
+    up = stepward("runs", "reconcile", "up", "pay", "abandon")
+    assert up.exit_code == 1
+    assert "CANCELLED (abandoned) at `pay`" in up.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["r1", "pay", "done"], ["`done` needs --output"]),
+        (["r1", "pay", "abandon", "--output", "1"], ["--output is for `done`"]),
+        (["r1", "pay", "perhaps"], ["'perhaps' is not one of 'done', 'not-done', 'abandon'"]),
+        (["none", "pay", "not-done"], ["error: there is no run `none`", "`stepward runs` lists them"]),
+        (["r1", "tell", "not-done", *GIVEN], ["error: `tell` is not in doubt in run `r1`"]),
+        (["r1", "pay", "not-done"], ["error: the program calls tools"]),
+    ],
+)
+def test_bad_reconciliations_are_refused(arguments: list[str], words: list[str]) -> None:
+    shop("--run-id", "r1", amount=7)
+    says(stepward("runs", "reconcile", *arguments), 2, *words)
+
+
+def test_a_crashed_run_is_recovered() -> None:
+    crashed("r1", 9)
+    shown = stepward("runs", "r1")
+    assert advice(shown, "stepward runs recover") or "stepward runs recover r1" in shown.stdout
+    result = stepward("runs", "recover", "r1", *GIVEN)
+    assert result.exit_code == 4
+    assert "IN_DOUBT at `pay`" in result.stdout
+    assert "`pay` is in doubt: the machine stopped while it ran" in result.stdout
+    shop("--run-id", "over")
+    assert stepward("runs", "recover", "over").exit_code == 0, "there is nothing left to do"
+    says(stepward("runs", "recover", "none"), 2, "error: there is no run `none`")
+
+
+def test_all_crashed_runs_are_recovered_and_those_of_other_tools_left() -> None:
+    crashed("r1", 9)
+    left = stepward("runs", "recover")
+    assert left.exit_code == 4
+    assert left.stdout == "0 runs\n"
+    assert left.stderr.startswith("left: run `r1`: the program calls tools `ask`, `pay`, `tell`, and there is no")
+    result = stepward("runs", "recover", *GIVEN)
+    assert result.exit_code == 4
+    assert re.search(r"r1 +shop +IN_DOUBT +6 ", result.stdout)
+    assert result.stdout.endswith("\n1 run\n")
+    nothing = stepward("runs", "recover", *GIVEN)
+    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "0 runs\n", "")
+
+
+def test_a_run_that_somebody_drives_is_left_to_them() -> None:
+    crashed("r1", 9)
+    with database("runs.db") as connection:
+        connection.execute("UPDATE runs SET expires = ?", (time.time() + 99,))
+    says(stepward("runs", "recover", "r1", *GIVEN), 2, "error: somebody else drives run `r1`", "= help: wait until")
+    assert "left: run `r1`: somebody else drives it" in stepward("runs", "recover", *GIVEN).stderr
+    seen = stepward("runs", "r1")
+    assert seen.exit_code == 0
+    assert "stepward runs recover r1" in seen.stdout
+    assert shop("--run-id", "r1", amount=9).exit_code == 4
+    cancelled = stepward("runs", "cancel", "r1")
+    assert cancelled.exit_code == 4
+    assert "cancel asked for" in cancelled.stdout
+    says(stepward("runs", "erase", "r1", "--yes"), 2, "error: somebody else drives run `r1`")
+
+
+def test_a_lease_of_a_clock_that_was_wrong_is_passed_over_by_naming_the_run() -> None:
+    crashed("r1", 9)
+    with database("runs.db") as connection:
+        connection.execute("UPDATE runs SET expires = ?", (time.time() + 10 * 365 * 86_400,))
+    refused = stepward("runs", "erase", "r1", "--yes")
+    says(
+        refused,
+        2,
+        "error: the lease of run `r1` lasts 3,650 more days",
+        "`stepward runs recover RUN` passes such a lease",
+    )
+    assert "wait" not in refused.stderr, "it would be for years"
+    left = stepward("runs", "recover", *GIVEN)
+    assert left.exit_code == 4
+    assert "left: run `r1`: its lease is of a clock that was wrong" in left.stderr
+    assert "`stepward runs recover r1` passes it over" in left.stderr
+    assert "CANCELLED" in stepward("runs", "recover", "r1", *GIVEN).stdout, "the erasure had asked for it"
+
+
+def test_a_run_is_cancelled() -> None:
+    shop("--run-id", "waits", amount=60)
+    shop("--run-id", "over")
+    assert stepward("runs", "cancel", "waits").exit_code == 0
+    assert "CANCELLED (cancelled) at `ask`" in stepward("runs", "waits").stdout
+    assert stepward("runs", "cancel", "waits").exit_code == 0
+    assert stepward("runs", "cancel", "over").exit_code == 1, "it had ended in another way"
+    says(stepward("runs", "cancel", "none"), 2, "error: there is no run `none`")
+    says(stepward("runs", "cancel"), 2, "Missing argument 'RUN'")
+
+
+def test_an_erased_value_is_in_no_file_and_the_run_still_tells() -> None:
+    shop("--run-id", "r1")
+    shop("--run-id", "waits", amount=60)
+    assert MAIL.encode() in Path("runs.db.vault").read_bytes()
+    asked = stepward("runs", "erase", "r1", stdin="n\n")
+    assert asked.exit_code != 0
+    assert "destroy every sensitive value of run `r1` for ever?" in asked.stderr
+    assert stepward("runs", "erase", "r1", stdin="y\n").exit_code == 0
+    assert stepward("runs", "erase", "waits", "--yes").exit_code == 0
+    assert all(MAIL.encode() not in path.read_bytes() for path in Path().glob("runs.db*"))
+    shown = stepward("runs", "r1")
+    assert 'to: "[erased]"' in shown.stdout
+    assert re.search(r"erased +1 value\n", shown.stdout)
+    assert "CANCELLED" in stepward("runs", "waits").stdout
+    assert stepward("replay", "runs.db", "r1").exit_code == 0
+    assert stepward("verify", "runs.db").exit_code == 0
+
+
+def test_an_interrupted_run_stays_in_the_journal() -> None:
+    arguments = ["run", "shop.yaml", *ORDER, "--input", "amount=10", *GIVEN, "--journal", "runs.db", "--run-id", "r1"]
+    with subprocess.Popen([STEPWARD, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr
+        assert running.stderr.readline() == "a tool prints\n"
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=20)
+    assert (running.returncode, out) == (130, "")
+    assert "interrupted: `stepward runs` lists the run, `stepward runs recover` goes on with it" in err
+    assert stepward("runs", "recover", "r1", *GIVEN).exit_code == 4
