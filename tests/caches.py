@@ -1,0 +1,107 @@
+"""A project with a cache of its own, and who looks what is really checked."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stepward.validator.cli import main
+from stepward.validator.findings import Report
+from stepward.validator.gate.cache import FOLDER
+
+ROOT = Path(__file__).parents[1]
+
+PROGRAMS = ROOT / "specs/programs"
+
+STEPWARD = Path(sys.executable).parent / "stepward"
+
+CLEAN = "name: good\ninputs: {}\nsteps:\n  - {id: a, type: end}\n"
+
+BAD = "name: bad\ninputs: {}\nsteps:\n  - {id: a, type: llm, prompt: x, next_step: gone}\n"
+
+POLICY = "policy: p\nguardrails:\n  - {name: no-mail, never: {tool: mail}}\n"
+
+MAILS = """\
+name: mails
+inputs: {}
+tools: {mail: {effect: write, idempotent: true, args: {}, returns: {type: string}}}
+steps:
+  - {id: send, type: tool, tool: mail, output_key: sent, next_step: done}
+  - {id: done, type: end}
+"""
+
+
+def own_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be a user without a cache, in an empty project."""
+    monkeypatch.delenv("STEPWARD_NO_CACHE")
+    monkeypatch.delenv("STEPWARD_CACHE_KEY", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "user"))
+    (folder / "project").mkdir()
+    monkeypatch.chdir(folder / "project")
+
+
+def put(name: str, text: str) -> Path:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def check(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["check", *arguments], catch_exceptions=False)
+
+
+def entries(folder: str = FOLDER) -> list[Path]:
+    return sorted(path for path in Path(folder).glob("*") if re.fullmatch("[0-9a-f]{64}", path.name))
+
+
+def watch_checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the documents that were really checked, since the list was cleared."""
+    from stepward.validator import validator
+
+    seen: list[str] = []
+    real = validator.validate_document
+
+    def validate(document: object, *arguments: object, **options: object) -> Report:
+        seen.append(Path(document.name).name)  # type: ignore[attr-defined]
+        return real(document, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(validator, "validate_document", validate)
+    return seen
+
+
+def is_hit(checked: list[str], *arguments: str) -> bool:
+    checked.clear()
+    check(*arguments)
+    return not checked
+
+
+def put_programs(folder: Path, *, codes: tuple[str, ...] | None) -> None:
+    """Copy the examples, each bad one beside a configuration that names its policy."""
+    for path in sorted((PROGRAMS / "bad").rglob("*")):
+        if path.suffix in {".yaml", ".json", ".py"} and not path.name.endswith(".policy.yaml"):
+            code = path.parent.name
+            if codes is not None and code not in codes:
+                continue
+            home = folder / code / path.name
+            home.mkdir(parents=True)
+            shutil.copy(path, home)
+            policy = path.with_suffix(".policy.yaml")
+            if policy.exists():
+                shutil.copy(policy, home)
+                (home / "stepward.toml").write_text(f'policies = ["{policy.name}"]\n')
+    if codes is None:
+        shutil.copytree(PROGRAMS / "good", folder / "good")
+
+
+def kept_bad() -> Path:
+    """Keep a finding, and return its entry."""
+    put("bad.yaml", BAD)
+    assert check().exit_code == 1
+    (entry,) = entries()
+    return entry
