@@ -1,0 +1,58 @@
+"""Expressions that are evaluated in one state, and the shapes of their trees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepward.vm.errors import UndefinedReferenceError
+from stepward.vm.expressions.evaluator import evaluate
+from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Compare,
+    Constant,
+    Defined,
+    Expression,
+    Length,
+    Logic,
+    Minus,
+    Negation,
+    Reference,
+)
+
+
+def look_up(state: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    found: Any = state
+    for name in names:
+        if not isinstance(found, dict) or name not in found:
+            raise UndefinedReferenceError(".".join(names))
+        found = found[name]
+    return found
+
+
+def result(text: str, /, **state: Any) -> Any:
+    return evaluate(parse(text), lambda names: look_up(state, names))
+
+
+def shape(tree: Expression) -> Any:
+    """Write a tree without places, in Lisp's way."""
+    match tree:
+        case Constant(value=value):
+            return value
+        case Reference():
+            return tree.text()
+        case Defined(reference=reference):
+            return ("defined", reference.text())
+        case Length(operand=operand):
+            return ("len", shape(operand))
+        case Negation(operand=operand):
+            return ("not", shape(operand))
+        case Minus(operand=operand):
+            return ("-", shape(operand))
+        case Logic(operator=operator, operands=operands):
+            return (operator, *map(shape, operands))
+        case Compare(operator=operator, left=left, right=right):
+            return (operator, shape(left), shape(right))
+        case Arithmetic(first=first, rest=rest):
+            return (shape(first), *((sign, shape(operand)) for sign, operand in rest))
