@@ -36,6 +36,7 @@ from stepward.vm.machine import calls
 from stepward.vm.machine import data as machine_data
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.reading.yaml_format import read_yaml
+from stepward.vm.values import FrozenMap
 from test_language_reference import BLOCKS, documents, lines_of, read_value, split_example
 from test_machine_properties import COMMON, sloppy_budget
 from wide_programs import wide_program
@@ -575,11 +576,12 @@ MISTAKES: dict[str, tuple[str, Any]] = {
     "an output that stays when a step fails": ("apply._unset", lambda step, error: [(step.error, error)]),
     "retries in place of repeats": ("calls._is_new", lambda *_: True),
     "a list of allowed tools that nobody asks": ("calls._forbidden", lambda *_: None),
+    "arguments of a model call": ("calls._arguments", lambda attempt: FrozenMap(attempt.args or {})),
     "data that is read as references": ("data._text", two_passes),
 }
 
 
-RARE = ("retries in place of repeats", "data that is read as references")
+RARE = ("retries in place of repeats", "arguments of a model call", "data that is read as references")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in RARE)) for name in MISTAKES])

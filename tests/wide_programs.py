@@ -271,7 +271,9 @@ class _Maker:
         else:
             rule |= {
                 "never": self.selector(),
-                "when": self.pick("$args.amount > 10", "$v == 1", "defined($v)", "$x > 50", "$args.to == 'me'"),
+                "when": self.pick(
+                    "$args.amount > 10", "$v == 1", "defined($v)", "$x > 50", "$args.to == 'me'", "defined($args)"
+                ),
             }
         return rule
 
