@@ -486,3 +486,25 @@ def test_bounds_prove_what_the_engine_leaves_open(
     monkeypatch.setattr(guardrails, "explore_counted", cut_short)
     (found,) = [one for one in check(steps, guardrails=[rule]).properties if one.rule == "r"]
     assert found.verdict is expected
+
+
+STEP_WITHOUT_ARGUMENTS = [
+    {"type": "tool", "tool": "touch"},
+    {"type": "llm", "prompt": "Go on."},
+    {"type": "set", "set": {"y": "1"}},
+]
+
+
+@pytest.mark.parametrize("fields", STEP_WITHOUT_ARGUMENTS, ids=lambda fields: fields["type"])
+@pytest.mark.parametrize("are_declared", [True, False], ids=["declared", "undeclared"])
+def test_a_variable_called_args_is_no_argument(fields: dict[str, Any], are_declared: bool) -> None:
+    """No argument is handed over, so that the rule forbids the step: the machine blocks it."""
+    args = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
+    data = {
+        "tools": {"touch": {"effect": "write", "idempotent": True}},
+        "guardrails": [{"name": "r", "never": {"step": "a"}, "when": "not defined($args.x)"}],
+        "steps": [{"id": "look", "type": "llm", "prompt": "$args.x"}, {"id": "a", **fields}],
+        **({"inputs": {"args": args}} if are_declared else {}),
+    }
+    (held,) = ProgramValidator(Program.from_dict(data)).validate().properties
+    assert held.verdict is Verdict.VIOLATED

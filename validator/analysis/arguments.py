@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from stepward.vm.expressions.syntax import (
     Arithmetic,
@@ -23,6 +23,10 @@ from stepward.vm.language.steps import BaseStep, ToolCall
 
 if TYPE_CHECKING:
     from stepward.vm.language.meaning import Meaning
+
+
+UNDEFINED: Final = Reference(0, 0, ("$args",))
+"""What is not handed over: nothing has a name with a dollar sign in it. A variable may be called `args`."""
 
 
 class Inexpressible(Exception):  # noqa: N818 - no error: the verdict is found another way, or unknown
@@ -55,14 +59,14 @@ def _argument(reference: Reference, part: BaseStep, meaning: Meaning) -> Express
     if len(reference.names) == 1:
         raise Inexpressible
     if not isinstance(part, ToolCall):
-        return reference  # only calls of tools have arguments: it is undefined
+        return UNDEFINED  # only calls of tools have arguments
     name, fields = reference.names[1], reference.names[2:]
     if name in part.args:
         value: Any = part.args[name]
     else:
         spec = (meaning.tool(part.tool).args or {}).get(name)
         if spec is None or not spec.has_default:
-            return reference  # nothing is handed over: it is undefined
+            return UNDEFINED
         value = spec.default
     found = list(embedded(value))
     if found and found[0].whole and not found[0].path:
@@ -71,7 +75,7 @@ def _argument(reference: Reference, part: BaseStep, meaning: Meaning) -> Express
         raise Inexpressible
     for field in fields:
         if not isinstance(value, Mapping) or field not in value:
-            return reference
+            return UNDEFINED
         value = value[field]
     if isinstance(value, Mapping) or (isinstance(value, str) and "$$" in value):
         raise Inexpressible

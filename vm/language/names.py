@@ -146,9 +146,11 @@ class Names:
                 return names[:2], names[2:]
             if first in self.silent:
                 return None
-        if first in self.variables or (not self.declares_inputs and first not in self.outputs):
+        if first in self.variables:
             return names[:1], names[1:]
-        return None
+        # The checker has a name with a dollar sign for what is not there: that is no input either.
+        is_input = not self.declares_inputs and first not in self.outputs and not first.startswith("$")
+        return (names[:1], names[1:]) if is_input else None
 
     def known(self) -> set[str]:
         """Return every reference that could be meant by a misspelt one, without the dollar sign."""
