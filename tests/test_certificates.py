@@ -203,6 +203,31 @@ def test_what_a_certificate_leaves_to_its_checker_is_seen(text: str) -> None:
     assert [said.why_not for said in found] == [""]
 
 
+TIGHT = [
+    ("{type: string, maxLength: 0}", "$i == ''"),
+    ("{type: string, maxLength: 0}", "$i != 'x'"),
+    ("{type: string, maxLength: 0}", "'abc' contains $i"),
+    ("{type: object, properties: {a: {type: string, maxLength: 0}}, required: [a]}", "$i.a == ''"),
+    ("{type: string, enum: [abc, d], maxLength: 1}", "$i contains 'd'"),
+    ("{type: integer, minimum: 3, maximum: 3}", "$i == 3"),
+]
+
+
+@pytest.mark.parametrize(("spec", "holds"), TIGHT)
+def test_a_type_of_one_value_is_known_to_be_of_one_value(spec: str, holds: str) -> None:
+    program = Program.from_yaml(f"""
+inputs: {{i: {spec}}}
+tools: {{pay: {{effect: write, idempotent: true}}}}
+guardrails: [{{name: rule, never: {{tool: pay}}}}]
+steps:
+  - {{id: asked, type: condition, condition: "{holds}", then: stop, otherwise: pay}}
+  - {{id: pay, type: tool, tool: pay}}
+  - {{id: stop, type: end}}
+""")
+    found = [recheck_data(data) for data in proofs(program) if data["proves"]["rule"] == "rule"]
+    assert [said.why_not for said in found] == [""]
+
+
 def test_names_that_are_copied_to_and_fro_are_looked_at_once() -> None:
     """With two sources each, the ways that a value may have come double with every copy."""
     program = small(3563)

@@ -47,7 +47,7 @@ from stepward.validator.engine.values.classes import Space
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Domain, Domains, Range
 from stepward.validator.engine.values.simplest import simplest
-from stepward.validator.engine.values.states import State
+from stepward.validator.engine.values.states import State, outcome
 from stepward.validator.engine.values.texts import Atom, Wanted
 from stepward.validator.engine.witnesses.reached import completed
 from stepward.validator.engine.witnesses.replay import replay
@@ -287,6 +287,46 @@ def test_a_text_is_written_as_short_as_it_can_be() -> None:
     assert texts.text_of(Wanted({Atom("is", "a"): False})) == ""
     assert texts.text_of(Wanted({Atom("starts_with", "ab"): True, Atom("ends_with", "ba"): True}, 3)) == "aba"
     assert texts.text_of(Wanted({Atom("contains", "a"): True, Atom("is", "a"): True}, 2)) is None
+
+
+TIGHT: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
+    ({"type": "string", "maxLength": 0}, ("",)),
+    ({"type": ["string", "null"], "maxLength": 0}, ("", None)),
+    ({"type": ["string", "integer"], "maxLength": 0, "minimum": 0.2, "maximum": 0.8}, ("",)),
+    ({"type": "string", "enum": ["abc", "d"], "maxLength": 1}, ("d",)),
+    ({"type": "integer", "minimum": 3, "maximum": 3}, (3,)),
+    ({"type": "number", "minimum": 3, "maximum": 3}, (3,)),
+    ({"type": "integer", "minimum": 0.5, "maximum": 2.5}, (1, 2)),
+    ({"type": "boolean", "enum": [True]}, (True,)),
+    ({"type": "null"}, (None,)),
+]
+ASKED = {
+    str: ["$i == 'xyz'", "$i == 'd' or $i == ''", "$i == $j", "$i contains 'x'", "len($i) > 0", "'abc' contains $i"],
+    int: ["$i == 3", "$i > 1 and $i < 2", "$i == 1 or $i == 2", "$i < 1.5", "$i == $j", "$i + 1 > 3"],
+    bool: ["$i", "$i == false", "$i == $j"],
+    type(None): ["$i == null", "$i != $j"],
+}
+
+
+@pytest.mark.parametrize(("spec", "values"), TIGHT, ids=[str(spec) for spec, _ in TIGHT])
+def test_of_a_tight_type_no_value_is_forgotten(spec: dict[str, Any], values: tuple[Any, ...]) -> None:
+    for condition in dict.fromkeys(one for value in values for one in ASKED[type(value)]):
+        inputs = {name: spec for name in "ij" if f"${name}" in condition}
+        meaning = Meaning(program(inputs, [condition]))
+        tree = meaning.clauses[0].tree
+        assert tree is not None
+        states = [
+            dict(zip([(name,) for name in inputs], state, strict=True))
+            for state in itertools.product(values, repeat=len(inputs))
+        ]
+        seen = {outcome(tree, state) for state in states}
+        try:
+            space = Space([tree], Domains(meaning))
+        except TooMany:
+            continue
+        found = space.outcome(tree)
+        answers = {True: found.holds, None: found.fails, False: space.all & ~(found.holds | found.fails)}
+        assert {answer for answer, mask in answers.items() if mask} == seen, condition
 
 
 # -- planted mistakes ------------------------------------------------------------------------------------------------

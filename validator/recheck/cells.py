@@ -152,9 +152,11 @@ def admits(spec: TypeSpec | None, cell: Cell) -> bool:
     if cell.single:
         return refusal(cell.value, spec) is None
     if spec.enum is not None:
-        return any(of_value(member).kind == cell.kind and meet(cell, of_value(member)) for member in spec.enum)
+        return any(meet(cell, of_value(member)) for member in spec.enum if refusal(member, spec) is None)
     if cell.kind == "number":
         return any(meet(cell, one) for one in _numbers(spec))
+    if cell.kind == "string" and spec.max_length == 0:
+        return spec.admits("string") and meet(cell, of_value(""))
     if cell.kind == "string":
         longest = spec.max_length
         fits = longest is None or all(len(literal) <= longest for (_, literal), answer in cell.answers if answer)
@@ -193,6 +195,8 @@ def of_type(spec: TypeSpec | None) -> tuple[Cell, ...]:
     for word in sorted(spec.kinds):
         if word == "array":
             found.append(ARRAY if spec.items is None else ARRAY._replace(items=_kinds(spec.items)))
+        elif word == "string" and spec.max_length == 0:
+            found.append(of_value(""))
         elif word not in ("number", "integer"):
             found.extend(OF_KIND[word])
     found.extend(_numbers(spec))

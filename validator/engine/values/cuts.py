@@ -187,6 +187,7 @@ def class_values(domain: Domain, cuts: Cuts) -> list[Any]:
         values.append(FrozenMap())
     if len(values) > MAX_CLASSES:
         raise TooMany
+    assert values or domain.is_empty, "a state that no class stands for is proved not to be"
     return values
 
 
@@ -250,6 +251,8 @@ def _every_number(domain: Domain) -> set[Number]:
 def _text_classes(domain: Domain, cuts: Cuts) -> list[str]:
     if not domain.any_text:
         return list(domain.texts)
+    if domain.max_length == 0:
+        return [""]
     if cuts.whole or (cuts.atoms and cuts.asks_length):
         raise TooMany
     if cuts.asks_length:
@@ -262,6 +265,7 @@ def _text_classes(domain: Domain, cuts: Cuts) -> list[str]:
         if any(atom.question != "is" for atom in cuts.atoms):
             raise TooMany  # a shorter text may do
         found = [text for text in found if len(text) <= domain.max_length]
+    assert found, "some text is none of the literals"
     return found
 
 

@@ -46,7 +46,7 @@ def _between(value: Number, points: Iterable[Number]) -> dict[str, Number]:
 
 def _text(value: str, domain: Domain, cuts: Cuts, *, by_source: bool) -> Any:
     literals = {atom.literal for atom in cuts.atoms if atom.question == "is"}
-    if value in literals or not domain.any_text:
+    if value in literals or not domain.any_text or domain.max_length == 0:
         return {"text": value}
     if cuts.asks_length:
         bounds = set() if by_source or domain.max_length is None else {domain.max_length}
