@@ -269,6 +269,18 @@ def test_a_rule_that_another_one_hides_is_confirmed_with_that_set_aside() -> Non
     assert replay(evidence.witness).set_aside == ("first", "rule")
 
 
+@pytest.mark.parametrize(
+    ("declared", "given"), [({}, {"x": 1}), ({"y": {"type": "integer"}}, {}), ({"y": {"type": "integer"}}, {"y": None})]
+)
+def test_a_call_with_arguments_that_its_tool_does_not_take_never_starts(
+    declared: dict[str, Any], given: dict[str, Any]
+) -> None:
+    rule = {"name": "rule", "followed_by": {"first": {"step": "p"}, "then": {"step": "q"}}}
+    tools = {"read": {"effect": "read"}, "book": {"effect": "read", "args": declared}}
+    steps = [tool("p"), tool("q", "book", args=given, on_error="skip"), {"id": "e", "type": "end"}]
+    assert replay(witness_of(check(build(*steps, tools=tools, guardrails=[rule])), "SW405")).confirmed
+
+
 def test_a_place_behind_another_one_of_the_same_rule_is_confirmed() -> None:
     steps = [tool("pay_a", "pay", args={"sum": 1}), tool("pay_b", "pay", args={"sum": 1})]
     report = check(build(*steps, guardrails=[{"name": "rule", "never": {"tool": "pay"}}]))

@@ -48,24 +48,34 @@ class Analyses(ProgramFacts):
 
     def starts_for_certain(self, number: int) -> bool:
         """Return whether a step that control gets to is started: nothing it reads can be undefined or ill-typed."""
-        return number not in self.assignment.doubtful_steps and self._arguments_fit(number)
+        return number not in self.assignment.doubtful_steps and self.arguments_fit(number)
 
     @cached_property
     def uncertain_starts(self) -> frozenset[int]:
         """The steps that may not be started though control gets to them, all found at once."""
-        sites = self.meaning.calls if any(spec.args for spec in self.meaning.manifest.values()) else ()
+        sites = self.meaning.calls if any(spec.args is not None for spec in self.meaning.manifest.values()) else ()
         return self.assignment.doubtful_steps.union(
             site.step
             for site in sites
-            if site.step not in self.assignment.doubtful_steps and not self._arguments_fit(site.step)
+            if site.step not in self.assignment.doubtful_steps and not self.arguments_fit(site.step)
         )
 
-    def _arguments_fit(self, number: int) -> bool:
+    def arguments_fit(self, number: int) -> bool:
+        """Return whether the calls of a step hand over what their tools take: all of its type, nothing else."""
         step = self.flow.steps[number]
-        return all(
-            self.fits(value, spec)
-            for call in (step.parallel_steps if isinstance(step, ParallelStep) else (step,))
-            if isinstance(call, ToolCall)
-            for name, spec in (self.meaning.tool(call.tool).args or {}).items()
-            if (value := call.args.get(name)) is not None
+        calls = step.parallel_steps if isinstance(step, ParallelStep) else (step,)
+        return all(self._takes(call) for call in calls if isinstance(call, ToolCall))
+
+    def _takes(self, call: ToolCall) -> bool:
+        declared = self.meaning.tool(call.tool).args or {}
+        return self.names_fit(call) and all(
+            self.fits(value, declared[name]) for name, value in call.args.items() if name in declared
         )
+
+    def names_fit(self, call: ToolCall) -> bool:
+        """Return whether a call hands over each argument that its tool needs, and none that it does not take."""
+        declared = self.meaning.tool(call.tool).args
+        if declared is None:
+            return True
+        needed = {name for name, spec in declared.items() if not spec.has_default}
+        return needed <= set(call.args) <= declared.keys()

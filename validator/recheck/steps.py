@@ -350,7 +350,9 @@ class Steps:
         may_start = not any(cells == (UNDEFINED,) for cells in read)
         may_fail = any(UNDEFINED in cells for cells in read)
         if isinstance(part, ToolCall):
-            for name, spec in (self.meaning.tool(part.tool).args or {}).items():
+            declared = self.meaning.tool(part.tool).args
+            may_fail = may_fail or (declared is not None and not part.args.keys() <= declared.keys())
+            for name, spec in (declared or {}).items():
                 if name in part.args:
                     fits, misfits = self._fits(part.args[name], spec, number, state)
                     may_start, may_fail = may_start and fits, may_fail or misfits

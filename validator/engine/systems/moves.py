@@ -295,6 +295,7 @@ class Moves:
         wanted: list[Expression] = [Defined(0, 0, Reference(0, 0, name)) for name in doubtful]
         is_sure = True
         if isinstance(call, ToolCall):
+            is_sure = self.context.names_fit(call)
             for name, spec in (self.context.meaning.tool(call.tool).args or {}).items():
                 if name not in call.args or self.context.fits(call.args[name], spec):
                     continue
