@@ -73,6 +73,10 @@ def witness_of(report: Report, code: str) -> Witness:
     return witness
 
 
+def assert_not_doubted(report: Report) -> None:
+    assert [finding.message for finding in report.findings if finding.code == "SW901"] == []
+
+
 @pytest.fixture
 def witness() -> Witness:
     return witness_of(checked(BAD / "SW401/obvious.yaml"), "SW401")
@@ -267,6 +271,50 @@ def test_a_rule_that_another_one_hides_is_confirmed_with_that_set_aside() -> Non
     assert evidence is not None
     assert evidence.witness is not None
     assert replay(evidence.witness).set_aside == ("first", "rule")
+
+
+def test_a_rule_hidden_by_another_one_is_not_doubted_where_its_step_never_starts() -> None:
+    """What the run comes to without the other rule is told by SW207."""
+    rules = [{"name": "m", "never": {"step": "p"}, "when": "$nope > 900"}, {"name": "k", "never": {"step": "q"}}]
+    steps = (tool("p"), tool("q", "pay", args={"sum": "$a + 5"}))
+    report = check(build(*steps, inputs=None, guardrails=rules))
+    assert {finding.code for finding in report.findings} >= {"SW207", "SW403"}
+    assert_not_doubted(report)
+
+
+SECRET = {"s": {"type": "string", "enum": ["a"], "sensitive": True}}
+
+
+def test_what_a_secret_does_to_a_message_makes_nobody_doubt_a_finding() -> None:
+    """`c[sensitive]n't st[sensitive]rt` is what is left of the message where the secret is `a`."""
+    program = build(
+        tool("q", "pay", args={"sum": "$s"}),
+        tool("r"),
+        inputs=SECRET,
+        guardrails=[{"name": "rule", "never": {"step": "r"}}],
+    )
+    report = check(program)
+    assert {finding.code for finding in report.findings} == {"SW207", "SW403"}
+    assert_not_doubted(report)
+
+
+def test_what_a_secret_does_to_a_message_keeps_no_witness_away() -> None:
+    secret = {"s": {"type": "string", "enum": ["undefined", "x"], "sensitive": True}}
+    steps = [
+        {"id": "c", "type": "condition", "condition": "$s == 'x'", "then": "v", "otherwise": "q"},
+        {"id": "v", "type": "set", "set": {"w": 1}, "next_step": "q"},
+        tool("q", "pay", args={"sum": "$w"}),
+    ]
+    witness = witness_of(check(build(*steps, inputs=secret)), "SW202")
+    assert replay(witness).why == "`q` can't start: `$w` is [sensitive]"
+
+
+def test_an_argument_that_the_tool_does_not_take_is_told_before_what_it_reads() -> None:
+    rule = {"name": "rule", "followed_by": {"first": {"step": "p"}, "then": {"tool": "pay"}}}
+    tools = TOOLS | {"read": {"effect": "read", "args": {}}}
+    report = check(build(tool("p", args={"x": ["$j.y"]}), inputs=None, tools=tools, guardrails=[rule]))
+    assert {"SW207", "SW405"} <= {finding.code for finding in report.findings}
+    assert_not_doubted(report)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from stepward.validator.engine.witnesses.seen import Asked, Seen, moves_of, records_of
+from stepward.validator.engine.witnesses.seen import Asked, Seen, Unstarted, moves_of, records_of
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Witness
 from stepward.validator.findings import Move
 from stepward.vm.errors import DocumentError, StepwardError
@@ -106,7 +106,7 @@ class Replayed:
 
     `why` says it in words: the violation, or what happened instead. `set_aside` are the rules that had to be left out
     because one of them stops this run before the one that is meant is asked. `moves` is the path that the run took,
-    `blocked` says what did not start, and why; `is_barred` whether that was for a rule.
+    `unstarted` what did not start.
     """
 
     confirmed: bool
@@ -115,8 +115,12 @@ class Replayed:
     run: Run
     journal: MemoryJournal
     set_aside: tuple[str, ...] = ()
-    blocked: tuple[str, ...] = ()
-    is_barred: bool = False
+    unstarted: tuple[Unstarted, ...] = ()
+
+    @property
+    def is_barred(self) -> bool:
+        """Whether something did not start for a rule."""
+        return any(one.rule for one in self.unstarted)
 
     def history(self) -> History:
         """Return the run as its journal has it."""
@@ -160,17 +164,18 @@ class Replayer:
         """Run a witness under all rules; where one stops the run too early, again without it, as long as there is one.
 
         First all others are set aside, then the rule that is meant at all other places: the machine stops a run where
-        a rule is broken first, and a finding speaks of every place at which it can be.
+        a rule is broken first, and a finding speaks of every place at which it can be. A run that shows nothing is the
+        one under the rule that is meant: what other rules stop says nothing of it.
         """
         # What another rule stops, is that rule's affair: what does not follow then, does not break this one.
         number = 0 if self._is_named_once(witness.claim) and witness.claim.code != "SW405" else 1
-        first = seen = self._replayed(witness, number)
-        number += 1
+        shown = seen = self._replayed(witness, number)
         # A narrowed rule that stops nothing says nothing of the next one: it may be of another pair of steps.
-        while not seen.confirmed and (seen.is_barred or number > 2) and number < len(self._courts(witness.claim)):
-            seen = self._replayed(witness, number)
+        while not seen.confirmed and (seen.is_barred or number > 1) and number + 1 < len(self._courts(witness.claim)):
             number += 1
-        return seen if seen.confirmed else first
+            seen = self._replayed(witness, number)
+            shown = seen if number == 1 else shown
+        return seen if seen.confirmed else shown
 
     def _is_named_once(self, claim: Claim) -> bool:
         """Whether a rejection that names the rule can mean no other one: two policies may use one name."""
@@ -220,8 +225,7 @@ class Replayer:
             run,
             journal,
             court.set_aside,
-            tuple(str(record.body["error"]) for record in records if record.kind in ("blocked", "rejected")),
-            any(record.kind == "rejected" for record in records),
+            tuple(seen.unstarted()),
         )
 
     def _machine(self, court: _Court, max_steps: int) -> ExecutionVM:

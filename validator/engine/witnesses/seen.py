@@ -14,9 +14,12 @@ from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.machine.apply import apply
+from stepward.vm.machine.data import REDACTED
+from stepward.vm.machine.decide import decide
+from stepward.vm.machine.events import Event
 from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.run import Run
-from stepward.vm.machine.state import Reader, before
+from stepward.vm.machine.state import Reader, State, before
 
 Asked = tuple[str, int, int]
 """A step or sub-step, its visit, and the attempt."""
@@ -28,6 +31,14 @@ class Record(NamedTuple):
     kind: str
     body: Mapping[str, Any]
     note: Mapping[str, Any]
+
+
+class Unstarted(NamedTuple):
+    """A step that did not start: for a rule or, where `rule` is empty, for what it reads; `why` hides nothing."""
+
+    step: str
+    rule: str
+    why: str
 
 
 def records_of(journal: MemoryJournal, run: str) -> Iterator[Record]:
@@ -94,19 +105,37 @@ class Seen:
             return self._owed()
         return self._rejected()
 
+    def unstarted(self) -> Iterator[Unstarted]:
+        """Yield what did not start, and why."""
+        for number, record in enumerate(self.records):
+            if record.kind in ("blocked", "rejected"):
+                yield Unstarted(record.body["step"], record.body.get("rule", ""), self._why(number))
+
+    def _why(self, number: int) -> str:
+        """Return why something did not start, as the machine says it before it takes out what is sensitive.
+
+        A value as short as `a` leaves no word of a message whole.
+        """
+        error = str(self.records[number].body["error"])
+        if REDACTED not in error:
+            return error
+        happened = decide(self._history.plan, self._state(number))
+        assert isinstance(happened, Event), "what did not start was not called"
+        return str(happened.body["error"])
+
     def _rejected(self) -> str | None:
-        for record in self.records:
+        for number, record in enumerate(self.records):
             body = record.body
             if record.kind != "rejected" or body.get("rule") != self.claim.rule or body["step"] not in self.parts:
                 continue
-            error = str(body["error"])
+            why = self._why(number)
             if body.get("reason") == "guardrail":
-                if self.claim.code not in ("SW401", "SW402") or error.endswith("is stale") == (
+                if self.claim.code not in ("SW401", "SW402") or why.endswith("is stale") == (
                     self.claim.code == "SW402"
                 ):
-                    return error
-            elif self.claim.rule == "allow" and error.startswith(f"policy `{self.claim.policy}` "):
-                return error
+                    return str(body["error"])
+            elif self.claim.rule == "allow" and why.startswith(f"policy `{self.claim.policy}` "):
+                return str(body["error"])
         return None
 
     def _uncovered(self) -> str | None:
@@ -152,11 +181,11 @@ class Seen:
             if self._is_missing(record):
                 return None
             if record.kind == "blocked" and body["step"] == self.claim.step:
-                error = str(body["error"])
-                if f"`{reference}` is undefined" in error or (
-                    "is undefined" in error and self._is_undefined(number, reference)
+                why, error = self._why(number), str(body["error"])
+                if f"`{reference}` is undefined" in why or (
+                    "is undefined" in why and self._is_undefined(number, reference)
                 ):
-                    return error if reference in error else f"{error}; `{reference}` is undefined, too"
+                    return error if reference in why else f"{error}; `{reference}` is undefined, too"
         return None
 
     def _is_missing(self, record: Record) -> bool:
@@ -174,11 +203,15 @@ class Seen:
 
     def _reader(self, number: int) -> Reader:
         """Return the values before a record."""
+        return Reader(self._history.plan, self._state(number).slots)
+
+    def _state(self, number: int) -> State:
+        """Return the state before a record."""
         found = self._history
         state = before(found.plan)
         for happened in found.events[:number]:
             state = apply(found.plan, state, happened)
-        return Reader(found.plan, state.slots)
+        return state
 
     def _clauses(self) -> list[Expression]:
         step = next(step for step in self._history.plan.steps if step.id == self.claim.step)

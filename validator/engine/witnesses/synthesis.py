@@ -130,16 +130,24 @@ class Witnesses:
     def _is_told_otherwise(self, shown: Replayed, goal: _Goal) -> bool:
         """Whether other findings say why the run stopped short.
 
-        Either a step could not start although nothing was undefined there, or the same rule is broken on the path
-        before: the machine stops there.
+        Either a step could not start although nothing was undefined there, or with arguments that its tool does not
+        take in any case (SW203, SW207, SW208 and others tell of that), or the same rule is broken on the path before:
+        the machine stops there.
         """
-        if any(word in error and "is undefined" not in error for error in shown.blocked for word in _TOLD):
-            return True
+        for one in shown.unstarted:
+            if one.rule == "sensitive-to-model":
+                return True
+            if not one.rule and not ("is undefined" in one.why and self._fits(one.step)):
+                return True
         return bool(shown.moves) and shown.moves[-1] != goal.path[-1] and self._is_stopped_by(shown, goal.claim)
+
+    def _fits(self, step: str) -> bool:
+        """Whether a step or sub-step hands over what its tool takes; what calls none does."""
+        return all(self.context.arguments_fit(site.step) for site in self.meaning.calls if site.call.id == step)
 
     @staticmethod
     def _is_stopped_by(shown: Replayed, claim: Claim) -> bool:
-        return shown.run.reason == "guardrail" and shown.run.error.startswith(f"guardrail `{claim.rule}` ")
+        return shown.run.reason == "guardrail" and shown.unstarted[-1].rule == claim.rule
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -367,8 +375,6 @@ _DOES: Final[Mapping[str, Does]] = {
     "fails, skipped": "fails",
     "times out, fallback": "times out",
 }
-_TOLD: Final = (": argument ", "can't be evaluated", "sensitive value", "bytes, more than")
-"""Errors of a step that could not start although nothing is undefined: SW203, SW207, SW208 and others tell of them."""
 
 
 def _parts(step: ParallelStep, how: str) -> Iterator[tuple[Does, ...]]:
