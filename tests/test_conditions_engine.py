@@ -488,6 +488,21 @@ def test_simple_states_are_shown() -> None:
     assert cases_of(MANY, ["$c > 1", "$c <= 1"]).covered().verdict is PROVED  # null fails, and fails is not uncovered
 
 
+def test_what_two_cases_do_not_read_is_not_said_to_be_undefined() -> None:
+    inputs = {
+        "n": {"type": "integer"},
+        "t": {"type": "string"},
+        "o": {"type": "object", "properties": {"f": {"type": "boolean"}}, "required": ["f"]},
+    }
+    conditions = ["$n >= 3 and $n <= 6", "$n == 6", "$t == 'é' and $n > 6 and $o.f"]
+    choice: dict[str, Any] = {"id": "c", "type": "condition", "exclusive": True, "otherwise": "e"}
+    choice["cases"] = [{"when": one, "then": "e"} for one in conditions]
+    data = {"inputs": inputs, "steps": [choice, {"id": "e", "type": "end"}]}
+    report = ProgramValidator(Program.from_dict(data)).validate()
+    (found,) = [finding.message for finding in report.findings if finding.code == "SW305"]
+    assert found == "case 1 and case 2 of `c` both hold when `$n` is 6"
+
+
 def test_domains_join_what_several_sources_give() -> None:
     low, high = Domain(ranges=(Range(0, 1),)), Domain(texts=("a", "abc"), undefined=True)
     both = low | high

@@ -16,7 +16,7 @@ from stepward.validator.engine.cases import Cases, Undecided
 from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.engine.systems.building import Question, Test
 from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision
-from stepward.validator.engine.values.domains import Names
+from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.states import State, shown
 from stepward.validator.findings import Evidence, Move, Verdict
 from stepward.vm.expressions.syntax import Logic, Negation
@@ -178,7 +178,7 @@ class ConditionVerdicts:
         path = (
             path_to(self.context, number, state, self._stopped()) if found.verdict is Verdict.UNKNOWN else evidence.path
         )
-        names = _worth_saying(cases.names, state)
+        names = _worth_saying(cases.names, state, self.domains)
         values = tuple(("$" + ".".join(name), state[name]) for name in names if name in state)
         if path is not None:
             path = (*path[:-1], Move(path[-1].step, how(state)))
@@ -232,10 +232,24 @@ def _both_hold(cases: Cases, first: int, second: int) -> Test:
     return (*earlier, (Decision((both,)), (0,)))
 
 
-def _worth_saying(names: list[Names], state: State) -> list[Names]:
-    """Return the references that a message names: a field speaks for its object, what is undefined for itself."""
+def _worth_saying(names: list[Names], state: State, domains: Domains) -> list[Names]:
+    """Return the references that a message names: a field speaks for its object, what is undefined for itself.
+
+    A reference that is not in the state and can't be undefined is one that nothing was asked of.
+    """
     return [
         name
         for name in names
-        if not (isinstance(state.get(name), dict) and any(other[: len(name)] == name != other for other in names))
+        if (name in state or _may_lack(name, state, domains))
+        and not (isinstance(state.get(name), dict) and any(other[: len(name)] == name != other for other in names))
     ]
+
+
+def _may_lack(name: Names, state: State, domains: Domains) -> bool:
+    """Whether a reference that is not in a state may be undefined: by itself, or with what it is a field of."""
+    if domains.of(name).undefined:
+        return True
+    owner = domains.parent(name)
+    if owner is None:
+        return False
+    return not isinstance(state[owner], dict) if owner in state else _may_lack(owner, state, domains)
