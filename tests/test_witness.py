@@ -273,6 +273,21 @@ def test_a_rule_that_another_one_hides_is_confirmed_with_that_set_aside() -> Non
     assert replay(evidence.witness).set_aside == ("first", "rule")
 
 
+def test_a_rule_that_cannot_be_read_keeps_no_witness_away() -> None:
+    rules = [
+        {"name": "unread", "never": {"tool": "pay"}, "when": "$n == ("},
+        {"name": "first", "never": {"tool": "read"}},
+        {"name": "last", "never": {"tool": "pay"}, "when": "$n > 5"},
+    ]
+    program = build(tool("r"), PAY, inputs={"n": {"type": "integer"}}, guardrails=rules)
+    found = {finding.step: finding.evidence for finding in path_findings(check(program))}
+    assert found.keys() == {"r", "pay"}
+    for evidence, others in ((found["r"], ("unread",)), (found["pay"], ("unread", "first"))):
+        assert evidence is not None
+        assert evidence.witness is not None
+        assert replay(evidence.witness).set_aside == others
+
+
 def test_a_rule_hidden_by_another_one_is_not_doubted_where_its_step_never_starts() -> None:
     """What the run comes to without the other rule is told by SW207."""
     rules = [{"name": "m", "never": {"step": "p"}, "when": "$nope > 900"}, {"name": "k", "never": {"step": "q"}}]

@@ -19,7 +19,8 @@ from typing import Any, Final, TypeVar
 from stepward.validator.engine.witnesses.seen import Asked, Seen, Unstarted, moves_of, records_of
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Witness
 from stepward.validator.findings import Move
-from stepward.vm.errors import DocumentError, StepwardError
+from stepward.vm.errors import DocumentError, ExpressionError, StepwardError
+from stepward.vm.expressions.parser import parse
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.guardrails import AnyRule, AtMostOnce, Exclusive, Never, Requires, StepSelector
 from stepward.vm.language.meaning import Meaning
@@ -151,7 +152,7 @@ class Replayer:
         self.policies = policies
         self.steps = 0
         self._script = _Script()
-        self._whole = _Court(program, policies)
+        self._whole = _readable(program, policies)
         self._alone: dict[tuple[str | None, str | None], tuple[_Court, list[AnyRule]]] = {}
         self._kept: dict[Claim, list[_Court]] = {}
         self._machines: dict[tuple[int, int], tuple[_Court, ExecutionVM]] = {}
@@ -187,7 +188,7 @@ class Replayer:
     def _courts(self, claim: Claim) -> list[_Court]:
         meant = (claim.rule, claim.policy)
         if meant not in self._alone:
-            self._alone[meant] = _alone(self.program, self.policies, claim)
+            self._alone[meant] = _alone(self._whole, claim)
         alone, own = self._alone[meant]
         if claim not in self._kept:
             self._kept[claim] = list(islice(_narrow(alone, own, claim, self._meaning), MAX_COURTS))
@@ -260,9 +261,26 @@ def _outside_loops(function: Callable[[], T]) -> T:
 # -- rules set aside ---------------------------------------------------------------------------------------------------
 
 
-def _alone(program: Program, policies: tuple[Policy, ...], claim: Claim) -> tuple[_Court, list[AnyRule]]:
+def _readable(program: Program, policies: tuple[Policy, ...]) -> _Court:
+    """Return program and policies without the rules that can't be read: no machine runs a program with one."""
+    unread = [rule for rule in program.guardrails if isinstance(rule, Never) and not _is_read(rule.when)]
+    if not unread:
+        return _Court(program, policies)
+    kept = tuple(rule for rule in program.guardrails if rule not in unread)
+    return _Court(program.model_copy(update={"guardrails": kept}), policies, tuple(rule.name for rule in unread))
+
+
+def _is_read(when: str | None) -> bool:
+    try:
+        return when is None or parse(when) is not None
+    except ExpressionError:
+        return False
+
+
+def _alone(whole: _Court, claim: Claim) -> tuple[_Court, list[AnyRule]]:
     """Return program and policies with the rule that is meant and no other, and that rule."""
-    others: list[str] = []
+    program, policies = whole.program, whole.policies
+    others = list(whole.set_aside)
     own: list[AnyRule] = []
 
     def kept(rules: tuple[AnyRule, ...], policy: str | None) -> tuple[AnyRule, ...]:
