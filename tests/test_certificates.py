@@ -163,6 +163,14 @@ steps:
   - {id: two, type: condition, condition: $v == 'a', then: last, otherwise: last}
   - {id: last, type: tool, tool: book}
 """,
+    "an end that the run gets to owes nothing": """
+tools: {pay: {effect: write, idempotent: false}, book: {effect: write, idempotent: true}}
+guardrails: [{name: rule, followed_by: {first: {step: stop}, then: {tool: book}}, ends: any}]
+steps:
+  - {id: paid, type: tool, tool: pay, error_step: stop}
+  - {id: booked, type: tool, tool: book}
+  - {id: stop, type: end}
+""",
     "a further round costs what it makes again": """
 max_steps: 10
 tools:

@@ -334,7 +334,8 @@ class Steps:
         if any(UNDEFINED in cells for cells in read):
             yield Exit(END_FAILS, (), _ALONE, NOTHING, 1)
         if not any(cells == (UNDEFINED,) for cells in read):
-            yield from (Exit(way, (), _ALONE, _ALONE, 1) for way in ways if way.kind == "end")
+            # The run is over then: an `end` is no step that succeeded and owes something.
+            yield from (Exit(way, (), _ALONE, NOTHING, 1) for way in ways if way.kind == "end")
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
