@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from programs import programs
 from stepward.validator import Evidence, Finding, ProgramValidator, Report
+from stepward.validator.analysis.patterns import is_quick
 from stepward.validator.analysis.ways import Ways
 from stepward.validator.cli import main
 from stepward.validator.engine.values.simplest import simplest
@@ -463,6 +464,58 @@ def test_a_part_of_a_parallel_step_answers_what_is_read_of_the_whole(reads: str)
     rule = {"name": "rule", "never": {"tool": "pay"}}
     witness = witness_of(check(build(*steps, tools=tools, guardrails=[rule])), "SW403")
     assert {answer.step: answer.value for answer in witness.script} == {"one": "yes", "two": "no"}
+
+
+HARD = "a" * 40 + "!"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "steps"),
+    [
+        ({"s": {"type": "string", "pattern": "^(a+)+$"}}, {"condition": f"$s == '{HARD}'"}),
+        ({"s": {"type": "string", "pattern": "^(x+)+y$"}}, {"condition": "len($s) > 40"}),
+        ({"s": {"type": "string", "pattern": "^(a+)+$", "default": HARD}}, {"condition": "$s == 'aa'"}),
+        ({"s": {"type": "string"}}, {"condition": f"$s == '{HARD}'", "args": {"s": "$s"}}),
+        ({"s": {"type": "string"}}, {"condition": "$s == 'a'", "args": {"s": HARD}}),
+        ({"s": {"type": "string"}}, {"condition": "$s == 'a'", "set": f"'{HARD}'", "args": {"s": "$v"}}),
+    ],
+)
+def test_a_pattern_that_takes_for_ever_is_not_asked(inputs: dict[str, Any], steps: dict[str, Any]) -> None:
+    """Whoever asks `re` does not come back, and no clock stops it."""
+    tools = {"book": {"effect": "read", "args": {"s": {"type": "string", "pattern": "^(a+)+$"}}}, **TOOLS}
+    program = build(
+        {"id": "c", "type": "condition", "condition": steps["condition"], "then": "v", "otherwise": "e"},
+        {"id": "v", "type": "set", "set": {"v": steps.get("set", 1)}, "next_step": "q"},
+        tool("q", *(["book"] if "args" in steps else []), args=steps.get("args", {}), next_step="r"),
+        tool("r", next_step="e"),
+        {"id": "e", "type": "end"},
+        inputs=inputs,
+        tools=tools,
+        guardrails=[{"name": "rule", "never": {"step": "r"}}],
+    )
+    report = check(program)
+    assert [finding.step for finding in report.findings if finding.code in ("SW403", "SW408")] == ["r"]
+    assert_not_doubted(report)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "quick"),
+    [
+        ("^(a+)+$", "a" * 40, False),
+        ("^(a+)+$", "b" * 40, True),
+        ("^(a+)+b{100}$", "a" * 40, False),
+        ("(a|a|a)+$", "a" * 40, False),
+        ("a*a*a*a*a*a*b", "a" * 400, False),
+        (r"(x)?(?=(a+)+$)(?(1)a|b)\1", "a" * 40, False),
+        ("(){1000000}", "", False),
+        ("[a-z]+", "a" * 3_000, False),
+        (r"^[\w.]+@([\w-]+\.)+[\w-]{2,4}$", "someone@mail.example.com", True),
+        ("^[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}$", "DE" + "7" * 20, True),
+        (r"^(?:EU|US)-\d+(?!x)$", "EU-" + "0" * 200, True),
+    ],
+)
+def test_the_tries_of_a_search_are_counted_before(pattern: str, text: str, quick: bool) -> None:
+    assert is_quick(pattern, text) is quick
 
 
 def test_a_type_without_values_makes_no_witness_and_no_accusation() -> None:

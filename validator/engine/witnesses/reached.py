@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.analysis.assignment import assigned_names
+from stepward.validator.analysis.patterns import is_seen_to_fit
 from stepward.validator.analysis.product import NOT_TOLD, Fates
 from stepward.validator.engine.values.domains import Names
 from stepward.validator.engine.values.simplest import simplest
@@ -20,7 +21,7 @@ from stepward.validator.findings import Move
 from stepward.vm.language.flow import Transition
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import BaseStep, Failing, LlmCall, ParallelStep
-from stepward.vm.language.types import TypeSpec, refusal
+from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import freeze
 
 _ANY: Final = "any"
@@ -174,7 +175,7 @@ class _Givers:
 
 
 def _is_of(value: Any, spec: TypeSpec | None) -> bool:
-    return spec is None or refusal(completed(value, spec), spec) is None
+    return is_seen_to_fit(completed(value, spec), spec)
 
 
 def completed(value: Any, spec: TypeSpec | None) -> Any:

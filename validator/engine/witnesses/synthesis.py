@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, Final
 
+from stepward.validator.analysis.patterns import is_seen_to_fit
 from stepward.validator.analysis.product import USED_UP
 from stepward.validator.engine.values.simplest import beside, fitting, simplest
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
@@ -23,7 +24,7 @@ from stepward.vm.expressions.syntax import Constant, walk
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import AnyStep, Call, Failing, ParallelStep, ToolCall
-from stepward.vm.language.types import TypeSpec, refusal
+from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import FrozenMap
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ class Witnesses:
         for (owner, fields), value in values.items():
             if owner == source:
                 changed = _with(result, fields, value)
-                if spec is None or refusal(changed, spec) is None:
+                if is_seen_to_fit(changed, spec):
                     result = changed
         return result
 
@@ -246,11 +247,11 @@ class Witnesses:
             if not found:
                 raise _Valueless
             wanted = self._wanted.get(source, [])
-            good = [value for value in found if all(refusal(value, spec) is None for spec in wanted)]
+            good = [value for value in found if all(is_seen_to_fit(value, spec) for spec in wanted)]
             more = fitting(
                 (value for spec in wanted for value in simplest(spec)), self.meaning.typing.effective(source)
             )
-            good += [value for value in more if all(refusal(value, spec) is None for spec in wanted)]
+            good += [value for value in more if all(is_seen_to_fit(value, spec) for spec in wanted)]
             self._known[source] = (good or found)[0]
         return self._known[source]
 
