@@ -37,11 +37,10 @@ from condition_lists import (
     values_of,
 )
 from stepward.validator import ProgramValidator
-from stepward.validator.engine import solver
 from stepward.validator.engine.cases import Finite
 from stepward.validator.engine.clock import UNLIMITED
-from stepward.validator.engine.smt import facts, terms
-from stepward.validator.engine.solver import Solved
+from stepward.validator.engine.smt import facts, solver, terms
+from stepward.validator.engine.smt.solver import Solved
 from stepward.validator.engine.values import calculated, classes, cuts, texts
 from stepward.validator.engine.values.classes import Space
 from stepward.validator.engine.values.cuts import TooMany

@@ -20,6 +20,7 @@ from operator import or_
 from typing import Final, NamedTuple, Protocol
 
 from stepward.validator.engine.clock import Clock, OutOfTime
+from stepward.validator.engine.smt.answers import SOLVER, Undecided
 from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS
 from stepward.validator.engine.values.calculated import CalculatedDomains, calculated
 from stepward.validator.engine.values.classes import Outcome, Space
@@ -32,9 +33,6 @@ from stepward.vm.expressions.syntax import Expression
 
 CLASSES: Final = "cases"
 """The layer of finite classes, as reports name it."""
-
-SOLVER: Final = "smt"
-"""The layer of the solver."""
 
 
 class Answer(NamedTuple):
@@ -66,10 +64,6 @@ class Layer(Protocol):
     def overlapping(self) -> State | None:
         """Return a state in which one case is taken, and a later one holds; None proves that there is none."""
         ...
-
-
-class Undecided(Exception):  # noqa: N818 - an answer
-    """A layer gives up; the message says why."""
 
 
 MAX_PAIRS: Final = 100
@@ -162,7 +156,7 @@ class Cases:
         """The first layer that can hold these conditions, and say both that there is a state and that there is none."""
         if self.finite is not None:
             return self.finite
-        from stepward.validator.engine.solver import Solved
+        from stepward.validator.engine.smt.solver import Solved
 
         return Solved(self.trees, self.domains, self.clock)
 

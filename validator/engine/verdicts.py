@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepward.validator.analysis.monitors import ArrivalMonitor
 from stepward.validator.engine.cases import Answer as CaseAnswer
-from stepward.validator.engine.cases import Cases, Undecided
+from stepward.validator.engine.cases import Cases
 from stepward.validator.engine.clock import OutOfTime
+from stepward.validator.engine.smt.answers import Undecided
 from stepward.validator.engine.systems.building import Question, Test
 from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision
 from stepward.validator.engine.values.domains import Domains, Names
@@ -127,7 +128,7 @@ class ConditionVerdicts:
             return (by_types(cases.finite.space),)
 
         def write() -> str:
-            from stepward.validator.engine.solver import Solved
+            from stepward.validator.engine.smt.solver import Solved
 
             try:
                 layer = cases.layer

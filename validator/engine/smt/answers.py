@@ -1,4 +1,4 @@
-"""What the solver layers over systems answer: proved and why, a candidate path, or unknown and why."""
+"""What the solver layers answer: proved and why, a candidate path, or unknown and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import Final, NamedTuple
 from stepward.validator.engine.systems.system import Path
 from stepward.validator.findings import Verdict
 
+SOLVER: Final = "smt"
+"""The layer of the solver for the cases of one step."""
+
 SPENT: Final = "the solver gave up within the work that it may take"
+
+
+class Undecided(Exception):  # noqa: N818 - an answer
+    """A layer for the cases of one step gives up; the message says why."""
 
 
 class Script(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import z3
 
-from stepward.validator.engine.cases import SOLVER, Undecided
 from stepward.validator.engine.clock import Clock
+from stepward.validator.engine.smt.answers import SOLVER, SPENT, Undecided
 from stepward.validator.engine.smt.facts import Facts
 from stepward.validator.engine.smt.models import choices, state_of
 from stepward.validator.engine.smt.terms import Terms, TooLarge
@@ -30,8 +30,6 @@ MAX_TRIES: Final = 6
 
 PLACES: Final = (0, 2, None)
 """Decimal places that the numbers of a model are asked to have, one after the other; None: any number."""
-
-SPENT: Final = "the solver gave up within the work that it may take"
 
 
 class Solved:
