@@ -79,6 +79,7 @@ def _drawn(picture: Any, format_: str) -> bytes:
 def _write(content: bytes, output: Path | None) -> None:
     if output is None:
         sys.stdout.buffer.write(content)
+        sys.stdout.flush()  # here a full disk is still told
         return
     try:
         output.write_bytes(content)
