@@ -641,8 +641,12 @@ def test_the_machine_confirms_every_violation_of_random_programs() -> None:
     def run(data: dict[str, Any]) -> None:
         met.update(assert_the_machine_agrees(data))
 
-    run()
-    assert all(met[code] for code in ("SW202", "SW401", "SW403", "SW405")), met
+    wanted = {"SW202", "SW401", "SW403", "SW405"}
+    for _ in range(3):  # chance may pass one of them by, but hardly three times
+        run()
+        if wanted <= met.keys():
+            return
+    raise AssertionError(met)
 
 
 def test_an_answer_at_one_attempt_goes_before_those_at_all() -> None:
