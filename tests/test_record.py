@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepward.vm import Program
+from stepward.vm import Program, ProgramError
 from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, AnyStep, Case, ToolStep
 
 SHORT: dict[str, Any] = {"id": "pay", "type": "tool", "tool": "pay"}
@@ -85,3 +85,14 @@ def test_a_step_is_copied_and_pickled() -> None:
 
 def test_a_step_shows_what_was_given() -> None:
     assert repr(step(SHORT)) == "ToolStep(id='pay', type='tool', tool='pay')"
+
+
+def test_steps_of_one_program_make_another() -> None:
+    program = Program.from_dict({"steps": [SHORT, {"id": "end", "type": "end"}]})
+    assert Program.from_dict({"steps": [*program.steps[:1], {"id": "end", "type": "end"}]}) == program
+    assert Program.from_dict({"steps": program.steps}) == program
+
+
+def test_what_json_does_not_have_is_no_number() -> None:
+    with pytest.raises(ProgramError, match="not what JSON does not have"):
+        Program.from_dict({"steps": [object()]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -48,6 +49,7 @@ def build_program(data: Any, document: Document | None) -> Program:
 
     name = document.name if document else "<dict>"
     if document is None:
+        data = _with_plain_steps(data)
         _refuse_odd_data(data)
     program = build(Program, data, name, document.problems if document else (), ProgramError)
     total = len(program.steps) + sum([len(step.parallel_steps) for step in program.steps if step.type == "parallel"])
@@ -56,6 +58,14 @@ def build_program(data: Any, document: Document | None) -> Program:
         raise ProgramError(name, (Problem("SW004", message, "split the program", Place(("steps",), key=True)),))
     program._document = document
     return program
+
+
+def _with_plain_steps(data: Any) -> Any:
+    """Return data in which steps that were taken from a program are fields again."""
+    steps = data.get("steps") if isinstance(data, dict) else None
+    if not isinstance(steps, list | tuple) or not any(isinstance(step, Record) for step in steps):
+        return data
+    return {**data, "steps": [step.to_data() if isinstance(step, Record) else step for step in steps]}
 
 
 def _refuse_odd_data(data: Any) -> None:
@@ -396,7 +406,9 @@ def _shape(value: Any) -> str:
         return "text"
     if isinstance(value, dict):
         return "a mapping"
-    return "a list" if isinstance(value, list | tuple) else f"the number {value}"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return f"the number {value}" if isinstance(value, int | float | Decimal) else "what JSON does not have"
 
 
 _MISSPELT: Final = 0.8
