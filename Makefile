@@ -49,10 +49,10 @@ demo: .venv/installed
 	echo; echo "== its journal, verified"; \
 	$(BIN)/stepward verify "$$folder/runs.db" --key "$$folder/key.pub"
 	@echo
-	@echo "== the machine of the refund program, attacked"
+	@echo "== the machine of the refund program, attacked by every attack of one family"
 	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	$(BIN)/stepward sabotage $(PROGRAMS)/good/customer_refund.yaml --policy specs/policies/payments.yaml \
-		--seed 1 --examples 4 --time 12 --save "$$folder"
+		--families crash --seed 1 --examples 40 --require-all --save "$$folder"
 	@echo
 	@echo "the gate let the good programs through and stopped the bad one; the machine ran one, and held. next:"
 	@echo "  $(BIN)/stepward explain SW401"

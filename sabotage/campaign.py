@@ -23,6 +23,10 @@ DEFAULT_EXAMPLES: Final = 100
 """Cases of each attack unless somebody wants another number; one that enumerates counts each case several times."""
 
 
+FIRST_CASES: Final = 10
+"""Cases of the first shard of an attack: few, so that a short time goes round all attacks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Orders:
     """What a campaign is to do.
@@ -55,14 +59,19 @@ class Orders:
         left = max(1, self.examples // attack.weight)
         number = 0
         while left > 0:
-            yield Shard(attack.name, number, min(left, SHARD_CASES), self.seed)
-            left -= SHARD_CASES
+            cases = min(left, SHARD_CASES if number else FIRST_CASES)
+            yield Shard(attack.name, number, cases, self.seed)
+            left -= cases
             number += 1
 
 
 @dataclass(slots=True)
 class Row:
-    """One attack in the matrix: how often it came to each outcome, and the breach that was found first."""
+    """One attack in the matrix: how often it came to each outcome, and the breach that was found first.
+
+    `misses` says why the program gives the attack no hold. `unconfirmed` is a breach that a fresh process could not
+    repeat.
+    """
 
     attack: type[Attack]
     misses: str | None = None
@@ -70,6 +79,7 @@ class Row:
     events: int = 0
     seconds: float = 0.0
     breach: Script | None = None
+    unconfirmed: Script | None = None
 
     @property
     def cases(self) -> int:
@@ -78,9 +88,25 @@ class Row:
 
     @property
     def outcome(self) -> Outcome:
-        """What the row comes to: the worst of what happened."""
-        worst = (Outcome.BREACHED, Outcome.DETECTED, Outcome.BLOCKED, Outcome.ABSORBED)
-        return next((outcome for outcome in worst if self.outcomes[outcome]), Outcome.NOT_APPLICABLE)
+        """What the row comes to: the worst of what happened; `not_run` where no case began."""
+        worst = (Outcome.BREACHED, Outcome.UNCONFIRMED, Outcome.DETECTED, Outcome.BLOCKED, Outcome.ABSORBED)
+        return next((outcome for outcome in worst if self.outcomes[outcome]), Outcome.NOT_RUN)
+
+    @property
+    def ran(self) -> bool:
+        """Whether some case of the attack began."""
+        return self.outcome is not Outcome.NOT_RUN
+
+    @property
+    def why_not(self) -> str | None:
+        """Why the attack did not run; None where it did."""
+        if self.ran:
+            return None
+        if self.misses is not None:
+            return self.misses
+        if not self.cases:
+            return "the time was over before it began"
+        return "no run came to what it attacks"
 
 
 class Matrix(NamedTuple):
@@ -99,15 +125,28 @@ class Matrix(NamedTuple):
         return tuple(row.breach for row in self.rows if row.breach is not None)
 
     @property
+    def unconfirmed(self) -> tuple[Script, ...]:
+        """What broke once, and not again in a fresh process."""
+        return tuple(row.unconfirmed for row in self.rows if row.unconfirmed is not None)
+
+    @property
+    def ran(self) -> int:
+        """How many attacks ran."""
+        return sum(row.ran for row in self.rows)
+
+    @property
     def events(self) -> int:
-        """How many events reached the machine or its store."""
-        return sum(row.events for row in self.rows)
+        """How many events of attacks that ran reached the machine or its store."""
+        return sum(row.events for row in self.rows if row.ran)
 
     @property
     def ok(self) -> bool:
         """Whether nothing broke."""
-        return not self.breaches
+        return not self.breaches and not self.unconfirmed
 
+
+Confirm = Callable[[Script, str | None], bool]
+"""Whether a breach shows again, in the PostgreSQL database of that name where there is one."""
 
 Progress = Callable[[Shard, int, int], None]
 """Told after each shard: the shard, how many are done, and how many there are."""
@@ -120,16 +159,21 @@ def attack_program(
     *,
     routes: Sequence[Route] = (),
     progress: Progress | None = None,
+    confirm: Confirm | None = None,
 ) -> Matrix:
     """Attack the machine that runs a program, and return the matrix.
 
-    Raises ProgramError for a program that no machine could follow. Equal seeds, examples and programs give equal
-    matrices but for seconds, whatever the number of workers; unless the time runs out.
+    All attacks get their first share of the time before any gets a second. A breach counts once `confirm` has repeated
+    it, unless given in a fresh process. Raises ProgramError for a program that no machine could follow. Equal seeds,
+    examples and programs give equal matrices but for seconds, whatever the number of workers; unless the time runs out.
     """
+    from stepward.sabotage.confirming import is_repeated
+
     target = Target(program, policies, routes)
     began = time.monotonic()
     rows = {attack.name: Row(attack, attack().misses(target)) for attack in orders.chosen()}
     shards = [shard for row in rows.values() if row.misses is None for shard in orders.shards(row.attack)]
+    shards.sort(key=lambda shard: shard.number)
     until = None if orders.seconds is None else began + orders.seconds
     done = 0
     firsts: dict[str, tuple[int, Found]] = {}
@@ -139,7 +183,8 @@ def attack_program(
         if progress is not None:
             progress(result.shard, done, len(shards))
     for name, (_, found) in firsts.items():
-        rows[name].breach = _script(target, orders, name, found)
+        script = _script(target, orders, name, found)
+        _judge(rows[name], script, is_confirmed=(confirm or is_repeated)(script, orders.postgres))
     seconds = time.monotonic() - began
     return Matrix(program.name, orders.seed, orders.examples, tuple(rows.values()), seconds, len(shards) - done)
 
@@ -151,6 +196,14 @@ def _enter(row: Row, result: Harvest, firsts: dict[str, tuple[int, Found]]) -> N
     number, name = result.shard.number, result.shard.attack
     if result.found is not None and (name not in firsts or number < firsts[name][0]):
         firsts[name] = (number, result.found)
+
+
+def _judge(row: Row, script: Script, *, is_confirmed: bool) -> None:
+    if is_confirmed:
+        row.breach = script
+    else:
+        row.unconfirmed = script
+        row.outcomes[Outcome.UNCONFIRMED] = row.outcomes.pop(Outcome.BREACHED)
 
 
 def _script(target: Target, orders: Orders, attack: str, found: Found) -> Script:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepward.vm.errors import StepwardError
+from stepward.vm.language.node import plain
+from stepward.vm.values import freeze
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DataObject, SearchStrategy
@@ -45,10 +47,13 @@ class Drawn:
         self._data = data
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
-        """Return the decision of that name, drawn when it is asked for the first time."""
+        """Return the decision of that name, drawn when it is asked for the first time.
+
+        It is the value that a script can hold (`0`, not `0.00`), so that a case and its replay decide alike.
+        """
         if name not in self.made:
             assert self._data is not None, "a decision is drawn from something"
-            self.made[name] = self._data.draw(among)
+            self.made[name] = plain(freeze(self._data.draw(among)))
         return self.made[name]
 
     def each(self, name: str, count: int) -> Iterator[int]:

@@ -35,17 +35,21 @@ class Invariant(Enum):
 
 
 class Outcome(StrEnum):
-    """What became of one attack.
+    """What became of one case of an attack, or of the whole attack.
 
     `blocked`: the machine refused it; `detected`: it happened, and the machine or a verification said so; `absorbed`:
-    all went as it goes without an attack; `not_applicable`: this program, or the run that was drawn, gave it no hold.
+    all went as it goes without an attack; `breached`: an invariant broke; `unconfirmed`: one broke, and a fresh process
+    could not repeat it. `not_applicable`: the run of this case gave the attack no hold. `not_run`, of a whole
+    attack: no case of it began.
     """
 
     BLOCKED = "blocked"
     DETECTED = "detected"
     ABSORBED = "absorbed"
     BREACHED = "breached"
+    UNCONFIRMED = "unconfirmed"
     NOT_APPLICABLE = "not_applicable"
+    NOT_RUN = "not_run"
 
 
 class Breach(Exception):  # noqa: N818 - it is what the attacker has achieved

@@ -153,7 +153,10 @@ def told(error: Exception, stage: Stage) -> Exception:
 
 
 class _Tally:
-    """What the cases of a shard come to; what is played again to be shrunk counts as events only."""
+    """What the cases of a shard come to.
+
+    What is played again to be shrunk counts as events only. A case in which the attack never began counts no events.
+    """
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -161,7 +164,8 @@ class _Tally:
         self.found: Breach | None = None
 
     def end(self, stage: Stage, outcome: Outcome) -> None:
-        self.events += stage.events
+        if outcome is not Outcome.NOT_APPLICABLE:
+            self.events += stage.events
         if self.found is None:
             self.outcomes[outcome] += 1
 

@@ -67,7 +67,9 @@ def _outcomes() -> Iterator[str]:
         Outcome.DETECTED: "it happened to the store, and the machine or a verification said so",
         Outcome.ABSORBED: "all went as it goes without an attack",
         Outcome.BREACHED: "an invariant was broken: the release is off",
-        Outcome.NOT_APPLICABLE: "the program, or the run that was drawn, gave it no hold",
+        Outcome.UNCONFIRMED: "an invariant was broken once, and a fresh process could not repeat it",
+        Outcome.NOT_APPLICABLE: "the run of this case gave the attack no hold",
+        Outcome.NOT_RUN: "no case of the attack began, so it says nothing about the machine",
     }
     yield "## What becomes of an attack\n"
     yield from (f"- *{str(outcome).replace('_', ' ')}*: {words}" for outcome, words in said.items())

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from stepward.sabotage.campaign import DEFAULT_EXAMPLES, Matrix, Orders, attack_program
+from stepward.sabotage.script import Script
 from stepward.vm import Policy, Program
 
 FAMILIES = ("injection", "functions", "load", "replays", "times", "interleavings", "hashes", "transitions", "crashes")
@@ -37,8 +38,16 @@ class Canary(NamedTuple):
         """Attack with the one attack, within the default budget."""
         policies = [Policy.from_dict(dict(policy)) for policy in self.policies]
         return attack_program(
-            Program.from_dict(dict(self.program)), policies, Orders(examples=examples, attacks=(self.attack,))
+            Program.from_dict(dict(self.program)),
+            policies,
+            Orders(examples=examples, attacks=(self.attack,)),
+            confirm=repeated_here,
         )
+
+
+def repeated_here(script: Script, postgres: str | None = None) -> bool:
+    """Repeat a breach in this process: only here the machine lacks its defence."""
+    return script.replay(postgres)[1] is not None
 
 
 def canaries() -> tuple[Canary, ...]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
 
+from canaries import repeated_here
 from canaries_injection import CLOSED, takes_any_reply
+from stepward.sabotage import confirming
 from stepward.sabotage.attack import Family
 from stepward.sabotage.registry import ATTACKS
 from stepward.validator.cli import main
@@ -29,13 +32,19 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["sabotage", *arguments])
 
 
+def weaken(patch: pytest.MonkeyPatch) -> None:
+    """Take a defence away in this process, where its breaches have to be repeated then."""
+    takes_any_reply(patch)
+    patch.setattr(confirming, "is_repeated", repeated_here)
+
+
 def test_a_machine_that_holds_exits_with_0() -> None:
     result = run("closed.yaml", *ONE, "--seed", "5")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[0].split()[:4] == ["family", "attack", "outcome", "blocked"]
-    assert lines[1].split()[:4] == ["injection", "reply-outside-the-set", "blocked", "10"]
-    assert lines[-1].startswith("no breach: 1 attack on `closed_question`, 10 cases, ")
+    assert lines[0] == "injection: no breach; 1 of 1 attack ran, in 10 cases"
+    assert [line.split(":")[0].strip() for line in lines[1:3]] == ["tried", "held"]
+    assert lines[-1].startswith("no breach: 1 of 1 attack ran on `closed_question`, 10 cases, ")
     assert lines[-1].endswith("seed 5")
     assert not Path("stepward-breaches").exists()
 
@@ -54,24 +63,106 @@ def test_the_json_has_every_attack_with_its_counts() -> None:
     result = run("closed.yaml", "--families", "injection", "--examples", "3", "--output-format", "json")
     assert result.exit_code == 0, result.output
     data = json.loads(result.stdout)
-    assert data["version"] == 1
+    assert data["version"] == 2
     names = [attack.name for attack in ATTACKS if attack.family is Family.INJECTION]
     assert [entry["name"] for entry in data["attacks"]] == names
     for entry in data["attacks"]:
-        counted = sum(entry[name] for name in ("blocked", "detected", "absorbed", "breached", "not_applicable"))
-        assert counted == entry["cases"]
+        outcomes = ("blocked", "detected", "absorbed", "breached", "unconfirmed")
+        began = sum(entry[name] for name in outcomes)
+        assert began + entry["not_applicable"] == entry["cases"]
         assert entry["family"] == "injection"
-        assert (entry["misses"] is None) == (entry["cases"] > 0)
+        assert (entry["why_not"] is None) == (entry["outcome"] != "not_run") == (began > 0)
+        assert entry["events"] == 0 or began > 0, "an attack that did not run counts no events"
     assert data["summary"]["breaches"] == 0
+    assert data["summary"]["ran"] == sum(entry["outcome"] != "not_run" for entry in data["attacks"]) < len(names)
+
+
+def test_a_row_for_each_attack_is_a_detail() -> None:
+    result = run("closed.yaml", *ONE, "--seed", "5", "--details")
+    lines = result.stdout.splitlines()
+    assert lines[0].split()[:4] == ["family", "attack", "outcome", "blocked"]
+    assert lines[1].split()[:4] == ["injection", "reply-outside-the-set", "blocked", "10"]
+
+
+# -- attacks that did not run ------------------------------------------------------------------------------------------
+
+TOKENS = "token-twice,token-raced,guessed-token"
+
+
+def test_an_attack_that_never_began_is_not_run() -> None:
+    refund = str(ROOT / "specs/programs/good/customer_refund.yaml")
+    arguments = (refund, "--isolated", "--attacks", TOKENS, "--seed", "1", "--examples", "4")
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("replay: nothing ran; 0 of 3 attacks ran, in 0 cases\n  not run, because ")
+    assert "no breach: 0 of 3 attacks ran" in result.stdout
+    assert ", 0 cases, 0 events in " in result.stdout
+    assert run(*arguments, "--require-all").exit_code == 4
+    root = ElementTree.fromstring(run(*arguments, "--output-format", "junit").stdout)
+    assert [suite.get("skipped") for suite in root] == ["3"]
+
+
+def test_all_attacks_ran_where_all_are_required() -> None:
+    assert run("closed.yaml", *ONE, "--require-all").exit_code == 0
+
+
+# -- breaches ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_breach_that_a_fresh_process_does_not_repeat_is_no_breach(monkeypatch: pytest.MonkeyPatch) -> None:
+    takes_any_reply(monkeypatch)  # only here: a fresh process has the whole machine
+    result = run("closed.yaml", *ONE, "--seed", "5")
+    assert result.exit_code == 3
+    assert "unconfirmed[reply-outside-the-set]" in result.stdout
+    assert "breach[" not in result.stdout
+    assert Path("stepward-breaches/closed_question-reply-outside-the-set.json").exists()
+    data = json.loads(run("closed.yaml", *ONE, "--seed", "5", "--output-format", "json").stdout)
+    assert (data["summary"]["breaches"], data["summary"]["unconfirmed"]) == (0, 1)
+    assert data["attacks"][0]["outcome"] == "unconfirmed"
+    assert data["attacks"][0]["breach"]["confirmed"] is False
+
+
+def test_breaches_of_one_cause_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    weaken(monkeypatch)
+    result = run("closed.yaml", "--attacks", "reply-outside-the-set,everything-fails,killed-anywhere", "--seed", "5")
+    assert result.exit_code == 1
+    breaches = [line for line in result.stdout.splitlines() if line.startswith("breach[")]
+    assert len({line.partition("]")[2] for line in breaches}) == len(breaches)
+    assert "  do not release: " in result.stdout
+    assert "  = broken promise: " in result.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links are another thing elsewhere")
+def test_a_link_in_the_folder_of_breaches_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    weaken(monkeypatch)
+    Path("precious").write_text("precious")
+    file = Path("stepward-breaches/closed_question-reply-outside-the-set.json")
+    file.parent.mkdir()
+    file.symlink_to(Path("precious").resolve())
+    assert run("closed.yaml", *ONE, "--seed", "5").exit_code == 1
+    assert Path("precious").read_text() == "precious"
+    assert not file.is_symlink()
+    assert json.loads(file.read_text())["attack"] == "reply-outside-the-set"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links are another thing elsewhere")
+def test_a_folder_of_breaches_that_is_a_link_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    weaken(monkeypatch)
+    Path("elsewhere").mkdir()
+    Path("stepward-breaches").symlink_to(Path("elsewhere").resolve())
+    result = run("closed.yaml", *ONE, "--seed", "5")
+    assert result.exit_code == 2
+    assert "`stepward-breaches` is a symbolic link" in result.output
+    assert list(Path("elsewhere").iterdir()) == []
 
 
 def test_a_breach_is_told_saved_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        takes_any_reply(patch)
+        weaken(patch)
         result = run("closed.yaml", *ONE, "--seed", "5")
         assert result.exit_code == 1
         assert "breach[reply-outside-the-set]" in result.stdout
-        assert result.stdout.splitlines()[-1].startswith("1 breach: ")
+        assert result.stdout.splitlines()[-1].startswith("1 breach: 1 of 1 attack ran on ")
         file = "stepward-breaches/closed_question-reply-outside-the-set.json"
         assert f"stepward sabotage --replay {file}" in result.stdout
         again = run("--replay", file)
@@ -83,7 +174,7 @@ def test_a_breach_is_told_saved_and_replayed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_broke_before_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    takes_any_reply(monkeypatch)
+    weaken(monkeypatch)
     assert run("closed.yaml", *ONE).exit_code == 1
     assert list(Path(".stepward_cache/sabotage").rglob("*"))
     result = run("closed.yaml", "--attacks", "reply-outside-the-set", "--examples", "1", "--output-format", "json")
@@ -91,7 +182,7 @@ def test_what_broke_before_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_junit_has_a_suite_for_each_family(monkeypatch: pytest.MonkeyPatch) -> None:
-    takes_any_reply(monkeypatch)
+    weaken(monkeypatch)
     names = "reply-outside-the-set,killed-anywhere,references-in-data"
     result = run("closed.yaml", "--attacks", names, "--examples", "10", "--output-format", "junit")
     assert result.exit_code == 1
@@ -120,7 +211,7 @@ def test_policies_of_the_command_line_are_held() -> None:
 def test_time_stops_a_campaign() -> None:
     result = run("closed.yaml", "--attacks", "reply-outside-the-set", "--examples", "100000", "--time", "0.3")
     assert result.exit_code == 0
-    assert "the time did not suffice for" in result.stdout
+    assert "the time was over before the end" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -147,7 +238,7 @@ def test_bad_input_gets_a_clear_error(arguments: tuple[str, ...], words: str) ->
 
 def test_a_script_that_was_edited_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        takes_any_reply(patch)
+        weaken(patch)
         run("closed.yaml", *ONE, "--seed", "5", "--save", "kept")
     file = Path("kept/closed_question-reply-outside-the-set.json")
     data = json.loads(file.read_text())

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from canaries import repeated_here
 from canaries_injection import CLOSED, takes_any_reply
 from stepward.sabotage.attack import Family, Stateful
 from stepward.sabotage.campaign import Matrix, Orders, attack_program
+from stepward.sabotage.choices import Drawn, Recorded
+from stepward.sabotage.confirming import is_repeated
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.registry import ATTACK_BY_NAME, ATTACKS
 from stepward.sabotage.script import Script, ScriptRefused
 from stepward.sabotage.selftest import alarms
+from stepward.sabotage.shard import Shard
 from stepward.sabotage.target import Route, Target
 from stepward.sabotage.threats import page
 from stepward.sabotage.world import TOKENS_OF_A_REPLY
 from stepward.validator import ProgramValidator
 from stepward.vm import Policy, Program
+from stepward.vm.values import freeze, to_json
 
 ROOT = Path(__file__).parents[1]
 GOOD = ROOT / "specs/programs/good"
@@ -83,8 +90,8 @@ def test_a_seed_repeats_a_campaign_whatever_the_number_of_workers() -> None:
 def test_what_is_found_first_does_not_hang_on_who_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     takes_any_reply(monkeypatch)
     orders = Orders(examples=150, attacks=("reply-outside-the-set",))
-    matrix = attack_program(Program.from_dict(dict(CLOSED)), orders=orders)
-    assert matrix.rows[0].outcomes[Outcome.BREACHED] == 3, "each of three shards breaches"
+    matrix = attack_program(Program.from_dict(dict(CLOSED)), orders=orders, confirm=repeated_here)
+    assert matrix.rows[0].outcomes[Outcome.BREACHED] == 4, "each of four shards breaches"
     assert len(matrix.breaches) == 1
 
 
@@ -112,7 +119,7 @@ def test_every_attack_reaches_its_place_in_some_good_program() -> None:
         program = Program.load(GOOD / f"{name}.yaml")
         matrix = attack_program(program, policies, Orders(examples=12, attacks=left))
         assert matrix.ok, matrix.breaches[0].what
-        reached |= {row.attack.name for row in matrix.rows if row.outcome is not Outcome.NOT_APPLICABLE and row.events}
+        reached |= {row.attack.name for row in matrix.rows if row.ran}
     assert reached == set(ATTACK_BY_NAME)
 
 
@@ -153,6 +160,58 @@ def test_a_route_is_what_a_witness_says() -> None:
     assert Route.of(route.inputs, route.script) == route
 
 
+# -- breaches are repeated ---------------------------------------------------------------------------------------------
+
+
+def test_a_decision_is_what_a_script_can_hold() -> None:
+    from hypothesis import given
+    from hypothesis import strategies as st
+
+    written = st.sampled_from([Decimal("0.00"), Decimal("1E+2"), 0.5, (1, {"a": (Decimal("2.50"),)}), "0.00"])
+
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        choices = Drawn(data)
+        made = choices.pick("it", written)
+        read = json.loads(to_json(freeze(choices.made)), parse_float=Decimal)
+        assert Recorded(read).pick("it", written) == made
+        assert repr(read["it"]) == repr(made)
+
+    check()
+
+
+@pytest.mark.slow
+def test_a_breach_is_repeated_by_a_process_whose_machine_has_the_defect(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = breach(monkeypatch)
+    assert not is_repeated(script), "the whole machine holds"
+    patch = "import pytest; from canaries_injection import takes_any_reply; takes_any_reply(pytest.MonkeyPatch())"
+    (tmp_path / "sitecustomize.py").write_text(patch)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(ROOT / "tests"))))
+    assert is_repeated(script), "a machine that takes any reply does not"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", ["run-id-reused", "run-id-raced"])
+def test_no_seed_makes_a_false_alarm_of_one_value_written_in_two_ways(attack: str) -> None:
+    program = Program.load(REFUND)
+    for seed in range(4, 10):
+        matrix = attack_program(program, orders=Orders(seed=seed, examples=60, attacks=(attack,)))
+        assert matrix.ok
+
+
+# -- the time goes round -----------------------------------------------------------------------------------------------
+
+
+def test_every_attack_gets_a_share_of_the_time_before_any_gets_a_second() -> None:
+    begun: list[Shard] = []
+    orders = Orders(examples=40, attacks=("reply-outside-the-set", "inputs-ill-typed", "forged-tool-name"))
+    attack_program(Program.load(REFUND), orders=orders, progress=lambda shard, done, total: begun.append(shard))
+    assert [shard.number for shard in begun] == [0, 0, 0, 1, 1, 1]
+    assert len({shard.attack for shard in begun[:3]}) == 3
+
+
 # -- scripts -----------------------------------------------------------------------------------------------------------
 
 
@@ -160,7 +219,8 @@ def breach(monkeypatch: pytest.MonkeyPatch) -> Script:
     with monkeypatch.context() as patch:
         takes_any_reply(patch)
         orders = Orders(attacks=("reply-outside-the-set",))
-        return attack_program(Program.from_dict(dict(CLOSED)), orders=orders).breaches[0]
+        matrix = attack_program(Program.from_dict(dict(CLOSED)), orders=orders, confirm=repeated_here)
+        return matrix.breaches[0]
 
 
 def test_a_script_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from canaries import repeated_here
 from conftest import Place
 from stepward.sabotage.attacks import disks, files, kills
 from stepward.sabotage.campaign import Orders, attack_program
@@ -60,7 +61,7 @@ def test_no_attack_breaches_the_machine_on_the_server(postgres: Place, part: int
     orders = Orders(examples=6, attacks=PLAYED[part::4], postgres=postgres.conninfo)
     matrix = attack_program(Program.load(PROGRAM), orders=orders)
     assert matrix.ok, matrix.breaches[0].what
-    assert sum(row.outcome is not Outcome.NOT_APPLICABLE for row in matrix.rows) > 15
+    assert matrix.ran > 15
     with psycopg.connect(postgres.conninfo) as connection:
         assert connection.execute("SELECT nspname FROM pg_namespace WHERE nspname ~ 'sabotage'").fetchall() == []
 
@@ -73,7 +74,9 @@ def test_a_server_without_a_defence_is_breached_there_and_again(
     program = Program.from_dict(dict(SECRET))
     with pytest.MonkeyPatch.context() as patch:
         weaken(patch)
-        matrix = attack_program(program, orders=Orders(attacks=(attack,), postgres=postgres.conninfo))
+        matrix = attack_program(
+            program, orders=Orders(attacks=(attack,), postgres=postgres.conninfo), confirm=repeated_here
+        )
         assert len(matrix.breaches) == 1
         script = matrix.breaches[0]
         assert script.replay(postgres.conninfo)[0] is Outcome.BREACHED

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 FILE: Final = click.Path(path_type=Path)
 FORMATS: Final = ("text", "json", "junit")
 BREACHED: Final = 1
+UNCONFIRMED: Final = 3
+NOT_ALL_RAN: Final = 4
+DEFAULT_SECONDS: Final = 100.0
+"""Seconds of a campaign for which nobody has said how long it is."""
+
 SEEDS: Final = 2**32
 
 
@@ -58,13 +63,20 @@ class _Names(click.ParamType[tuple[str, ...]]):
 @click.option("--program", "name", metavar="NAME", help="Which program, when the file holds several.")
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable).")
 @click.option("--examples", type=click.IntRange(1), help="Cases of each attack.  [default: 100]")
-@click.option("--time", "seconds", type=click.FloatRange(0, min_open=True), help="Begin nothing after so many seconds.")
+@click.option(
+    "--time",
+    "seconds",
+    type=click.FloatRange(0, min_open=True),
+    help="Start no attack after this many seconds.  [default: 100, without --examples or --seed]",
+)
 @click.option("--families", type=_Names("family"), metavar="NAMES", help="Only these families, with commas between.")
 @click.option("--attacks", type=_Names("attack"), metavar="NAMES", help="Only these attacks, with commas between.")
-@click.option("--seed", type=click.IntRange(0), help="Repeat the campaign that told this seed, exactly.")
+@click.option("--require-all", is_flag=True, help="Exit with 4 if an attack did not run.")
+@click.option("--seed", type=click.IntRange(0), help="Repeat the campaign that printed this seed.")
 @click.option("--workers", type=click.IntRange(1), default=1, help="Processes to attack with.  [default: 1]")
 @click.option("--save", type=FILE, metavar="DIR", help="Where breaches go.  [default: stepward-breaches]")
-@click.option("--output-format", type=click.Choice(FORMATS), default="text", help="How to tell it.")
+@click.option("--details", is_flag=True, help="Print a row for each attack, too.")
+@click.option("--output-format", type=click.Choice(FORMATS), default="text", help="The format of the report.")
 @click.option("--output-file", type=FILE, metavar="FILE", help="Write the report there.")
 @click.option("--replay", type=FILE, metavar="FILE", help="Play a saved breach again, and nothing else.")
 @click.option("--self-test", is_flag=True, help="Attack machines that lack a defence: the alarm has to go off.")
@@ -74,8 +86,9 @@ def sabotage(file: Path | None, **options: Any) -> None:
     """Attack the machine that runs the program in FILE, on its real store.
 
     Each attack is played in many cases, found by Hypothesis and judged by an oracle that shares the parsed program
-    with the machine, and nothing else. A breach is shrunk and saved. Exits with 0 when nothing broke, 1 when something
-    did.
+    with the machine, and nothing else. A breach is shrunk, repeated by a fresh process, and saved. Exits with 0 when
+    nothing broke, 1 when something did, 3 when something broke once and not again, and with --require-all 4 when an
+    attack did not run.
     """
     if options["replay"] is not None:
         sys.exit(_replay(options["replay"], options))
@@ -120,13 +133,20 @@ def _orders(options: dict[str, Any]) -> Orders:
     return Orders(
         seed=secrets.randbelow(SEEDS) if seed is None else seed,
         examples=options["examples"] or DEFAULT_EXAMPLES,
-        seconds=options["seconds"],
+        seconds=_seconds(options),
         families=tuple(Family(name) for name in options["families"] or ()),
         attacks=options["attacks"] or (),
         workers=options["workers"],
         # What broke before is tried first, unless somebody wants a campaign just as it was.
         database=None if seed is not None else ".stepward_cache/sabotage",
     )
+
+
+def _seconds(options: dict[str, Any]) -> float | None:
+    if options["seconds"] is not None or options["examples"] is not None or options["seed"] is not None:
+        seconds: float | None = options["seconds"]
+        return seconds
+    return DEFAULT_SECONDS
 
 
 def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -> int:
@@ -145,7 +165,11 @@ def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -
         raise AdvisedError(str(error), "look at `pattern`, `minimum` and `maximum` of inputs and outputs") from None
     saved = _save(matrix, options["save"])
     _tell(matrix, saved, options)
-    return 0 if matrix.ok else BREACHED
+    if matrix.breaches:
+        return BREACHED
+    if matrix.unconfirmed:
+        return UNCONFIRMED
+    return NOT_ALL_RAN if options["require_all"] and matrix.ran < len(matrix.rows) else 0
 
 
 @contextmanager
@@ -166,16 +190,20 @@ def _save(matrix: Matrix, folder: Path | None) -> dict[str, str]:
     """Write the script of each breach, and return the files by attack."""
     import re
 
+    from stepward.validator.files import put
     from stepward.validator.gate.paths import why_not
 
-    folder = folder or Path("stepward-breaches")
+    if folder is None:
+        folder = Path("stepward-breaches")
+        if folder.is_symlink():
+            raise AdvisedError(f"`{folder}` is a symbolic link", "remove it, or name a folder with `--save`")
     saved: dict[str, str] = {}
     try:
-        for script in matrix.breaches:
+        for script in (*matrix.breaches, *matrix.unconfirmed):
             folder.mkdir(parents=True, exist_ok=True)
             name = re.sub(r"[^A-Za-z0-9_]+", "_", matrix.program)[:60]
             file = folder / f"{name}-{script.attack}.json"
-            file.write_text(script.to_json(), encoding="utf-8")
+            put(file, script.to_json().encode())
             saved[script.attack] = str(file)
     except OSError as error:
         raise AdvisedError(f"`{folder}` can't be written to: {why_not(error)}", "name another with `--save`") from None
@@ -191,7 +219,7 @@ def _tell(matrix: Matrix, saved: dict[str, str], options: dict[str, Any]) -> Non
     elif chosen == "junit":
         text = to_junit(matrix)
     else:
-        text = to_text(matrix, saved, color=uses_color() and file is None)
+        text = to_text(matrix, saved, details=options["details"], color=uses_color() and file is None)
     _print(text, file)
 
 

@@ -17,7 +17,10 @@ from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any, Final
 
+from stepward.validator.files import put
+
 FOLDER: Final = ".stepward_cache"
+PRIVATE: Final = 0o600
 SECRET_VARIABLE: Final = "STEPWARD_CACHE_KEY"
 
 MAX_ENTRIES: Final = 20_000
@@ -104,7 +107,7 @@ class Cache:
                 return
             self._make_folder()
             for key, content in new.items():
-                _write(self._folder / key, self._seal(key, content) + b"\n" + content)
+                put(self._folder / key, self._seal(key, content) + b"\n" + content, mode=PRIVATE)
             self._drop_the_oldest()
 
     def _seal(self, key: str, content: bytes) -> bytes:
@@ -136,20 +139,6 @@ class Cache:
             count, size = count - 1, size - bytes_
 
 
-def _write(path: FilePath, content: bytes) -> None:
-    """Put content in place of a file, in one step; only its user may read it."""
-    import tempfile
-
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
-    try:
-        with open(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        _remove(temporary)
-        raise
-
-
 def _remove(path: str) -> None:
     with suppress(OSError):
         os.unlink(path)
@@ -169,9 +158,8 @@ def _secret() -> bytes | None:
     path = FilePath(base, "stepward", "secret")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(
-            path, os.urandom(_SECRET_BYTES)
-        )  # of two runs that make one the later wins: the other's entries are lost
+        # Of two runs that make one the later wins: the other's entries are lost.
+        put(path, os.urandom(_SECRET_BYTES), mode=PRIVATE)
     # A secret that others may read, or that they have put there, is none. That of git's check-outs is theirs, too:
     # they are never closed to others unless their user asks for that.
     with path.open("rb") as file:

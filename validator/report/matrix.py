@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from stepward.sabotage.invariants import Outcome
+from stepward.sabotage.families import WORDS
+from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.validator.report.table import Column, render
 from stepward.validator.report.text import counted, safe
 
 if TYPE_CHECKING:
+    from stepward.sabotage.attack import Family
     from stepward.sabotage.campaign import Matrix, Row
+    from stepward.sabotage.script import Script
 
-VERSION: Final = 1
-OUTCOMES: Final = (Outcome.BLOCKED, Outcome.DETECTED, Outcome.ABSORBED, Outcome.BREACHED, Outcome.NOT_APPLICABLE)
+VERSION: Final = 2
+OUTCOMES: Final = (
+    Outcome.BLOCKED,
+    Outcome.DETECTED,
+    Outcome.ABSORBED,
+    Outcome.BREACHED,
+    Outcome.UNCONFIRMED,
+    Outcome.NOT_APPLICABLE,
+)
 
 _COLUMNS: Final = (
     Column("family"),
@@ -27,21 +38,22 @@ _COLUMNS: Final = (
 )
 
 
-def to_text(matrix: Matrix, saved: Mapping[str, str], *, color: bool = False) -> str:
-    """Return the matrix as a table, every breach with its story, and the line that sums it up.
+def to_text(matrix: Matrix, saved: Mapping[str, str], *, details: bool = False, color: bool = False) -> str:
+    """Return a paragraph for each family, every breach with its story, and the line that sums it up.
 
-    `saved` has the file of each breach, by the name of its attack.
+    `saved` has the file of each breach, by the name of its attack. With `details` there is a row for each attack.
     """
-    played = [row for row in matrix.rows if row.misses is None]
-    text = render(_COLUMNS, [_cells(row) for row in played], color=color)
-    missed = [row for row in matrix.rows if row.misses is not None]
-    if missed:
-        text += "\nno hold on this program:\n"
-        text += "".join(f"  {row.attack.name}: {safe(row.misses or '')}\n" for row in missed)
+    text = ""
+    if details:
+        text += render(_COLUMNS, [_cells(row) for row in matrix.rows if row.ran], color=color) + "\n"
+    for family in dict.fromkeys(row.attack.family for row in matrix.rows):
+        text += _paragraph(family, [row for row in matrix.rows if row.attack.family is family]) + "\n"
+    for rows in _causes(matrix):
+        text += _breach(rows, saved) + "\n"
     for row in matrix.rows:
-        if row.breach is not None:
-            text += "\n" + _breach(row, saved.get(row.attack.name))
-    return f"{text}\n{_summary(matrix)}\n"
+        if row.unconfirmed is not None:
+            text += _unconfirmed(row, saved.get(row.attack.name)) + "\n"
+    return f"{text}{_summary(matrix)}\n"
 
 
 def _cells(row: Row) -> list[str]:
@@ -50,29 +62,82 @@ def _cells(row: Row) -> list[str]:
     return [str(row.attack.family), row.attack.name, outcome, *counts, str(row.events), f"{row.seconds:.1f}"]
 
 
-def _breach(row: Row, file: str | None) -> str:
+def _paragraph(family: Family, rows: Sequence[Row]) -> str:
+    """Return what was tried, what held, and what that means for a release."""
+    words = WORDS[family]
+    ran = [row for row in rows if row.ran]
+    broken = [row for row in rows if row.breach is not None]
+    cases = sum(row.cases - row.outcomes[Outcome.NOT_APPLICABLE] for row in ran)
+    verdict = f"{counted(len(broken), 'breach', 'breaches')}" if broken else "no breach" if ran else "nothing ran"
+    lines = [f"{family}: {verdict}; {len(ran)} of {counted(len(rows), 'attack')} ran, in {counted(cases, 'case')}"]
+    if ran:
+        lines.append(f"  tried: {words.tried}")
+        held = "held" if len(ran) == len(rows) else "held, as far as attacks ran"
+        lines.append(f"  do not release: {words.broken}" if broken else f"  {held}: {words.held}")
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.why_not is not None:
+            reasons.setdefault(row.why_not, []).append(row.attack.name)
+    lines += [f"  not run, because {reason}: {', '.join(names)}" for reason, names in reasons.items()]
+    return "".join(f"{safe(line)}\n" for line in lines)
+
+
+def _causes(matrix: Matrix) -> list[list[Row]]:
+    """Return the rows with breaches, those together that broke the same promise in the same words."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in matrix.rows:
+        if row.breach is not None:
+            alike = re.sub(r"`[^`]*`|\d+", "_", row.breach.what)
+            groups.setdefault((row.breach.invariant, alike), []).append(row)
+    return list(groups.values())
+
+
+def _breach(rows: Sequence[Row], saved: Mapping[str, str]) -> str:
+    row = min(rows, key=lambda row: len(row.breach.story) if row.breach else 0)
     assert row.breach is not None, "a breach has a script"
     attack, script = row.attack, row.breach
+    others = [other.attack.name for other in rows if other is not row]
+    file = saved.get(attack.name)
     lines = [
         f"breach[{attack.name}] {script.what}",
-        f"  = invariant: {attack.invariant.value}" if script.invariant == attack.invariant.key else "",
+        f"  = broken promise: {Invariant[script.invariant.upper()].value}",
         f"  = defence that should have held: {attack.defence}",
+        f"  = found by these attacks too: {', '.join(others)}" if others else "",
         "  = the smallest case:",
+        *_case(script),
+        "" if file is None else f"  = help: play it again with `stepward sabotage --replay {file}`",
+    ]
+    return "".join(f"{safe(line)}\n" for line in lines if line)
+
+
+def _case(script: Script) -> list[str]:
+    return [
         *(f"      {number}. {line}" for number, line in enumerate(script.story, start=1)),
         *(f"      with {name} = {json.dumps(value, default=str)}" for name, value in script.choices.items()),
-        "" if file is None else f"  = help: play it again with `stepward sabotage --replay {file}`",
+    ]
+
+
+def _unconfirmed(row: Row, file: str | None) -> str:
+    assert row.unconfirmed is not None, "it has a script"
+    lines = [
+        f"unconfirmed[{row.attack.name}] {row.unconfirmed.what}",
+        "  = a fresh process played the same case, and the machine held: the campaign has a defect, or a race",
+        "" if file is None else f"  = help: please report it with `{file}`",
     ]
     return "".join(f"{safe(line)}\n" for line in lines if line)
 
 
 def _summary(matrix: Matrix) -> str:
     broken = len(matrix.breaches)
-    verdict = f"{broken} breach{'es' * (broken > 1)}" if broken else "no breach"
-    cases = sum(row.cases for row in matrix.rows)
-    rest = f"; the time did not suffice for {counted(matrix.left, 'shard')}" if matrix.left else ""
+    verdict = counted(broken, "breach", "breaches") if broken else "no breach"
+    if matrix.unconfirmed:
+        verdict += f", {len(matrix.unconfirmed)} unconfirmed"
+    cases = sum(row.cases - row.outcomes[Outcome.NOT_APPLICABLE] for row in matrix.rows)
+    rest = "; the time was over before the end" if matrix.left else ""
     return (
-        f"{verdict}: {counted(len(matrix.rows), 'attack')} on `{safe(matrix.program)}`, {counted(cases, 'case')},"
-        f" {counted(matrix.events, 'event')} in {matrix.seconds:.1f} s, seed {matrix.seed}{rest}"
+        f"{verdict}: {matrix.ran} of {counted(len(matrix.rows), 'attack')} ran on `{safe(matrix.program)}`,"
+        f" {counted(cases, 'case')}, {counted(matrix.events, 'event')} in {matrix.seconds:.1f} s,"
+        f" seed {matrix.seed}{rest}"
     )
 
 
@@ -86,9 +151,11 @@ def to_data(matrix: Matrix, saved: Mapping[str, str]) -> dict[str, Any]:
         "attacks": [_row_data(row, saved.get(row.attack.name)) for row in matrix.rows],
         "summary": {
             "attacks": len(matrix.rows),
+            "ran": matrix.ran,
             "cases": sum(row.cases for row in matrix.rows),
             "events": matrix.events,
             "breaches": len(matrix.breaches),
+            "unconfirmed": len(matrix.unconfirmed),
             "seconds": round(matrix.seconds, 3),
             "shards_left": matrix.left,
         },
@@ -106,7 +173,7 @@ def _row_data(row: Row, file: str | None) -> dict[str, Any]:
         "defence": attack.defence,
         "severity": attack.severity,
         "enumerates": attack.enumerates or None,
-        "misses": row.misses,
+        "why_not": row.why_not,
         "outcome": str(row.outcome),
         "cases": row.cases,
         **{str(outcome): row.outcomes[outcome] for outcome in OUTCOMES},
@@ -114,10 +181,15 @@ def _row_data(row: Row, file: str | None) -> dict[str, Any]:
         "seconds": round(row.seconds, 3),
         "breach": None,
     }
-    if row.breach is not None:
-        script = row.breach
-        story = list(script.story)
-        data["breach"] = {"invariant": script.invariant, "what": script.what, "story": story, "file": file}
+    script = row.breach or row.unconfirmed
+    if script is not None:
+        data["breach"] = {
+            "invariant": script.invariant,
+            "what": script.what,
+            "story": list(script.story),
+            "file": file,
+            "confirmed": row.breach is not None,
+        }
     return data
 
 
@@ -131,8 +203,8 @@ def to_junit(matrix: Matrix) -> str:
             _add_case(suite, row)
         suite.set("tests", str(len(rows)))
         suite.set("failures", str(sum(row.breach is not None for row in rows)))
-        suite.set("skipped", str(sum(row.misses is not None for row in rows)))
-        suite.set("errors", "0")
+        suite.set("skipped", str(sum(not row.ran for row in rows)))
+        suite.set("errors", str(sum(row.unconfirmed is not None for row in rows)))
         suite.set("time", f"{sum(row.seconds for row in rows):.3f}")
     indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
@@ -141,8 +213,11 @@ def to_junit(matrix: Matrix) -> str:
 def _add_case(suite: Element, row: Row) -> None:
     case = SubElement(suite, "testcase", name=row.attack.name, classname=f"{row.attack.family}")
     case.set("time", f"{row.seconds:.3f}")
-    if row.misses is not None:
-        SubElement(case, "skipped", message=safe(row.misses))
+    if row.why_not is not None:
+        SubElement(case, "skipped", message=safe(row.why_not))
+    if row.unconfirmed is not None:
+        message = f"a fresh process could not repeat it: {row.unconfirmed.what}"
+        SubElement(case, "error", type=row.unconfirmed.invariant, message=safe(message))
     if row.breach is not None:
         failure = SubElement(case, "failure", type=row.breach.invariant, message=safe(row.breach.what))
         failure.text = "\n".join(safe(line) for line in row.breach.story)

@@ -71,9 +71,9 @@ def json_text(data: Any) -> str:
     return to_json(data, indent=2).encode("utf-8", "backslashreplace").decode() + "\n"
 
 
-def counted(count: int, word: str) -> str:
-    """Return a number with its word, in the plural where it has to be."""
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+def counted(count: int, word: str, plural: str = "") -> str:
+    """Return a number with its word, in the plural where it has to be: `plural`, or the word with an s."""
+    return f"{count:,} {word if count == 1 else plural or word + 's'}"
 
 
 def summary(result: RunResult) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from stepward.validator.files import put
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.values import to_json
@@ -69,8 +70,11 @@ class Certificate:
         return _json(self.to_data())
 
     def save(self, path: str | Path) -> None:
-        """Write the certificate to a file; raises OSError where that is not possible."""
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+        """Write the certificate to a file; raises OSError where that is not possible.
+
+        A link of that name is replaced, not followed.
+        """
+        put(Path(path), self.to_json().encode())
 
 
 def _json(data: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+from stepward.validator.files import put
 from stepward.vm.errors import DocumentError, StepwardError
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -119,8 +120,11 @@ class Witness:
         return to_json(self.to_data(), indent=2) + "\n"
 
     def save(self, path: str | Path) -> None:
-        """Write the witness to a file; raises OSError where that is not possible."""
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+        """Write the witness to a file; raises OSError where that is not possible.
+
+        A link of that name is replaced, not followed.
+        """
+        put(Path(path), self.to_json().encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Witness:
