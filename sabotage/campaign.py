@@ -15,6 +15,7 @@ from stepward.sabotage.invariants import Outcome
 from stepward.sabotage.registry import ATTACK_BY_NAME, ATTACKS
 from stepward.sabotage.script import Script
 from stepward.sabotage.shard import SHARD_CASES, Found, Harvest, Shard, harvest
+from stepward.sabotage.specimen_programs import SPECIMENS, specimen_target
 from stepward.sabotage.target import Route, Target
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -34,6 +35,8 @@ class Orders:
     `examples` are cases of each attack; `seconds` of wall time after which no shard is begun any more; `families` are
     those to attack with, all when empty; `workers` are processes; `database` is a folder of cases that breached before.
     With `postgres`, what libpq takes for a database, what is else played on a store in memory is played on one there.
+    With `specimens` each attack is played on small programs of our own, too: half as many cases, or all of them where
+    the program gives the attack no hold.
     """
 
     seed: int = 0
@@ -44,6 +47,7 @@ class Orders:
     workers: int = 1
     database: str | None = None
     postgres: str | None = None
+    specimens: bool = False
 
     def chosen(self) -> tuple[type[Attack], ...]:
         """Return the attacks that the campaign consists of."""
@@ -54,13 +58,20 @@ class Orders:
             and (not self.attacks or attack.name in self.attacks)
         )
 
-    def shards(self, attack: type[Attack]) -> Iterator[Shard]:
-        """Yield the shards of one attack."""
-        left = max(1, self.examples // attack.weight)
+    def shards(self, attack: type[Attack], *, has_hold: bool = True) -> Iterator[Shard]:
+        """Yield the shards of one attack; `has_hold` says whether the program gives it one."""
+        if has_hold:
+            yield from self._shards(attack, self.examples, [""])
+        if self.specimens:
+            names = [name for name in SPECIMENS if attack().misses(specimen_target(name)) is None]
+            yield from self._shards(attack, self.examples // 2 if has_hold else self.examples, names)
+
+    def _shards(self, attack: type[Attack], examples: int, programs: Sequence[str]) -> Iterator[Shard]:
+        left = max(1, examples // attack.weight)
         number = 0
-        while left > 0:
-            cases = min(left, SHARD_CASES if number else FIRST_CASES)
-            yield Shard(attack.name, number, cases, self.seed)
+        while left > 0 and programs:
+            cases = min(left, SHARD_CASES if number >= len(programs) else FIRST_CASES)
+            yield Shard(attack.name, number, cases, self.seed, programs[number % len(programs)])
             left -= cases
             number += 1
 
@@ -69,13 +80,14 @@ class Orders:
 class Row:
     """One attack in the matrix: how often it came to each outcome, and the breach that was found first.
 
-    `misses` says why the program gives the attack no hold. `unconfirmed` is a breach that a fresh process could not
-    repeat.
+    `misses` says why the program gives the attack no hold. `on_program` are the outcomes of the cases that were played
+    on the program itself, not on a specimen. `unconfirmed` is a breach that a fresh process could not repeat.
     """
 
     attack: type[Attack]
     misses: str | None = None
     outcomes: Counter[str] = field(default_factory=Counter)
+    on_program: Counter[str] = field(default_factory=Counter)
     events: int = 0
     seconds: float = 0.0
     breach: Script | None = None
@@ -96,6 +108,11 @@ class Row:
     def ran(self) -> bool:
         """Whether some case of the attack began."""
         return self.outcome is not Outcome.NOT_RUN
+
+    @property
+    def ran_on_program(self) -> bool:
+        """Whether some case of the attack began on the program itself."""
+        return any(count for outcome, count in self.on_program.items() if outcome != Outcome.NOT_APPLICABLE)
 
     @property
     def why_not(self) -> str | None:
@@ -172,30 +189,42 @@ def attack_program(
     target = Target(program, policies, routes)
     began = time.monotonic()
     rows = {attack.name: Row(attack, attack().misses(target)) for attack in orders.chosen()}
-    shards = [shard for row in rows.values() if row.misses is None for shard in orders.shards(row.attack)]
+    shards = [shard for row in rows.values() for shard in orders.shards(row.attack, has_hold=row.misses is None)]
     shards.sort(key=lambda shard: shard.number)
     until = None if orders.seconds is None else began + orders.seconds
     done = 0
-    firsts: dict[str, tuple[int, Found]] = {}
+    firsts: dict[str, tuple[Shard, Found]] = {}
     for result in _harvests(target, orders, shards, until):
         done += 1
         _enter(rows[result.shard.attack], result, firsts)
         if progress is not None:
             progress(result.shard, done, len(shards))
-    for name, (_, found) in firsts.items():
-        script = _script(target, orders, name, found)
+    for name, (shard, found) in firsts.items():
+        script = _script(_target(target, shard), orders, name, found)
         _judge(rows[name], script, is_confirmed=(confirm or is_repeated)(script, orders.postgres))
     seconds = time.monotonic() - began
     return Matrix(program.name, orders.seed, orders.examples, tuple(rows.values()), seconds, len(shards) - done)
 
 
-def _enter(row: Row, result: Harvest, firsts: dict[str, tuple[int, Found]]) -> None:
+def _target(target: Target, shard: Shard) -> Target:
+    """Return what a shard is played on: the target, or a specimen."""
+    return specimen_target(shard.specimen) if shard.specimen else target
+
+
+def _enter(row: Row, result: Harvest, firsts: dict[str, tuple[Shard, Found]]) -> None:
     row.outcomes.update(result.outcomes)
+    if not result.shard.specimen:
+        row.on_program.update(result.outcomes)
     row.events += result.events
     row.seconds += result.seconds
-    number, name = result.shard.number, result.shard.attack
-    if result.found is not None and (name not in firsts or number < firsts[name][0]):
-        firsts[name] = (number, result.found)
+    shard, name = result.shard, result.shard.attack
+    if result.found is not None and (name not in firsts or _rank(shard) < _rank(firsts[name][0])):
+        firsts[name] = (shard, result.found)
+
+
+def _rank(shard: Shard) -> tuple[bool, int]:
+    """Say which of two breaches is reported: one on the program itself, then the one of the earlier shard."""
+    return bool(shard.specimen), shard.number
 
 
 def _judge(row: Row, script: Script, *, is_confirmed: bool) -> None:
@@ -235,6 +264,7 @@ def _harvests(target: Target, orders: Orders, shards: Sequence[Shard], until: fl
 
 
 def _played(target: Target, shard: Shard, orders: Orders) -> Harvest:
+    target = _target(target, shard)
     kept = None
     if orders.database is not None:
         from hypothesis.database import DirectoryBasedExampleDatabase

@@ -37,17 +37,21 @@ STORE_CASES: Final = 100
 
 
 class Shard(NamedTuple):
-    """What to do: an attack by its name, the number of the shard, and how many cases it has."""
+    """What to do: an attack by its name, the number of the shard, and how many cases it has.
+
+    `specimen` names the program that it is played on, the user's where it is empty.
+    """
 
     attack: str
     number: int
     cases: int
     seed: int
+    specimen: str = ""
 
     @property
     def own_seed(self) -> int:
         """The seed of this shard alone."""
-        text = f"{self.seed}:{self.attack}:{self.number}"
+        text = f"{self.seed}:{self.attack}:{self.specimen}:{self.number}"
         return int.from_bytes(sha256(text.encode()).digest()[:8])
 
 

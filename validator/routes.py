@@ -1,7 +1,7 @@
-"""Runs that lead to every effect of a program, for the attacks: a random run rarely gets past three conditions.
+"""Runs that lead to every effect and every wait of a program, for the attacks: chance rarely passes three conditions.
 
-The checker is asked of each step that writes whether it can never start, and its witness that it can is the way there.
-The witnesses of what is wrong with the program come along.
+For each call that writes or may suspend, the checker is asked to prove that it never starts. Its counterexample is the
+route. The witnesses of the program's own findings come along.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RULE: Final = "stepward-route"
 
 
 def routes(program: Program, policies: Sequence[Policy] = ()) -> tuple[Route, ...]:
-    """Return a route to each step that writes, where the checker knows one, and one for each witness that it has."""
+    """Return a route to each call that writes or may suspend, where the checker knows one, and one for each witness."""
     from stepward.validator.validator import ProgramValidator
 
     asked = program.model_copy(update={"guardrails": (*program.guardrails, *_nevers(program, policies))})
@@ -34,7 +34,10 @@ def _nevers(program: Program, policies: Sequence[Policy]) -> Iterator[Never]:
 
     meaning = Meaning(program, policies)
     for site in meaning.calls:
-        if site.call.type == "tool" and meaning.tool(site.call.tool).effect == "write":
+        if site.call.type != "tool":
+            continue
+        tool = meaning.tool(site.call.tool)
+        if tool.effect == "write" or tool.suspends:
             yield Never(name=f"{_RULE}-{site.call.id}", never=StepSelector(step=site.call.id))
 
 

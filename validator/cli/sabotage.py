@@ -71,6 +71,7 @@ class _Names(click.ParamType[tuple[str, ...]]):
 )
 @click.option("--families", type=_Names("family"), metavar="NAMES", help="Only these families, with commas between.")
 @click.option("--attacks", type=_Names("attack"), metavar="NAMES", help="Only these attacks, with commas between.")
+@click.option("--no-specimens", is_flag=True, help="Attack this program alone, and none of Stepward's own specimens.")
 @click.option("--require-all", is_flag=True, help="Exit with 4 if an attack did not run.")
 @click.option("--seed", type=click.IntRange(0), help="Repeat the campaign that printed this seed.")
 @click.option("--workers", type=click.IntRange(1), default=1, help="Processes to attack with.  [default: 1]")
@@ -139,6 +140,7 @@ def _orders(options: dict[str, Any]) -> Orders:
         workers=options["workers"],
         # What broke before is tried first, unless somebody wants a campaign just as it was.
         database=None if seed is not None else ".stepward_cache/sabotage",
+        specimens=not options["no_specimens"],
     )
 
 

@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from stepward.sabotage.families import WORDS
 from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.specimen_programs import SPECIMENS
 from stepward.validator.report.table import Column, render
 from stepward.validator.report.text import counted, safe
 
@@ -74,6 +75,9 @@ def _paragraph(family: Family, rows: Sequence[Row]) -> str:
         lines.append(f"  tried: {words.tried}")
         held = "held" if len(ran) == len(rows) else "held, as far as attacks ran"
         lines.append(f"  do not release: {words.broken}" if broken else f"  {held}: {words.held}")
+    elsewhere = [row.attack.name for row in ran if not row.ran_on_program]
+    if elsewhere:
+        lines.append(f"  only on specimens, as this program gives them no hold: {', '.join(elsewhere)}")
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.why_not is not None:
@@ -100,6 +104,7 @@ def _breach(rows: Sequence[Row], saved: Mapping[str, str]) -> str:
     file = saved.get(attack.name)
     lines = [
         f"breach[{attack.name}] {script.what}",
+        f"  = on: `{script.program['name']}`, a specimen of Stepward's" if is_specimen(script) else "",
         f"  = broken promise: {Invariant[script.invariant.upper()].value}",
         f"  = defence that should have held: {attack.defence}",
         f"  = found by these attacks too: {', '.join(others)}" if others else "",
@@ -108,6 +113,11 @@ def _breach(rows: Sequence[Row], saved: Mapping[str, str]) -> str:
         "" if file is None else f"  = help: play it again with `stepward sabotage --replay {file}`",
     ]
     return "".join(f"{safe(line)}\n" for line in lines if line)
+
+
+def is_specimen(script: Script) -> bool:
+    """Whether a breach was found on a program of our own."""
+    return any(script.program.get("name") == program["name"] for program, _ in SPECIMENS.values())
 
 
 def _case(script: Script) -> list[str]:
@@ -174,6 +184,7 @@ def _row_data(row: Row, file: str | None) -> dict[str, Any]:
         "severity": attack.severity,
         "enumerates": attack.enumerates or None,
         "why_not": row.why_not,
+        "ran_on_program": row.ran_on_program,
         "outcome": str(row.outcome),
         "cases": row.cases,
         **{str(outcome): row.outcomes[outcome] for outcome in OUTCOMES},
