@@ -36,7 +36,7 @@ class Orders:
     those to attack with, all when empty; `workers` are processes; `database` is a folder of cases that breached before.
     With `postgres`, what libpq takes for a database, what is else played on a store in memory is played on one there.
     With `specimens` each attack is played on small programs of our own, too: half as many cases, or all of them where
-    the program gives the attack no hold.
+    the program gives the attack no hold. With `stops` nothing is begun after a breach.
     """
 
     seed: int = 0
@@ -48,6 +48,7 @@ class Orders:
     database: str | None = None
     postgres: str | None = None
     specimens: bool = False
+    stops: bool = False
 
     def chosen(self) -> tuple[type[Attack], ...]:
         """Return the attacks that the campaign consists of."""
@@ -199,6 +200,8 @@ def attack_program(
         _enter(rows[result.shard.attack], result, firsts)
         if progress is not None:
             progress(result.shard, done, len(shards))
+        if orders.stops and firsts:
+            break
     for name, (shard, found) in firsts.items():
         script = _script(_target(target, shard), orders, name, found)
         _judge(rows[name], script, is_confirmed=(confirm or is_repeated)(script, orders.postgres))

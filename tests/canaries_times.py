@@ -127,7 +127,7 @@ CANARIES: tuple[Canary, ...] = (
         "two-drivers",
         MAILS,
         lease_for_everybody,
-        smallest=MAILED | {"the driver stands still at point": 3},
+        smallest=MAILED | {"the lease lasts for": None, "the driver stands still at point": 3},
     ),
     Canary("no-look-at-the-lease", "a lease is looked at before a call", "stale-driver", PAYS, no_look_at_the_lease),
     Canary(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.erasures import not_gone
@@ -23,8 +23,14 @@ from stepward.vm.machine.run import Run
 if TYPE_CHECKING:
     from stepward.vm.journal.store import Journal
 
-LEASE_IS_OVER = int(2 * LEASE_SECONDS * 1_000_000)
+LEASE_IS_OVER: Final = int(2 * LEASE_SECONDS * 1_000_000)
 """Microseconds after which a lease that nobody renewed is over."""
+
+OVER_SINCE: Final = (200_000, LEASE_IS_OVER)
+"""Microseconds for which a lease has been over: a moment, or long."""
+
+LEFT: Final = (None, 1_500_000, 100_000)
+"""Microseconds before the end of a lease at which somebody else asks for it; None for its beginning."""
 
 
 class DriverAttack(Attack):
@@ -42,6 +48,9 @@ class DriverAttack(Attack):
         With `is_stale` its lease is over then. That is not done between the machine's last look at its lease and the
         first line of a tool: a pause there is one inside the tool, where only the tool could fence.
         """
+        from hypothesis import strategies as st
+
+        over = stage.pick("the lease is over since", st.sampled_from(OVER_SINCE)) if is_stale else None
         whole = Points()
         scene = stage.scene(faults=faults)
         scene.carry_on(scene.start(scene.machine(whole)))
@@ -50,17 +59,22 @@ class DriverAttack(Attack):
             if is_stale and is_inside(whole.passed[number]):
                 continue
             scene = stage.scene(faults=faults)
-            with _paused(scene, number, is_stale=is_stale) as process:
+            with _paused(scene, number, over) as process:
                 if process.point is not None:
                     yield scene, process
 
 
-def _paused(scene: Scene, number: int, *, is_stale: bool) -> Paused:
+def _paused(scene: Scene, number: int, over: int | None) -> Paused:
     def let_the_lease_end() -> None:
-        if is_stale:
-            scene.clock.time += LEASE_IS_OVER
+        if over is not None:
+            scene.clock.time = max(scene.clock.time, _end_of_lease(scene)) + over
 
     return Paused(scene.stage, number, lambda points: _start(scene, points), let_the_lease_end)
+
+
+def _end_of_lease(scene: Scene) -> int:
+    """Return when the lease of the run ends, in microseconds since the epoch; 0 where nobody has one."""
+    return next((int(row.expires * 1_000_000) for row in scene.store.rows() if row.run == scene.run), 0)
 
 
 def _start(scene: Scene, points: Points) -> Any:
@@ -77,7 +91,8 @@ def _head(scene: Scene) -> Any:
 
 
 class TwoDrivers(DriverAttack):
-    """A second machine recovers a run while the first one is at work, at every point of its work."""
+    """A second machine recovers a run while the first one is at work, at every point of its work, early in its lease or
+    a moment before its end."""
 
     name = "two-drivers"
     surface = "lease"
@@ -86,8 +101,13 @@ class TwoDrivers(DriverAttack):
 
     def play(self, stage: Stage) -> Outcome:
         """See that the second one is told to wait, and does nothing; the first one finishes."""
+        from hypothesis import strategies as st
+
+        left = stage.pick("the lease lasts for", st.sampled_from(LEFT))
         outcome = Outcome.NOT_APPLICABLE
         for scene, process in self.stops(stage):
+            if left is not None:
+                scene.clock.time = max(scene.clock.time, _end_of_lease(scene) - left)
             found = scene.found()
             if found is not None and not found.is_over:
                 outcome = Outcome.BLOCKED

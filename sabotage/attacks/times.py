@@ -171,16 +171,16 @@ class LateResult(Attack):
         return Outcome.ABSORBED if clock.late_values else Outcome.NOT_APPLICABLE
 
 
-JUMPS: Final = (1, -1, 60, 3_600, -3_600, 86_400 * 400, -86_400 * 400, 10**8, -(10**8), 10**10, -(10**10))
-"""Seconds by which a clock jumps: a little, past a lease, past every waiver, years, and past what records can date."""
+JUMPS: Final = (1, -1, 0.4, -0.4, 60, 3_600, -3_600, 86_400 * 400, -86_400 * 400, 10**8, -(10**8), 10**10, -(10**10))
+"""Seconds by which a clock jumps: less than one, one, past a lease, past waivers, years, past what records can date."""
 
 
 class _Jumping(Points):
     """Points at some of which the clock jumps."""
 
-    def __init__(self, scene: Scene, jumps: list[dict[str, int]]) -> None:
+    def __init__(self, scene: Scene, jumps: list[dict[str, Any]]) -> None:
         super().__init__()
-        self.seconds = 0
+        self.seconds = 0.0
         self._scene = scene
         self._jumps = {jump["point"]: jump["seconds"] for jump in jumps}
 
@@ -190,8 +190,8 @@ class _Jumping(Points):
         if seconds:
             self._scene.stage.tell(f"the clock jumps by {seconds} seconds {name}")
             self._scene.stage.count()
-            self._scene.clock.time += seconds * 1_000_000
-            self.seconds += abs(seconds)
+            self._scene.clock.time += int(seconds * 1_000_000)
+            self.seconds += abs(float(seconds))
         await super().pass_by(name)
 
 
