@@ -5,15 +5,17 @@ BIN := .venv/bin
 PACKAGES := vm sabotage validator
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fast format docs fixtures bench clean
+.PHONY: help demo quick test lint fast seconds format docs fixtures bench clean
 
 help:
 	@echo "make demo      install into .venv, check the example programs, show one finding, run a refund"
-	@echo "make test      lint, types and all tests"
+	@echo "make quick     what your change needs, in under 30 s: lint, types, the tests of its rooms (ROOM=engine names one)"
 	@echo "make fast      the tests that take under two seconds each"
+	@echo "make test      lint, types and all tests"
 	@echo "make format    format the code"
 	@echo "make docs      write the generated pages again: rules, schemas"
 	@echo "make fixtures  write the expected output of the bad programs again (read the diff)"
+	@echo "make seconds   record what each test takes, for make quick (FILES=tests/test_x.py records one)"
 	@echo "make bench     measure; see benchmarks/README.md"
 
 .venv/installed: pyproject.toml
@@ -69,6 +71,12 @@ test: lint
 
 fast: .venv/installed-test
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+quick: .venv/installed-test .typing/stepward
+	@$(BIN)/python tests/quick.py --rooms "$(ROOM)"
+
+seconds: .venv/installed-test
+	PYTHONPATH=tests $(BIN)/python -m pytest -q -p measured -m "not slow" $(or $(FILES),tests)
 
 format: .venv/installed-test
 	$(BIN)/ruff format .

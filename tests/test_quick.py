@@ -1,0 +1,98 @@
+"""Fast: `make quick` knows every folder and every test file, and chooses what there is time for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import quick
+from quick import ROOT, TESTS, files_of_tests, importers, needed, read_rooms, select
+
+
+def test_every_test_file_is_in_a_room_or_nightly() -> None:
+    missing = read_rooms().without_tests(files_of_tests())
+    assert not missing, f"tests/rooms.toml: write {', '.join(missing)} below the folder it tests, or into `nightly`"
+
+
+def test_a_new_file_without_a_room_is_named() -> None:
+    assert read_rooms().without_tests(["test_values.py", "test_of_something_new.py"]) == ["test_of_something_new.py"]
+
+
+def test_every_folder_of_the_house_is_a_room_with_tests_and_no_other_is() -> None:
+    rooms = read_rooms().tests
+    folders = {path.parent for package in ("vm", "sabotage", "validator") for path in (ROOT / package).rglob("*.py")}
+    others = {".", "specs", "benchmarks"}
+    assert {path.relative_to(ROOT).as_posix() for path in folders} | others == rooms.keys(), "see tests/rooms.toml"
+    assert not [room for room, tests in rooms.items() if not tests], "these rooms have no tests"
+
+
+def test_every_pattern_stands_for_a_file() -> None:
+    content = tomllib.loads((TESTS / "rooms.toml").read_text(encoding="utf-8"))
+    patterns = [*content["always"], *content["nightly"], *(one for tests in content["rooms"].values() for one in tests)]
+    assert not [pattern for pattern in patterns if not list(TESTS.glob(pattern))]
+
+
+def test_the_cheapest_tests_run() -> None:
+    seconds = {"test_a.py::test_long": 9.0, "test_a.py::test_short": 1.0, "test_b.py::test_elsewhere": 99.0}
+    assert select(["test_a.py"], seconds, budget=9.5).left_out == ("test_a.py::test_long",)
+    assert select(["test_a.py"], seconds, budget=10.0).left_out == ()
+    assert select(["test_a.py"], seconds, budget=0.5).left_out == ("test_a.py::test_short", "test_a.py::test_long")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("vm/expressions/parser.py", "test_expressions.py"),
+        ("validator/engine/smt/terms.py", "test_solver_layers.py"),
+        ("validator/engine/reach.py", "test_witness.py"),
+        ("specs/programs/bad/SW101/typo.yaml", "test_fixtures.py"),
+        ("README.md", "test_readme.py"),
+        ("tests/test_spin.py", "test_spin.py"),
+        ("tests/diagrams/a.svg", "test_house.py"),
+    ],
+)
+def test_a_changed_file_needs_the_tests_of_its_room(path: str, expected: str) -> None:
+    assert expected in needed([path], read_rooms())
+
+
+def test_a_helper_needs_the_tests_that_import_it() -> None:
+    assert {"test_solver_layers.py"} <= importers("systems")
+    assert "test_sabotage.py" not in importers("systems")
+    assert "test_example_tools.py" in importers("machines") or "test_machine_flow.py" in importers("machines")
+    assert "test_spin.py" not in needed(["tests/promela.py"], read_rooms()), "nightly, but for a change of its own"
+
+
+def test_what_changed_is_the_branch_and_the_working_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*words: str) -> None:
+        name = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *name, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init", "-b", "main")
+    (tmp_path / "old").write_text("old")
+    git("add", ".")
+    git("commit", "-m", "first")
+    git("checkout", "-b", "side")
+    (tmp_path / "committed").write_text("new")
+    git("add", ".")
+    git("commit", "-m", "second")
+    monkeypatch.setattr(quick, "ROOT", tmp_path)
+    assert quick.changed_files() == ["committed"]
+    (tmp_path / "old").write_text("changed")
+    (tmp_path / "unknown").write_text("new")
+    assert quick.changed_files() == ["committed", "old", "unknown"]
+
+
+def test_rooms_are_named_by_a_part_of_their_path() -> None:
+    def listed(name: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(TESTS / "quick.py"), "--list", "--rooms", name]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert "test_solver_layers.py" in listed("engine").stdout.splitlines()
+    assert "test_cache.py" in listed("gate,rules").stdout.splitlines()
+    missing = listed("cellar")
+    assert missing.returncode == 2
+    assert "there is no room `cellar`; the rooms are ., benchmarks" in missing.stderr
