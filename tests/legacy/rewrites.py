@@ -7,7 +7,7 @@ Where a help leaves a value open (`fallback: …`, a bound), the first that come
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count
@@ -20,16 +20,17 @@ from stepward.vm import Program
 from stepward.vm.language.flow import END, Flow
 
 Data = dict[str, Any]
+Entry = tuple[str, Callable[..., None]]
 
 
 class NoRewriteError(Exception):
     """The help says nothing that could be applied mechanically."""
 
 
-def rewrites(data: Data, finding: Finding) -> list[Data]:
+def rewrites(data: Data, finding: Finding, more: Iterable[Entry] = ()) -> list[Data]:
     """Return the program once for each rewrite that the help of the finding offers."""
     results = []
-    for pattern, apply in TABLE:
+    for pattern, apply in (*TABLE, *more):
         for match in re.finditer(pattern, finding.help):
             edit = Edit(deepcopy(data), finding)
             apply(edit, *match.groups())
@@ -227,33 +228,52 @@ def ask_on_the_way(edit: Edit, target: str, test: str) -> None:
 # -- tools --------------------------------------------------------------------------------------------------------
 
 
-def drop_the_retry(edit: Edit) -> None:
-    edit.owner.pop("on_error")
-    edit.owner.pop("max_retries", None)
+def around(edit: Edit) -> Data:
+    """Return the step, of a sub-step the parallel step around it."""
+    return edit.steps[int(edit.finding.place.path[1])]
+
+
+def called_tools(edit: Edit) -> set[str]:
+    return {call["tool"] for call in (edit.step, *edit.step.get("parallel_steps", [])) if "tool" in call}
 
 
 def idempotent(edit: Edit) -> None:
-    edit.tools().setdefault(edit.step["tool"], {"effect": "write"})["idempotent"] = True
+    for tool in called_tools(edit):
+        edit.tools().setdefault(tool, {"effect": "write"})["idempotent"] = True
+
+
+def say_what_tools_do(edit: Edit) -> None:
+    """Declare every tool; what they do is the author's to know, so they are the most harmless that there are."""
+    edit.data["tools"] = {call["tool"]: {"effect": "read"} for call in edit.calls if "tool" in call}
+
+
+def let_it_end(edit: Edit, fields: str) -> None:
+    for field in re.findall(r"`(\w+)", fields):
+        edit.owner.pop(field)
+
+
+def fail_elsewhere(edit: Edit, fields: str) -> None:
+    let_it_end(edit, fields)
+    around(edit)["error_step"] = edit.new_end(outcome="failure")
+
+
+def start_once(edit: Edit, name: str, route: str | None) -> None:
+    step = next(step for step in edit.steps if step["id"] == name)
+    step["max_visits"] = 1
+    if route:
+        step["error_step"] = edit.new_end(outcome="failure")
+
+
+def add_to(edit: Edit, text: str, name: str) -> None:
+    next(step for step in edit.steps if step["id"] == name).update(yaml.safe_load(text))
 
 
 def declare_tool(edit: Edit) -> None:
     edit.tools()[edit.step["tool"]] = {"effect": "write", "idempotent": True}
 
 
-def let_it_fail(edit: Edit) -> None:
-    edit.owner.pop(edit.last)
-    edit.owner.pop("fallback", None)
-
-
-def fail_elsewhere(edit: Edit, whole: str | None) -> None:
-    step = next(step for step in edit.steps if step["id"] == whole) if whole else edit.step
-    let_it_fail(edit)
-    step["error_step"] = edit.new_end(outcome="failure")
-
-
 def check_first(edit: Edit, test: str) -> None:
-    step = edit.steps[int(edit.finding.place.path[1])]  # of a sub-step, the parallel step around it
-    ask_on_the_way(edit, step["id"], test)
+    ask_on_the_way(edit, around(edit)["id"], test)
 
 
 def declare_input(edit: Edit) -> None:
@@ -280,7 +300,7 @@ def limit(edit: Edit) -> None:
     edit.data["inputs"] = {**(edit.data.get("inputs") or {}), name: {"type": "string", "enum": ["a", "b"]}}
 
 
-TABLE: list[tuple[str, Callable[..., None]]] = [
+TABLE: list[Entry] = [
     (r"^write `('[^`]+')` for the text", Edit.replace_span),
     (r"^write `([^`]+)` for the output", Edit.replace_span),
     (r"^write (\S+) without quotes", Edit.replace_span),
@@ -289,15 +309,15 @@ TABLE: list[tuple[str, Callable[..., None]]] = [
     (r"^did you mean `([^`]+)`\?", did_you_mean),
     (r"^put it in quotes: `([^`]+)`", set_value),
     (r"^write a larger number", lambda edit: set_value(edit, "1")),
-    (r"(?:^|, or )remove it(?!:)\b", remove),
+    (r"(?:^|, or )remove it(?= with all that is behind it$|$|;)", remove),
     (r"^keep one of the two", remove),
-    (r"\bdeclare (?:it|all of them|the tools): `((?:inputs|tools): [^`]+)`", declare),
+    (r"\bdeclare (?:it|all of them): `(inputs: [^`]+)`", declare),
     (r"\bdeclare it under `tools`: `([^`]+)`", lambda edit, text: declare(edit, f"tools: {{{text}}}")),
     (r"\bwrite it out: `(fallback: [^`…]*)`", add_field),
     (r"^write the value out, such as `(fallback: [^`…]*)`", add_field),
-    (r"^add `(\w+: [^`…]+)`", add_field),
+    (r"^add `(\w+: [^`…]+)`(?! to )", add_field),
+    (r"\badd `(\w+: [^`…]+)` to `(\w+)`", add_to),
     (r"^add `timeout_seconds`", lambda edit: add_field(edit, "timeout_seconds: 30")),
-    (r"to go on, or `(is_terminal: true)` to end", add_field),
     (r"^mark the ending that is one with `outcome: failure`", mark_an_ending),
     (r"^add `max_visits` to one of its steps", bound_a_step),
     (r", or `max_steps` to the program", bound_the_program),
@@ -308,13 +328,16 @@ TABLE: list[tuple[str, Callable[..., None]]] = [
     (r"or end the run in it$", end_in_the_loop),
     (r"^name two different steps", two_different_steps),
     (r"^compare a reference such as `\$name`", compare_a_reference),
-    (r"^mend the condition that was to lead here, or remove the step", remove),
     (r"^define it on every path to `([^`]+)`, or test `([^`]+)` on the way", ask_on_the_way),
-    (r"^drop the retry", drop_the_retry),
-    (r"make the tool idempotent", idempotent),
+    (
+        r"; keep it only if the tool does nothing twice under one idempotency key, and declare `idempotent: true`",
+        idempotent,
+    ),
+    (r"; or declare under `tools` what each tool does", say_what_tools_do),
     (r"\bdeclare it under `tools`(?!:)", declare_tool),
-    (r"^remove it: let the step fail", let_it_fail),
-    (r"route the failure with `error_step`(?: on the parallel step `([^`]+)`)?", fail_elsewhere),
+    (r"^remove ([^,;]+), and route the failure with `error_step`(?: on the parallel step `[^`]+`)?", fail_elsewhere),
+    (r"^remove ([^,;]+), so that a failure goes to `[^`]+`", let_it_end),
+    (r"^give `(\w+)` `max_visits: 1`( and an `error_step`)?", start_once),
     (r"^declare it under `inputs`", declare_input),
     (r"^list the field under `required`", require_field),
     (r"or limit it by `enum` or `allowed_outputs`", limit),

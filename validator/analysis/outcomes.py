@@ -74,10 +74,11 @@ def words(rule: AnyRule, kind: str, step: str) -> tuple[str, str, str]:
         message = f"`{step}` can start when `{rule.when}` holds, and must not"
         return "SW403", message, f"route control past `{step}` in that state, or change what it is called with"
     if isinstance(rule, Never):
-        return "SW403", f"`{step}` can start, and never may", "remove the step, or route control past it"
+        return "SW403", f"`{step}` can start, and never may", f"route control past `{step}`"
     if isinstance(rule, AtMostOnce):
         if kind == "retried":
-            help = "drop `on_error: retry`, or make the tool idempotent and say so in its manifest"
+            help = "remove `on_error: retry`; keep it only if the tool does nothing twice under one idempotency key, "
+            help += "and declare `idempotent: true`"
             return "SW404", f"`{step}` is performed again when it is retried", help
         return "SW404", f"`{step}` can be performed a second time in one run", "leave only one way through it"
     if isinstance(rule, FollowedBy):
@@ -85,7 +86,8 @@ def words(rule: AnyRule, kind: str, step: str) -> tuple[str, str, str]:
         return (
             "SW405",
             f"the run can end at `{step}` after {first} succeeded and {then} never started",
-            f"route this ending through {then} (failures too: give the step an `error_step`), or write `ends: success`",
+            f"route this ending through {then} (failures too: give the step an `error_step`)"
+            ", or write `ends: success` if a failed run owes nothing",
         )
     left, right = (side.text() for side in rule.exclusive)
     return "SW406", f"a run that gets to `{step}` performs both {left} and {right}", "keep the two on separate branches"

@@ -1,4 +1,7 @@
-"""Guardrails that say nothing (SW407): they select nothing, or protect what can't be reached."""
+"""Guardrails that say nothing (SW407), because they select nothing.
+
+A step that is there and that no run gets to is SW102 or SW103: these say what to do, and nothing is said of the rule.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +36,8 @@ def vacuous(context: ProgramFacts, rule: AnyRule, origin: Origin) -> Iterator[Ou
         if origin.policy is not None:
             if hits:
                 context.matched_policy_rules.add((origin.policy.policy, rule.name))
-        elif not (isinstance(rule, Never) and rule.when is None):
-            if not hits:
-                yield _outcome(f"{selector.text()} is nowhere in the program", origin, _near(context, selector))
-            elif not any(context.flow.reachable[hit.step] for hit in hits):
-                yield _outcome(f"{selector.text()} can't be reached", origin)
+        elif not (isinstance(rule, Never) and rule.when is None) and not hits:
+            yield _outcome(f"{selector.text()} is nowhere in the program", origin, _near(context, selector))
     if isinstance(rule, Requires) and origin.policy is None:
         for guard in guards(rule.requires):
             if not context.hits(guard):
@@ -59,6 +59,6 @@ def _near(context: ProgramFacts, selector: AnySelector | AnyGuard) -> str:
 
 
 def _outcome(why: str, origin: Origin, near: str = "") -> Outcome:
-    help = near or "correct the name in the guardrail, or remove the guardrail"
+    help = near or "correct the name in the guardrail, or add the step that it speaks of"
     message = f"guardrail `{origin.name}` says nothing: {why}"
     return Outcome("SW407", message, help, origin.place, None, (), None, origin.tag)

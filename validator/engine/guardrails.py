@@ -109,7 +109,7 @@ class _Judge:
             verdict, evidence = Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous")
         else:
             verdict = Verdict.PROVED
-            evidence = Evidence(LAYER, cut=(f"`{rule.name}` speaks of no step of this program",))
+            evidence = Evidence(LAYER, cut=(f"`{rule.name}` speaks of no step that a run gets to",))
             if self.context.certifies:
                 evidence = replace(evidence, certificate=self._ground(self._monitor(rule, certain=False)))
         self._note(_KINDS[type(rule)], rule.name, verdict, evidence, started, policy, number=number + 1)

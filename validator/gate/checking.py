@@ -454,7 +454,7 @@ class Run:
 
         place = Place(("guardrails", number, "name"))
         message = f"guardrail `{rule}` says nothing: what it protects is in no program of this run"
-        help = "correct the name in the guardrail, or `applies_to`; or remove the guardrail"
+        help = "correct the name in the guardrail, or `applies_to`; or check the programs that it speaks of in one run"
         finding = RULE_BY_CODE["SW407"]().finding(message, help, place, policy=f"{policy.outline.name}/{rule}")
         document = policy.document
         self._sources[document.name] = document.text

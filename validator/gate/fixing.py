@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Final
 
-from stepward.validator.findings import Edit, Finding
+from stepward.validator.findings import Edit, Finding, Severity
 from stepward.validator.gate.mending import apply_edits
 from stepward.validator.gate.paths import absolute, why_not
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MAX_ROUNDS: Final = 50
 """Times that a file is edited and checked again: a fix may bring another to light, and edits that touch take turns."""
+
+CHOICES: Final = frozenset({"SW106"})
+"""Codes whose fix chooses one of several meanings; those of the others only write what was meant."""
 
 _MARK: Final = b"\xef\xbb\xbf"
 
@@ -88,11 +91,19 @@ def _touch(one: Edit, other: Edit) -> bool:
 
 
 def _failed(chosen: Sequence[Finding], before: Sequence[Finding], after: Sequence[Finding]) -> list[Finding]:
-    """Return those of the findings that are still there, or all when the text can't be read any more."""
+    """Return those of the findings that are still there, or all when the text can't be read any more.
+
+    A fix that chooses what a program means may bring no new error: then the last of these fixes is one that failed.
+    """
     if any(finding.code == "SW001" for finding in after):
         return list(chosen)
     was, is_now = (Counter(finding.fingerprint() for finding in findings) for findings in (before, after))
-    return [finding for finding in chosen if is_now[finding.fingerprint()] >= was[finding.fingerprint()]]
+    failed = [finding for finding in chosen if is_now[finding.fingerprint()] >= was[finding.fingerprint()]]
+    choices = [finding for finding in chosen if finding.code in CHOICES]
+    if failed or not choices:
+        return failed
+    errors = (finding.fingerprint() for finding in after if finding.severity is Severity.ERROR)
+    return choices[-1:] if any(fingerprint not in was for fingerprint in errors) else []
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

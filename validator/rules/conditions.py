@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from stepward.validator.engine.verdicts import Judged
 
 
+_GO_ON: Final = ", or go where it always goes, and remove it with the branch that is never taken"
+
+
 class ConditionSyntax(Rule):
     """A condition or an expression can't be read.
 
@@ -297,18 +300,16 @@ class ConstantCondition(Rule):
                 continue
             branch = context.decided_branch(number)
             value = None if branch is None else branch == "then"
-            help = "compare a reference such as `$name`, or remove the step and go where it always goes"
+            help = "compare a reference such as `$name`" + _GO_ON
             evidence = None
             if value is None:
                 found = context.decided.constant(number)
                 if found is None:
                     continue
                 value, evidence = found
-                help = "the types of what it reads decide it: compare with another value, or remove the step"
+                help = "the types of what it reads decide it: compare with another value" + _GO_ON
                 if _is_by_what_comes_before(evidence):
-                    help = (
-                        "the conditions and assignments before it decide it: ask for something else, or remove the step"
-                    )
+                    help = "the conditions and assignments before it decide it: ask for something else" + _GO_ON
             if ("steps", number, "condition") not in quoted:
                 never = "otherwise" if value else "then"
                 message = f"the condition is always {str(value).lower()}"
@@ -380,12 +381,17 @@ class ShadowedCase(Rule):
             value, text = constant_text(case.when), " ".join(case.when.split())
             if always is not None:
                 related = [Label(always, "this case always holds")]
-                help = "move it up, or remove it"
+                help = "move this case up, or remove it with the steps that it alone leads to"
                 message = "this case is never taken: an earlier one always holds"
                 yield self.finding(message, help, place, step=step.id, related=related)
             elif value is False:
                 message = "this case is never taken: it is always false"
-                yield self.finding(message, "compare a reference such as `$name`, or remove it", place, step=step.id)
+                yield self.finding(
+                    message,
+                    "compare a reference such as `$name`, or remove this case with the steps that it alone leads to",
+                    place,
+                    step=step.id,
+                )
             elif text in seen and _syntax_error(case.when) is None:
                 related = [Label(seen[text], "the same case stands here")]
                 message = "this case is never taken: the same one stands before it"
@@ -404,7 +410,7 @@ class ShadowedCase(Rule):
         evidence, is_false, earlier = found
         place = Place(("steps", number, "cases", position, "when"))
         message = "this case is never taken: whenever it holds, an earlier one does"
-        help = "move it up, or remove it"
+        help = "move this case up, or remove it with the steps that it alone leads to"
         related = []
         if _is_by_what_comes_before(evidence):
             message = "this case is never taken: nothing that gets here makes it the first to hold"

@@ -1,13 +1,14 @@
-"""SW101 to SW108 but for SW103: does control go where it should."""
+"""SW101 to SW108 but for SW103 and SW106: does control go where it should."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
+from stepward.validator.rules.arms import ends_the_run, naming_words
 from stepward.validator.rules.base import Rule
-from stepward.validator.rules.regions import behind_words, regions_among
+from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
 from stepward.vm.language.flow import DECLARED_FAILURE, MISSING
 from stepward.vm.language.loading import near_words, only_near
 from stepward.vm.language.names import Source
@@ -128,13 +129,26 @@ class UnreachableStep(Rule):
             return
         for number, behind in regions_among([one for one, is_in in enumerate(flow.reachable) if not is_in], flow):
             step = context.program.steps[number]
-            rest = " with all that is behind it" if behind else ""
-            help = f"name it in a branch, a `next_step` or an `error_step`, or remove it{rest}"
             related = []
-            if number and not flow.successors[number - 1] and flow.reachable[number - 1]:
+            if number and flow.reachable[number - 1] and ends_the_run(flow, number - 1):
                 related = [Label(Place(("steps", number - 1, "id")), "the step above ends the run here")]
+            help = _help_to_reach(context, number, behind)
             message = f"no path leads to step `{step.id}`{behind_words(behind, flow)}"
             yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related)
+
+
+def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:
+    """Return how a path can lead to a step, or that it can go, where nothing else would change."""
+    flow = context.flow
+    if number and flow.reachable[number - 1] and flow.is_arm_without_successor(number - 1):
+        above, here = (flow.steps[one].id for one in (number - 1, number))
+        return (
+            f"`{above}` is {naming_words(flow, above)}, so the run ends after it; add `next_step: {here}` to `{above}`"
+        )
+    help = "name it in a branch, a `next_step` or an `error_step`"
+    if can_be_removed((number, *behind), context):
+        help += f", or remove it{' with all that is behind it' if behind else ''}"
+    return help
 
 
 class CycleWithoutExit(Rule):
@@ -257,73 +271,6 @@ def _loop_words(context: Context, loop: list[int]) -> str:
     names = [f"`{steps[number].id}`" for number in order]
     more = len(loop) - len(order)
     return " → ".join(names) + (f" and {more} more" if more else "")
-
-
-class AmbiguousArm(Rule):
-    """A branch names the step and the step above falls into it, so it is not clear whether the run ends there.
-
-    ## What it does
-    A step that a branch, a case or an `error_step` names (an *arm*) ends the run; any other step goes on to the next in
-    the list. Reports a step to which both rules apply: an arm without `next_step` or `is_terminal` that the step above
-    falls into, or that is the first step. Conditions and `end` steps are never concerned, nor is the last step of the
-    list.
-
-    ## Why it is bad
-    One reader sees the run end here, the other sees it go on to the step below, and that step may be a payment. The
-    program is refused until it says which.
-
-    ## Example
-    `look` is the first step and an arm of `is_paid`: does the run end after it, or go on to `is_paid`?
-
-    ```yaml
-    name: wait_for_payment
-    tools: {read_status: {effect: read, returns: {type: string, enum: [open, paid]}}}
-    max_steps: 50
-    steps:
-      - {id: look, type: tool, tool: read_status, output_key: status}
-      - {id: is_paid, type: condition, condition: $status == 'paid', then: done, otherwise: look}
-      - {id: done, type: end}
-    ```
-
-    ## Use instead
-    ```yaml
-    name: wait_for_payment
-    tools: {read_status: {effect: read, returns: {type: string, enum: [open, paid]}}}
-    max_steps: 50
-    steps:
-      - {id: look, type: tool, tool: read_status, output_key: status, next_step: is_paid}
-      - {id: is_paid, type: condition, condition: $status == 'paid', then: done, otherwise: look}
-      - {id: done, type: end}
-    ```
-    """
-
-    code = "SW106"
-    name = "ambiguous-arm"
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every arm without `next_step` and `is_terminal` that is the entry or that the step above falls into."""
-        steps = context.program.steps
-        for number in sorted(context.flow.ambiguous_arms):
-            step = steps[number]
-            following = steps[number + 1].id
-            above = f"step `{steps[number - 1].id}` above falls into it" if number else "it is the entry of the program"
-            message = f"`{step.id}` is named as an arm, and {above}: it is not clear whether the run ends after it"
-            help = f"add `next_step: {following}` to `{step.id}` to go on, or `is_terminal: true` to end"
-            if number:
-                help += f"; or give `{steps[number - 1].id}` a `next_step` past it"
-            related = [Label(place, "it is named here") for place in _namings(context, step.id)]
-            place, mend = Place(("steps", number, "id")), Mend(Place(("steps", number)), following, "next_step")
-            yield self.finding(message, help, place, step=step.id, related=related, mend=mend)
-
-
-def _namings(context: Context, target: str) -> list[Place]:
-    """Return the first place at which a step is named as a branch, a case or an `error_step`."""
-    position = context.flow.position[target]
-    for number, ways in enumerate(context.flow.transitions):
-        for way in ways:
-            if way.to == position and way.kind in ("branch", "failed"):
-                return [Place(("steps", number, *way.field))]
-    return []
 
 
 class NoFailureEnding(Rule):

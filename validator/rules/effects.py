@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
-from stepward.validator.rules.tools import declare_tools
 from stepward.vm.language.meaning import CallSite
 from stepward.vm.language.steps import Call, ParallelStep, ToolCall
 from stepward.vm.reading.source import Place
@@ -132,10 +131,23 @@ def _fact(context: Context, site: CallSite) -> str:
     return f"`{site.call.tool}` is declared nowhere, so it is taken to write and not to be idempotent"
 
 
-def _declare(context: Context, site: CallSite) -> str:
-    """Return how to declare the tools of a program that declares none; nothing where the tool is declared."""
+def _or_declare(context: Context, site: CallSite) -> str:
+    """Return what else to do where nothing is declared of a tool. What it does is for the author to say, not for us."""
     assert isinstance(site.call, ToolCall)
-    return declare_tools(context) if site.call.tool not in context.meaning.manifest else ""
+    return "" if site.call.tool in context.meaning.manifest else "; or declare under `tools` what each tool does"
+
+
+def _without(context: Context, site: CallSite, what: str) -> str:
+    """Return the help to let a call fail, by removing what keeps it from that, and to say where the run goes then."""
+    whole = context.program.steps[site.step]
+    target = getattr(whole, "error_step", None)
+    if target is not None:
+        return f"remove {what}, so that a failure goes to `{target}`"
+    on_whole = "" if site.sub is None else f" on the parallel step `{whole.id}`"
+    return f"remove {what}, and route the failure with `error_step`{on_whole}"
+
+
+_KEEP = "; keep it only if the tool does nothing twice under one idempotency key, and declare `idempotent: true`"
 
 
 class RetriedEffect(Rule):
@@ -184,9 +196,8 @@ class RetriedEffect(Rule):
                 place = Place(("steps", site.step, "on_error"))
             if place is not None:
                 message = f"{_fact(context, site)}: a retry performs it again"
-                help = (
-                    _declare(context, site) or "drop the retry, or make the tool idempotent and say so in its manifest"
-                )
+                help = _without(context, site, "`on_error: retry`")
+                help += _or_declare(context, site) or _KEEP
                 related = [Label(Place((*site.path, "tool")), "the tool is called here")]
                 yield self.finding(message, help, place, step=site.call.id, related=related)
 
@@ -245,9 +256,16 @@ class EffectInLoop(Rule):
                 and context.bounds.starts(site.step) != 1
             ):
                 message = f"{_fact(context, site)}, and stands in a loop"
-                other = "move it out of the loop, or make the tool idempotent and say so in its manifest"
-                help = _declare(context, site) or other
+                help = f"{_once(context, site)}, or move it out of the loop{_or_declare(context, site)}"
                 yield self.finding(message, help, Place((*site.path, "tool")), step=site.call.id)
+
+
+def _once(context: Context, site: CallSite) -> str:
+    """Return the help to let a run start a step once only."""
+    whole = context.program.steps[site.step]
+    has_route = getattr(whole, "error_step", None) is not None
+    route = "" if has_route else " and an `error_step` that takes the second visit"
+    return f"give `{whole.id}` `max_visits: 1`{route}"
 
 
 class FallbackForEffect(Rule):
@@ -293,10 +311,7 @@ class FallbackForEffect(Rule):
             for field, is_set in (("on_timeout", call.on_timeout == "fallback"), ("on_error", call.on_error == "skip")):
                 if is_set:
                     message = f"{_fact(context, site)}: going on as if nothing happened may be wrong"
-                    whole = context.program.steps[site.step].id
-                    route = "`error_step`" if site.sub is None else f"`error_step` on the parallel step `{whole}`"
-                    help = (
-                        _declare(context, site) or f"remove it: let the step fail, and route the failure with {route}"
-                    )
+                    what = "`on_error: skip`" if field == "on_error" else "`on_timeout: fallback` and `fallback`"
+                    help = _without(context, site, what) + _or_declare(context, site)
                     related = [Label(Place((*site.path, "tool")), "the tool is called here")]
                     yield self.finding(message, help, Place((*site.path, field)), step=call.id, related=related)

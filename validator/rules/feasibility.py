@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import Rule
-from stepward.validator.rules.regions import behind_words, regions_among
+from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
 from stepward.vm.reading.source import Place
 
 
@@ -69,6 +69,8 @@ class InfeasibleStep(Rule):
             step = context.program.steps[number]
             who = f"`{step.id}`{behind_words(behind, context.flow)}"
             message = f"no run gets to {who}: the conditions on the ways to it rule one another out"
-            rest = " with all that is behind it" if behind else ""
-            help = f"mend the condition that was to lead here, or remove the step{rest}"
+            help = "correct the condition that was to lead here"
+            if can_be_removed((number, *behind), context):
+                rest = ", with all that is behind it" if behind else ""
+                help += f", or remove the step and the branch that names it{rest}"
             yield self.finding(message, help, Place(("steps", number, "id")), step=step.id)

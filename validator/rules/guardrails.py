@@ -315,12 +315,12 @@ class ExclusiveBroken(Verdicts):
 
 
 class VacuousGuardrail(Verdicts):
-    """A guardrail that selects nothing, or protects what can't be reached, guards nothing.
+    """A guardrail that selects nothing guards nothing.
 
     ## What it does
-    Reports a guardrail of the program with a selector that matches no step, or whose protected steps no path reaches,
-    and names the rule. `never` without `when` is not concerned: there, no match is what the rule asks for. A policy's
-    rule is vacuous only if it matches in no program of the run.
+    Reports a guardrail of the program with a selector that matches no step, and names the rule. `never` without `when`
+    is not concerned: there, no match is what the rule asks for. A policy's rule is vacuous only if it matches in no
+    program of the run. Where the step is there and no run gets to it, SW102 or SW103 says so.
 
     ## Why it is bad
     The rule holds in every run because it speaks of none. Mostly a tool or a step was renamed, and what it is called

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.components import components_among
 from stepward.vm.language.flow import Flow
+from stepward.vm.language.guardrails import Requires, guards, protected
+
+if TYPE_CHECKING:
+    from stepward.validator.context import Context
 
 
 def regions_among(dead: Sequence[int], flow: Flow) -> Iterator[tuple[int, list[int]]]:
@@ -42,3 +47,34 @@ def behind_words(behind: Sequence[int], flow: Flow) -> str:
     if len(behind) == 1:
         return f", nor to `{flow.steps[behind[0]].id}` behind it"
     return f", nor to the {len(behind)} steps behind it" if behind else ""
+
+
+def can_be_removed(steps: Sequence[int], context: Context) -> bool:
+    """Return whether nothing that stays needs these steps.
+
+    That is: no guardrail of the program speaks of them, no other step reads what they give, and each arm that they name
+    is one by other steps too, or says itself where the run goes.
+    """
+    gone, flow = set(steps), context.flow
+    for rule in context.program.guardrails:
+        selectors = [*protected(rule), *(guards(rule.requires) if isinstance(rule, Requires) else ())]
+        if any(hit.step in gone for selector in selectors for hit in context.hits(selector)):
+            return False
+    for reading in context.assignment.readings:
+        if reading.step not in gone and reading.meant and any(source.step in gone for source in reading.meant.sources):
+            return False
+    return not any(
+        flow.is_arm_without_successor(target) and not _named_by_others(target, gone, flow)
+        for number in steps
+        for target in flow.successors[number]
+        if target not in gone
+    )
+
+
+def _named_by_others(target: int, gone: set[int], flow: Flow) -> bool:
+    return any(
+        way.to == target and way.kind in ("branch", "failed")
+        for number, ways in enumerate(flow.transitions)
+        if number not in gone
+        for way in ways
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from stepward.validator.rules.arms import AmbiguousArm
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.budgets import BudgetTooSmall
 from stepward.validator.rules.conditions import (
@@ -14,7 +15,6 @@ from stepward.validator.rules.conditions import (
     UncoveredCondition,
 )
 from stepward.validator.rules.control_flow import (
-    AmbiguousArm,
     CycleWithoutExit,
     MissingTarget,
     NoFailureEnding,

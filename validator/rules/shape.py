@@ -162,7 +162,8 @@ class Schema(Rule):
             yield self.finding(message, help, place.child("outcome"), step=step.id)
         if isinstance(step, ErrorRouted) and isinstance(step, Failing) and step.on_error == "skip" and step.error_step:
             message = "`on_error: skip` goes on, `error_step` goes elsewhere: they contradict each other"
-            yield self.finding(message, "keep one of the two", place.child("error_step"), step=step.id)
+            help = f"remove `on_error: skip`, so that a failure goes to `{step.error_step}`"
+            yield self.finding(message, help, place.child("error_step"), step=step.id)
 
     def _failure(self, step: BaseStep, name: str, place: Place) -> Iterator[Finding]:
         if not isinstance(step, Call):
@@ -302,7 +303,9 @@ class DuplicateId(Rule):
             if step.id in first:
                 related = [Label(first[step.id], "the id is used here first")]
                 message = f"the id `{step.id}` is used twice"
-                yield self.finding(message, "give this step an id of its own", place, step=step.id, related=related)
+                is_step = len(path) == 2 and len(first[step.id].path) > 3
+                help = f"give {'the sub-step above' if is_step else 'this step'} an id of its own"
+                yield self.finding(message, help, place, step=step.id, related=related)
             first.setdefault(step.id, place)
 
 

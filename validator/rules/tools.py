@@ -20,13 +20,6 @@ from stepward.vm.language.types import TypeSpec, refusal, same, unlimited
 from stepward.vm.reading.source import Mend, Place
 
 
-def declare_tools(context: Context) -> str:
-    """Return the help for a program without `tools`: with a section, what it does not list does not exist."""
-    names = dict.fromkeys(site.call.tool for site in context.meaning.calls if isinstance(site.call, ToolCall))
-    declared = ", ".join(f"{name}: {{effect: read}}" for name in names)
-    return f"declare the tools: `tools: {{{declared}}}`, each with what it does"
-
-
 class UndeclaredTool(Rule):
     """A step calls a tool that is not in the program's manifest.
 

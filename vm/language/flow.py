@@ -209,6 +209,12 @@ class Flow:
         fields = self.fields[number]
         return _says_nothing(fields) and fields["id"] not in self.arms
 
+    def is_arm_without_successor(self, number: int) -> bool:
+        """Return whether the run ends after this step because it is an arm that does not say where to go (rule 3)."""
+        fields = self.fields[number]
+        is_last = number + 1 == len(self.steps)
+        return _says_nothing(fields) and not is_last and fields["id"] in self.arms and number not in self.ambiguous_arms
+
     def _ways_out(self, number: int, fields: dict[str, Any], is_unusual: bool) -> tuple[_Parts, ...]:
         kind = fields["type"]
         if kind == "condition":

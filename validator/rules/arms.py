@@ -1,0 +1,133 @@
+"""SW106, and what is said of arms: steps that a branch, a case or an `error_step` names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from stepward.validator.context import Context
+from stepward.validator.findings import Finding, Label
+from stepward.validator.rules.base import Rule
+from stepward.vm.language.flow import END, Flow, Transition
+from stepward.vm.reading.source import Mend, Place
+
+MAX_TRIED: Final = 20
+"""Ambiguous arms of one program of which each offer is tried; each takes a look at the whole program."""
+
+
+def ends_the_run(flow: Flow, number: int) -> bool:
+    """Return whether a run that succeeds in a step ends there."""
+    return any(way.to == END and way.kind in ("success", "end") for way in flow.transitions[number])
+
+
+def naming_words(flow: Flow, target: str) -> str:
+    """Return what an arm is to the first step that names it: a branch, or its `error_step`."""
+    number, way = next(_namings(flow, target))
+    kind = "a branch" if way.kind == "branch" else "the `error_step`"
+    return f"{kind} of `{flow.steps[number].id}`"
+
+
+def _namings(flow: Flow, target: str) -> Iterator[tuple[int, Transition]]:
+    """Yield the steps that name a step in a branch, a case or an `error_step`, and how."""
+    position = flow.position[target]
+    for number, ways in enumerate(flow.transitions):
+        for way in ways:
+            if way.to == position and way.kind in ("branch", "failed", "visits"):
+                yield number, way
+
+
+class AmbiguousArm(Rule):
+    """A branch names the step and the step above falls into it, so it is not clear whether the run ends there.
+
+    ## What it does
+    A step that a branch, a case or an `error_step` names (an *arm*) ends the run; any other step goes on to the next in
+    the list. Reports a step to which both rules apply: an arm without `next_step` or `is_terminal` that the step above
+    falls into, or that is the first step. Conditions and `end` steps are never concerned, nor is the last step of the
+    list.
+
+    ## Why it is bad
+    One reader sees the run end here, the other sees it go on to the step below, and that step may be a payment. The
+    program is refused until it says which.
+
+    ## Example
+    `look` is the first step and an arm of `is_paid`: does the run end after it, or go on to `is_paid`?
+
+    ```yaml
+    name: wait_for_payment
+    tools: {read_status: {effect: read, returns: {type: string, enum: [open, paid]}}}
+    max_steps: 50
+    steps:
+      - {id: look, type: tool, tool: read_status, output_key: status}
+      - {id: is_paid, type: condition, condition: $status == 'paid', then: done, otherwise: look}
+      - {id: done, type: end}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: wait_for_payment
+    tools: {read_status: {effect: read, returns: {type: string, enum: [open, paid]}}}
+    max_steps: 50
+    steps:
+      - {id: look, type: tool, tool: read_status, output_key: status, next_step: is_paid}
+      - {id: is_paid, type: condition, condition: $status == 'paid', then: done, otherwise: look}
+      - {id: done, type: end}
+    ```
+    """
+
+    code = "SW106"
+    name = "ambiguous-arm"
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield every arm without `next_step` and `is_terminal` that is the entry or that the step above falls into."""
+        steps = context.program.steps
+        for count, number in enumerate(sorted(context.flow.ambiguous_arms)):
+            step = steps[number]
+            above = f"step `{steps[number - 1].id}` above falls into it" if number else "it is the entry of the program"
+            message = f"`{step.id}` is named as an arm, and {above}: it is not clear whether the run ends after it"
+            related = [
+                Label(Place(("steps", source, *way.field)), "it is named here")
+                for source, way in list(_namings(context.flow, step.id))[:1]
+            ]
+            help, mend = _offers(context, number) if count < MAX_TRIED else (_say_where(step.id), None)
+            yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related, mend=mend)
+
+
+def _say_where(step: str) -> str:
+    return f"say where the run goes after `{step}`: `next_step`, or `is_terminal: true` to end"
+
+
+def _offers(context: Context, number: int) -> tuple[str, Mend | None]:
+    """Return what can be written to say where control goes from an ambiguous arm, and the one that is sure.
+
+    Only what makes no loop without a bound or an exit, and no step unreachable, is offered. To go on is sure where
+    nothing else leads to what is behind the arm, and the step above does not fall into it: the run can't mean to end.
+    """
+    steps = context.program.steps
+    step, following = steps[number], steps[number + 1].id
+    goes_on, ends = _is_sound(context, number, next_step=following), _is_sound(context, number, is_terminal=True)
+    offers = [f"add `next_step: {following}` to `{step.id}` to go on"] if goes_on else []
+    if ends:
+        offers.append(f"add `is_terminal: true` to `{step.id}` to end")
+    if number and _is_sound(context, number - 1, next_step=following):
+        offers.append(f"add `next_step: {following}` to `{steps[number - 1].id}` to pass it by")
+    mend = Mend(Place(("steps", number)), following, "next_step") if goes_on and not ends else None
+    if not offers:
+        return _say_where(step.id), None
+    return ", or ".join(offers), mend
+
+
+def _is_sound(context: Context, number: int, **fields: object) -> bool:
+    """Return whether a program with fields added to one step has no more errors of control flow than before."""
+    from stepward.validator.rules.control_flow import CycleWithoutExit, UnboundedCycle, UnreachableStep
+
+    program = context.program
+    steps = [step.replace(**fields) if one == number else step for one, step in enumerate(program.steps)]
+    changed = Context(program.model_copy(update={"steps": tuple(steps)}), (), context.today)
+    if len(changed.flow.ambiguous_arms) >= len(context.flow.ambiguous_arms):
+        return False
+    rules = (UnreachableStep(), CycleWithoutExit(), UnboundedCycle())
+
+    def found(one: Context) -> set[tuple[str, str | None]]:
+        return {(finding.code, finding.step) for rule in rules for finding in rule.check(one)}
+
+    return found(changed) <= found(context)
