@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from doing import DOING
 from legacy.rewrites import rewrites, settle
 from stepward.validator import ProgramValidator
 from stepward.validator.findings import Finding
@@ -78,7 +79,7 @@ def test_a_legacy_program_parses_and_the_unsafe_gets_a_finding(name: str) -> Non
 def test_each_rewrite_of_a_help_removes_its_finding(name: str) -> None:
     data = read(name)
     for finding in findings(data):
-        for rewritten in rewrites(data, finding):
+        for rewritten in rewrites(data, finding, DOING):
             assert not is_still_there(finding, rewritten), f"{finding.code} {finding.message} | {finding.help}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count
@@ -29,15 +30,16 @@ class NoRewriteError(Exception):
 
 def rewrites(data: Data, finding: Finding, more: Iterable[Entry] = ()) -> list[Data]:
     """Return the program once for each rewrite that the help of the finding offers."""
-    results = []
+    results: list[tuple[int, Data]] = []
     for pattern, apply in (*TABLE, *more):
         for match in re.finditer(pattern, finding.help):
             edit = Edit(deepcopy(data), finding)
-            apply(edit, *match.groups())
-            results.append(edit.data)
+            with suppress(NoRewriteError):  # this offer; another one may be plainer
+                apply(edit, *match.groups())
+                results.append((match.start(), edit.data))
     if not results:
         raise NoRewriteError(f"{finding.code} {finding.message} | {finding.help}")
-    return results
+    return [done for _, done in sorted(results, key=lambda result: result[0])]
 
 
 @dataclass
@@ -119,9 +121,16 @@ def write_whole(edit: Edit, text: str) -> None:
     edit.owner[edit.last] = text
 
 
+def underlined(edit: Edit) -> str:
+    return str(edit.owner[edit.last])[slice(*(edit.finding.place.within or (0, 0)))]
+
+
 def did_you_mean(edit: Edit, text: str) -> None:
     if edit.finding.place.key:
         edit.owner[text] = edit.owner.pop(edit.last)
+    elif (array := underlined(edit)).startswith("["):  # one of its items is meant, which the message names
+        wrong = re.findall(r"`'([^`]+)'`$", edit.finding.message)[0]
+        edit.replace_span(re.sub(rf"""['"]{re.escape(wrong)}['"]""", text, array))
     elif edit.finding.place.within is not None:
         edit.replace_span(text)
     else:
@@ -186,14 +195,14 @@ def own_id(edit: Edit) -> None:
     edit.step["id"] = edit.new_id(f"{edit.step['id']}_again")
 
 
-def end_in_the_loop(edit: Edit) -> None:
-    for step in edit.named():
-        if step["type"] == "condition":
-            step["otherwise"] = edit.new_end()
-        else:
-            step.pop("next_step", None)
-            step["is_terminal"] = True
-        return
+def end_in_the_loop(edit: Edit, name: str) -> None:
+    step = next(step for step in edit.steps if step["id"] == name)
+    step.pop("next_step", None)
+    step["is_terminal"] = True
+
+
+def branch_out(edit: Edit, name: str) -> None:
+    next(step for step in edit.steps if step["id"] == name)["otherwise"] = edit.new_end()
 
 
 def two_different_steps(edit: Edit) -> None:
@@ -243,8 +252,10 @@ def idempotent(edit: Edit) -> None:
 
 
 def say_what_tools_do(edit: Edit) -> None:
-    """Declare every tool; what they do is the author's to know, so they are the most harmless that there are."""
-    edit.data["tools"] = {call["tool"]: {"effect": "read"} for call in edit.calls if "tool" in call}
+    """Declare every tool; what they do is the author's to know. This is what lets them be called as they are."""
+    edit.data["tools"] = {
+        call["tool"]: {"effect": "write", "idempotent": True} for call in edit.calls if "tool" in call
+    }
 
 
 def let_it_end(edit: Edit, fields: str) -> None:
@@ -291,25 +302,25 @@ def require_field(edit: Edit) -> None:
         spec = spec.setdefault("properties", {}).setdefault(field, {})
 
 
-def limit(edit: Edit) -> None:
-    name = re.findall(r"`\$([\w.]+)`", edit.finding.message)[0].split(".")[0]
-    for call in edit.calls:
-        if call["type"] == "llm" and name in (call.get("output_key"), call["id"]):
-            call["allowed_outputs"] = ["yes", "no"]
-            return
-    edit.data["inputs"] = {**(edit.data.get("inputs") or {}), name: {"type": "string", "enum": ["a", "b"]}}
+def limit_reply(edit: Edit, name: str) -> None:
+    next(call for call in edit.calls if call["id"] == name)["allowed_outputs"] = ["yes", "no"]
+
+
+def limit_input(edit: Edit) -> None:
+    path = edit.finding.related[0].place.path
+    edit.at(path[:-1])[path[-1]] = {"type": "string", "enum": ["a", "b"]}
 
 
 TABLE: list[Entry] = [
     (r"^write `('[^`]+')` for the text", Edit.replace_span),
     (r"^write `([^`]+)` for the output", Edit.replace_span),
-    (r"^write (\S+) without quotes", Edit.replace_span),
-    (r"^write `([^`]+)`(?=$|: )", write_whole),
+    (r"^write (?!it )(\S+) without quotes", Edit.replace_span),
+    (r"^write `(?!idempotent: |effect: )([^`]+)`(?=$|: )", write_whole),
     (r"^compare it: `([^`…]+)`", Edit.replace_span),
     (r"^did you mean `([^`]+)`\?", did_you_mean),
     (r"^put it in quotes: `([^`]+)`", set_value),
     (r"^write a larger number", lambda edit: set_value(edit, "1")),
-    (r"(?:^|, or )remove it(?= with all that is behind it$|$|;)", remove),
+    (r"(?:^|, or )remove it(?=$|;)", remove),
     (r"^keep one of the two", remove),
     (r"\bdeclare (?:it|all of them): `(inputs: [^`]+)`", declare),
     (r"\bdeclare it under `tools`: `([^`]+)`", lambda edit, text: declare(edit, f"tools: {{{text}}}")),
@@ -325,7 +336,8 @@ TABLE: list[Entry] = [
     (r"^raise it to at least (\d+)", set_value),
     (r"^name a step of the list, or add this one", add_missing_step),
     (r"^give this step an id of its own", own_id),
-    (r"or end the run in it$", end_in_the_loop),
+    (r"^end the run in `(\w+)`", end_in_the_loop),
+    (r"^give `(\w+)` a branch that leads out", branch_out),
     (r"^name two different steps", two_different_steps),
     (r"^compare a reference such as `\$name`", compare_a_reference),
     (r"^define it on every path to `([^`]+)`, or test `([^`]+)` on the way", ask_on_the_way),
@@ -340,7 +352,8 @@ TABLE: list[Entry] = [
     (r"^give `(\w+)` `max_visits: 1`( and an `error_step`)?", start_once),
     (r"^declare it under `inputs`", declare_input),
     (r"^list the field under `required`", require_field),
-    (r"or limit it by `enum` or `allowed_outputs`", limit),
+    (r", or limit the reply of `(\w+)` by `allowed_outputs`", limit_reply),
+    (r", or limit the input by `enum`", limit_input),
     (r"^check it in a condition first \(such as `([^`]+)`\)", check_first),
 ]
 

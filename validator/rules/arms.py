@@ -12,7 +12,7 @@ from stepward.vm.language.flow import END, Flow, Transition
 from stepward.vm.reading.source import Mend, Place
 
 MAX_TRIED: Final = 20
-"""Ambiguous arms of one program of which each offer is tried; each takes a look at the whole program."""
+"""Ambiguous arms, or steps of a loop, of which an offer is tried; each takes a look at the whole program."""
 
 
 def ends_the_run(flow: Flow, number: int) -> bool:

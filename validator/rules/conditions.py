@@ -11,6 +11,7 @@ from stepward.validator.analysis.constants import constant_text
 from stepward.validator.context import Context
 from stepward.validator.findings import Evidence, Finding, Label, Property, Severity, Verdict
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.regions import or_pass_by
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.parser import parse
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from stepward.validator.engine.verdicts import Judged
 
 
-_GO_ON: Final = ", or go where it always goes, and remove it with the branch that is never taken"
+_OR_DROP: Final = ", or remove this case with the steps that it alone leads to"
 
 
 class ConditionSyntax(Rule):
@@ -299,22 +300,21 @@ class ConstantCondition(Rule):
             if step.condition is None:
                 continue
             branch = context.decided_branch(number)
-            value = None if branch is None else branch == "then"
-            help = "compare a reference such as `$name`" + _GO_ON
-            evidence = None
+            value = branch == "then" if branch is not None else None
+            help, evidence = "compare a reference such as `$name`", None
             if value is None:
                 found = context.decided.constant(number)
                 if found is None:
                     continue
                 value, evidence = found
-                help = "the types of what it reads decide it: compare with another value" + _GO_ON
-                if _is_by_what_comes_before(evidence):
-                    help = "the conditions and assignments before it decide it: ask for something else" + _GO_ON
+                by_what_comes_before = "the conditions and assignments before it decide it: ask for something else"
+                by_types = "the types of what it reads decide it: compare with another value"
+                help = by_what_comes_before if _is_by_what_comes_before(evidence) else by_types
             if ("steps", number, "condition") not in quoted:
                 never = "otherwise" if value else "then"
                 message = f"the condition is always {str(value).lower()}"
                 message += f": `{never}` is never taken" if getattr(step, never) is not None else ""
-                place = Place(("steps", number, "condition"))
+                help, place = help + or_pass_by(number, context), Place(("steps", number, "condition"))
                 yield self.finding(message, help, place, step=step.id, evidence=evidence)
 
 
@@ -381,17 +381,11 @@ class ShadowedCase(Rule):
             value, text = constant_text(case.when), " ".join(case.when.split())
             if always is not None:
                 related = [Label(always, "this case always holds")]
-                help = "move this case up, or remove it with the steps that it alone leads to"
                 message = "this case is never taken: an earlier one always holds"
-                yield self.finding(message, help, place, step=step.id, related=related)
+                yield self.finding(message, "move this case up" + _OR_DROP, place, step=step.id, related=related)
             elif value is False:
-                message = "this case is never taken: it is always false"
-                yield self.finding(
-                    message,
-                    "compare a reference such as `$name`, or remove this case with the steps that it alone leads to",
-                    place,
-                    step=step.id,
-                )
+                message, help = "this case is never taken: it is always false", "compare a reference such as `$name`"
+                yield self.finding(message, help + _OR_DROP, place, step=step.id)
             elif text in seen and _syntax_error(case.when) is None:
                 related = [Label(seen[text], "the same case stands here")]
                 message = "this case is never taken: the same one stands before it"
@@ -410,14 +404,14 @@ class ShadowedCase(Rule):
         evidence, is_false, earlier = found
         place = Place(("steps", number, "cases", position, "when"))
         message = "this case is never taken: whenever it holds, an earlier one does"
-        help = "move this case up, or remove it with the steps that it alone leads to"
+        help = "move this case up" + _OR_DROP
         related = []
         if _is_by_what_comes_before(evidence):
             message = "this case is never taken: nothing that gets here makes it the first to hold"
-            help = "the conditions and assignments before the step decide it: ask for something else, or remove it"
+            help = "the conditions and assignments before the step decide it: ask for something else" + _OR_DROP
         elif is_false:
             message = "this case is never taken: no value of its types makes it true"
-            help = "compare with a value that can be, or remove it"
+            help = "compare with a value that can be" + _OR_DROP
         elif earlier is not None:
             related = [Label(Place(("steps", number, "cases", earlier, "when")), "this case holds whenever it does")]
         yield self.finding(message, help, place, step=step.id, related=related, evidence=evidence)

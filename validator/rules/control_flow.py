@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
-from stepward.validator.rules.arms import ends_the_run, naming_words
+from stepward.validator.rules.arms import MAX_TRIED, ends_the_run, naming_words
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
-from stepward.vm.language.flow import DECLARED_FAILURE, MISSING
+from stepward.vm.language.flow import DECLARED_FAILURE, MISSING, Flow
 from stepward.vm.language.loading import near_words, only_near
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ConditionStep, ErrorRouted, LlmCall, ParallelStep
@@ -199,8 +199,30 @@ class CycleWithoutExit(Rule):
             if not missing and not any(map(context.graph.ends_the_run, loop)):
                 first = context.program.steps[loop[0]]
                 message = f"no path leaves the loop {_loop_words(context, loop)}"
-                help = "give one of its steps a branch or a `next_step` that leads out, or end the run in it"
+                help = _help_to_leave(context, loop)
                 yield self.finding(message, help, Place(("steps", loop[0], "id")), step=first.id)
+
+
+def _help_to_leave(context: Context, loop: Sequence[int]) -> str:
+    """Return where a run can leave a loop with no step of it left behind that no path leads to then."""
+    for number in list(reversed(loop))[:MAX_TRIED]:
+        step = context.program.steps[number]
+        if set(loop) <= _reached_without_leaving(context.flow, number):
+            if isinstance(step, ConditionStep):
+                return f"give `{step.id}` a branch that leads out"
+            return f"end the run in `{step.id}`, or give it a `next_step` that leads out"
+    return "give one of its steps a branch or a `next_step` that leads out"
+
+
+def _reached_without_leaving(flow: Flow, number: int) -> set[int]:
+    """Return the steps that paths lead to which don't leave one step."""
+    seen, pending = {0}, [0]
+    while pending:
+        one = pending.pop()
+        new = {target for target in flow.successors[one] if one != number} - seen
+        seen |= new
+        pending.extend(new)
+    return seen
 
 
 class UnboundedCycle(Rule):

@@ -10,6 +10,7 @@ from stepward.validator.findings import Evidence, Finding, Label, Severity, Verd
 from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.syntax import Defined, Reference, walk
 from stepward.vm.language.loading import MAX_CANDIDATES, near_words, only_near
+from stepward.vm.language.steps import ToolCall
 from stepward.vm.reading.source import Mend, Place
 
 SEARCHED_STEPS = 200_000
@@ -223,11 +224,24 @@ class UndeclaredInput(Rule):
                 if source.kind == "input":
                     first.setdefault(source.name, reading)
         # With a section, what it does not list does not exist: the help declares all of them at once.
-        declared = ", ".join(f"{name}: {{type: {_type_word(context, reading)}}}" for name, reading in first.items())
+        types = {name: _wanted(context, name) or _type_word(context, reading) for name, reading in first.items()}
+        declared = ", ".join(f"{name}: {{type: {word}}}" for name, word in types.items())
         help = f"declare {'it' if len(first) == 1 else 'all of them'}: `inputs: {{{declared}}}`"
         for name, reading in first.items():
             message = f"`${name}` comes from outside, and the program does not declare it"
             yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)
+
+
+def _wanted(context: Context, name: str) -> str | None:
+    """Return the type that tools want of an input as an argument, where they agree on one."""
+    wanted: set[frozenset[str]] = set()
+    for site in context.meaning.calls:
+        if isinstance(site.call, ToolCall) and f"${name}" in site.call.args.values():
+            declared = context.meaning.tool(site.call.tool).args or {}
+            passed = (argument for argument, value in site.call.args.items() if value == f"${name}")
+            wanted.update(declared[argument].kinds for argument in passed if argument in declared)
+    kinds = wanted.pop() if len(wanted) == 1 else frozenset[str]()
+    return next(iter(kinds)) if len(kinds) == 1 else None
 
 
 def _type_word(context: Context, reading: Reading) -> str:

@@ -49,6 +49,12 @@ def behind_words(behind: Sequence[int], flow: Flow) -> str:
     return f", nor to the {len(behind)} steps behind it" if behind else ""
 
 
+def or_pass_by(number: int, context: Context) -> str:
+    """Return the offer to remove a condition that always goes one way, where nothing that stays needs it."""
+    offer = ", or remove it with the branch that is never taken, and go where it always goes"
+    return offer if number and can_be_removed((number,), context) else ""
+
+
 def can_be_removed(steps: Sequence[int], context: Context) -> bool:
     """Return whether nothing that stays needs these steps.
 

@@ -158,7 +158,7 @@ class Schema(Rule):
             way.kind == "success" and way.to == END for way in context.flow.transitions[number]
         ):
             message = "`outcome` stands on a step after which the run goes on"
-            help = "remove it, or end the run here with `is_terminal: true`"
+            help = "remove it; it belongs on a step that ends the run"
             yield self.finding(message, help, place.child("outcome"), step=step.id)
         if isinstance(step, ErrorRouted) and isinstance(step, Failing) and step.on_error == "skip" and step.error_step:
             message = "`on_error: skip` goes on, `error_step` goes elsewhere: they contradict each other"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from stepward.validator.analysis.assignment import Reading, assigned_names
 from stepward.validator.context import Context
@@ -13,6 +14,8 @@ from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.steps import ConditionStep, LlmCall, ToolCall
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Place
+
+_NO_TEXT: Final = frozenset({"integer", "number", "boolean", "null"})
 
 
 class SensitiveToModel(Rule):
@@ -179,8 +182,8 @@ class UnguardedTextToEffect(Rule):
             if call is None or reading.meant is None or not context.flow.reachable[reading.step]:
                 continue
             source = self._origin(context, reading, frozenset())
-            if source is not None:
-                yield self._found(source, reading, call, is_declared=call.tool in context.meaning.manifest)
+            if source is not None and not _is_refused(context, reading, call):
+                yield self._found(context, source, reading, call)
 
     def _origin(self, context: Context, reading: Reading, visited: frozenset[Source]) -> Source | None:
         """Return where free text that reaches a reading unchecked comes from, through `set` too, or None."""
@@ -207,14 +210,17 @@ class UnguardedTextToEffect(Rule):
         clauses = context.meaning.clauses_of.get(source.step or 0, ())
         return any(clause.path == source.path and isinstance(clause.tree, Reference) for clause in clauses)
 
-    def _found(self, source: Source, reading: Reading, call: ToolCall, *, is_declared: bool) -> Finding:
+    def _found(self, context: Context, source: Source, reading: Reading, call: ToolCall) -> Finding:
         whose = "a user's" if source.kind == "input" else "a model's"
         text = reading.reference.text()
+        is_declared = call.tool in context.meaning.manifest
         fact = "which writes" if is_declared else "which is declared nowhere and taken to write"
         message = f"{whose} free text `{text}` reaches `{call.tool}`, {fact}, and no condition looks at it"
-        help = (
-            f"check it in a condition first (such as `len({text}) <= 500`), or limit it by `enum` or `allowed_outputs`"
-        )
+        help = f"check it in a condition first (such as `len({text}) <= 500`)"
+        if source.kind == "output":
+            help += f", or limit the reply of `{context.call_of(source).id}` by `allowed_outputs`"
+        elif context.program.inputs is not None and source.kind == "input":
+            help += ", or limit the input by `enum`"
         place = Place(source.path, key=True) if source.kind == "input" else Place((*source.path, "id"))
         related = [Label(place, "the text comes from here")] if source.path else []
         return self.finding(message, help, reading.place, step=call.id, related=related)
@@ -264,6 +270,14 @@ class UnguardedTextToEffect(Rule):
                     seen.add(target)
                     pending.append(target)
         return False
+
+
+def _is_refused(context: Context, reading: Reading, call: ToolCall) -> bool:
+    """Return whether a reference is an argument that the tool takes no text for, so that the machine refuses text."""
+    argument = reading.place.path[-1]
+    spec = (context.meaning.tool(call.tool).args or {}).get(str(argument))
+    is_whole = call.args.get(str(argument)) == reading.reference.text()
+    return is_whole and spec is not None and spec.kinds <= _NO_TEXT
 
 
 def _overlap(left: tuple[str, ...], right: tuple[str, ...]) -> bool:

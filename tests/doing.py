@@ -1,0 +1,198 @@
+"""Does what helps say that legacy programs don't meet: the rest of the table of `legacy/rewrites.py`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from legacy.rewrites import Data, Edit, Entry, NoRewriteError
+from stepward.vm import Program
+from stepward.vm.language.flow import END, Flow
+
+ROUTES = ("then", "otherwise", "next_step", "error_step")
+
+
+def flow_of(edit: Edit) -> Flow:
+    return Flow(Program.from_dict(edit.data))
+
+
+def redirect(edit: Edit, old: str, new: str) -> None:
+    """Let everything that names one step name another."""
+    for owner in (*edit.steps, *(case for step in edit.steps for case in step.get("cases") or [])):
+        for field in ROUTES:
+            if owner.get(field) == old:
+                owner[field] = new
+
+
+def drop_unreachable(edit: Edit) -> None:
+    """Remove the steps to which no path leads."""
+    flow = flow_of(edit)
+    edit.data["steps"] = [step for number, step in enumerate(edit.steps) if flow.reachable[number]]
+
+
+def drop_branches(edit: Edit, gone: str) -> None:
+    """Remove the branches that name a step; a two-way condition that is left with one is no condition any more."""
+    for step in list(edit.steps):
+        if step.get("cases"):
+            step["cases"] = [case for case in step["cases"] if case["then"] != gone]
+        if step.get("otherwise") == gone and step.get("cases"):
+            del step["otherwise"]
+        elif gone in (step.get("then"), step.get("otherwise")):
+            other = step["otherwise"] if step["then"] == gone else step["then"]
+            pass_by(edit, step, other)
+
+
+def pass_by(edit: Edit, step: Data, target: str) -> None:
+    """Remove a step; who came to it comes to another one."""
+    number = edit.steps.index(step)
+    redirect(edit, step["id"], target)
+    if number and flow_of(edit).falls_through(number - 1):
+        edit.steps[number - 1]["next_step"] = target
+    edit.steps.remove(step)
+    if not number:  # a run starts at the first
+        edit.steps.insert(0, edit.steps.pop(next(n for n, one in enumerate(edit.steps) if one["id"] == target)))
+
+
+def name_it(edit: Edit) -> None:
+    """Let the nearest step above that ends the run go on to the step."""
+    flow, number = flow_of(edit), int(edit.finding.place.path[1])
+    for above in reversed(range(number)):
+        ends = any(way.to == END and way.kind == "success" for way in flow.transitions[above])
+        if ends and flow.reachable[above]:
+            edit.steps[above].pop("is_terminal", None)
+            edit.steps[above].pop("outcome", None)
+            edit.steps[above]["next_step"] = edit.step["id"]
+            return
+    raise NoRewriteError("no step ends the run above it")
+
+
+def remove_with_branch(edit: Edit) -> None:
+    drop_branches(edit, edit.step["id"])
+    drop_unreachable(edit)
+
+
+def go_where_it_goes(edit: Edit) -> None:
+    step = edit.step
+    pass_by(edit, step, step["then"] if "always true" in edit.finding.message else step["otherwise"])
+    drop_unreachable(edit)
+
+
+def move_case_up(edit: Edit) -> None:
+    cases, number = edit.step["cases"], int(edit.finding.place.path[3])
+    cases.insert(0, cases.pop(number))
+
+
+def remove_case(edit: Edit) -> None:
+    edit.step["cases"].pop(int(edit.finding.place.path[3]))
+    drop_unreachable(edit)
+
+
+def write_field(edit: Edit, field: str, value: str) -> None:
+    edit.owner[field] = yaml.safe_load(value)
+
+
+def guardrail(edit: Edit, name: str) -> Data:
+    return next(rule for rule in edit.data["guardrails"] if rule["name"] == name)
+
+
+def named_guardrail(edit: Edit) -> Data:
+    return guardrail(edit, re.findall(r"\(guardrail `([^`]+)`", edit.finding.message)[0])
+
+
+def old_answer_may_stand(edit: Edit, name: str) -> None:
+    guardrail(edit, name)["fresh"] = False
+
+
+def only_success(edit: Edit) -> None:
+    named_guardrail(edit)["ends"] = "success"
+
+
+def start_the_rule(edit: Edit, text: str) -> None:
+    rule = named_guardrail(edit)
+    rule["when"] = f"{text} {rule['when']}"
+
+
+def rename_output(edit: Edit) -> None:
+    edit.owner[edit.last] += "_too"
+
+
+def move_behind(edit: Edit, name: str) -> None:
+    number = next(number for number, step in enumerate(edit.steps) if step["id"] == name)
+    whole, part = edit.steps[number], edit.step
+    following = whole.pop("next_step", None)
+    if not following and not whole.get("is_terminal") and number + 1 < len(edit.steps):
+        following = edit.steps[number + 1]["id"]
+    whole["parallel_steps"].remove(part)
+    whole["next_step"] = part["id"]
+    part.update({"next_step": following} if following else {"is_terminal": True})
+    if "error_step" in whole:
+        part["error_step"] = whole["error_step"]
+    edit.steps.insert(number + 1, part)
+
+
+def own_id_of_sub_step(edit: Edit) -> None:
+    parts = (part for step in edit.steps for part in step.get("parallel_steps") or [])
+    next(part for part in parts if part["id"] == edit.step["id"])["id"] += "_part"
+
+
+def add_argument(edit: Edit, name: str) -> None:
+    examples: dict[str, Any] = {"integer": 1, "number": 1, "string": "text", "boolean": True}
+    spec = edit.data["tools"][edit.step["tool"]]["args"][name]
+    edit.step.setdefault("args", {})[name] = examples[spec["type"]]
+
+
+def reference_alone(edit: Edit) -> None:
+    edit.owner[edit.last] = re.findall(r"\$[\w.]+", edit.owner[edit.last])[0]
+
+
+def leave_out(edit: Edit) -> None:
+    edit.replace_span("")
+
+
+def declare_type(edit: Edit, text: str, where: str) -> None:
+    if where in edit.data.get("tools", {}):
+        edit.data["tools"][where].update(yaml.safe_load(text))
+    else:
+        next(call for call in edit.calls if call["id"] == where).update(yaml.safe_load(text))
+
+
+def assign_another(edit: Edit) -> None:
+    if edit.finding.place.key:
+        edit.owner[f"{edit.last}_too"] = edit.owner.pop(edit.last)
+    else:
+        edit.owner[edit.last] += "_too"
+
+
+def in_quotes(edit: Edit, text: str) -> None:
+    edit.owner[edit.last] = text
+
+
+def without_quotes(edit: Edit) -> None:
+    edit.owner[edit.last] = yaml.safe_load(edit.owner[edit.last])
+
+
+DOING: list[Entry] = [
+    (r"^name it in a branch, a `next_step` or an `error_step`", name_it),
+    (r", or remove it with all that is behind it$", drop_unreachable),
+    (r", or remove the step and the branch that names it", remove_with_branch),
+    (r", or remove it with the branch that is never taken, and go where it always goes", go_where_it_goes),
+    (r"^move this case up", move_case_up),
+    (r", or remove this case with the steps that it alone leads to", remove_case),
+    (r", or remove `(exclusive): true`", lambda edit, field: edit.step.pop(field)),
+    (r"^write `(idempotent|effect): (\w+)`$", write_field),
+    (r", or write `fresh: false` in `([^`]+)` if the old answer may stand", old_answer_may_stand),
+    (r", or write `ends: success` if a failed run owes nothing", only_success),
+    (r", or start the rule with `([^`]+)`", start_the_rule),
+    (r"^give it a name of its own", rename_output),
+    (r"^move this step behind `([^`]+)`", move_behind),
+    (r"^give the sub-step above an id of its own", own_id_of_sub_step),
+    (r"^add `(\w+)` to `args`", add_argument),
+    (r"^write the reference alone", reference_alone),
+    (r"^leave it out of the prompt", leave_out),
+    (r"^declare `(returns: [^`]+)` (?:for the tool|on step) `([^`]+)`", declare_type),
+    (r"^assign another name", assign_another),
+    (r"^write `\"('[^`]+')\"` for the text", in_quotes),
+    (r"^write it without quotes", without_quotes),
+]

@@ -1,0 +1,232 @@
+"""Fast: suggestions that did harm, with their neighbours: arms, vacuous guardrails, risky writes, and `--fix`."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from doing import DOING
+from legacy.rewrites import rewrites
+from stepward.validator import ProgramValidator
+from stepward.validator.cli import main
+from stepward.validator.findings import Finding, Severity, Verdict
+from stepward.vm import Program
+
+CALL = {"type": "tool", "tool": "load"}
+END = {"id": "bad", "type": "end", "outcome": "failure"}
+
+
+def program(*steps: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    inputs = {"x": {"type": "boolean"}, "n": {"type": "integer"}}
+    return {"name": "p", "inputs": inputs, "tools": {"load": {"effect": "read"}}, **fields, "steps": list(steps)}
+
+
+def check(data: dict[str, Any]) -> tuple[Finding, ...]:
+    return ProgramValidator(Program.from_dict(data)).validate().findings
+
+
+def codes(data: dict[str, Any]) -> list[str]:
+    return [finding.code for finding in check(data)]
+
+
+# -- around an arm -----------------------------------------------------------------------------------------------------
+
+TWO_WAYS = {"id": "c", "type": "condition", "condition": "$x", "then": "a", "otherwise": "bad"}
+BY_CASES = {"id": "c", "type": "condition", "cases": [{"when": "$x", "then": "a"}], "otherwise": "bad"}
+FAILS = {"id": "c", **CALL, "error_step": "a", "next_step": "bad"}
+
+
+@pytest.mark.parametrize(
+    ("first", "what"), [(TWO_WAYS, "a branch"), (BY_CASES, "a branch"), (FAILS, "the `error_step`")]
+)
+@pytest.mark.parametrize("route", [{}, {"error_step": "bad"}])
+@pytest.mark.parametrize("is_guarded", [False, True])
+def test_the_help_at_a_step_below_an_arm_says_why_and_what(
+    first: dict[str, Any], what: str, route: dict[str, str], is_guarded: bool
+) -> None:
+    rule = {"name": "a-before-b", "protects": {"step": "b"}, "requires": {"step": "a"}}
+    data = program(
+        first, {"id": "a", **CALL, **route}, {"id": "b", **CALL}, END, guardrails=[rule] if is_guarded else []
+    )
+    (finding,) = check(data)
+    assert finding.code == "SW102"
+    assert finding.help == f"`a` is {what} of `c`, so the run ends after it; add `next_step: b` to `a`"
+    assert [label.text for label in finding.related] == ["the step above ends the run here"]
+    (done,) = rewrites(data, finding, DOING)
+    assert [code for code in codes(done) if code != "SW107"] == []
+
+
+def test_a_step_below_one_that_says_that_it_ends_is_told_otherwise() -> None:
+    data = program({"id": "a", **CALL, "is_terminal": True}, {"id": "b", **CALL})
+    (finding,) = check(data)
+    assert finding.help == "name it in a branch, a `next_step` or an `error_step`, or remove it"
+
+
+@pytest.mark.parametrize(
+    "needs_it",
+    [
+        {"guardrails": [{"name": "r", "protects": {"step": "b"}, "requires": {"step": "a"}}]},
+        {"guardrails": [{"name": "r", "protects": {"step": "a"}, "requires": {"step": "b"}}]},
+        {"guardrails": [{"name": "r", "at_most_once": {"tool": "other"}}]},
+    ],
+)
+def test_a_step_of_which_a_guardrail_speaks_is_not_to_be_removed(needs_it: dict[str, Any]) -> None:
+    tools = {"load": {"effect": "read"}, "other": {"effect": "write", "idempotent": True}}
+    steps = ({"id": "a", **CALL, "is_terminal": True}, {"id": "b", "type": "tool", "tool": "other"})
+    helps = [finding.help for finding in check(program(*steps, tools=tools, **needs_it)) if finding.code == "SW102"]
+    assert helps == ["name it in a branch, a `next_step` or an `error_step`"]
+
+
+def test_a_step_whose_removal_would_let_an_arm_go_on_is_not_to_be_removed() -> None:
+    """`a` ends the run because `dead` names it in an `error_step`; without that, it would go on to `bad`."""
+    steps = (
+        {"id": "first", **CALL, "next_step": "a"},
+        {"id": "dead", **CALL, "error_step": "a", "is_terminal": True},
+        {"id": "a", **CALL},
+        {"id": "other", "type": "condition", "condition": "$x", "then": "first", "otherwise": "bad"},
+        END,
+    )
+    helps = [finding.help for finding in check(program(*steps)) if finding.step == "dead"]
+    assert helps == ["name it in a branch, a `next_step` or an `error_step`"]
+
+
+# -- vacuous guardrails ------------------------------------------------------------------------------------------------
+
+
+def test_a_guardrail_of_an_unreachable_step_is_silent_beside_sw102_and_holds() -> None:
+    rule = {"name": "r", "protects": {"step": "b"}, "requires": {"step": "a"}}
+    steps = ({"id": "a", **CALL, "is_terminal": True}, {"id": "b", **CALL})
+    report = ProgramValidator(Program.from_dict(program(*steps, guardrails=[rule]))).validate()
+    assert [finding.code for finding in report.findings] == ["SW102"]
+    assert [prop.verdict for prop in report.properties] == [Verdict.PROVED]
+
+
+def test_a_guardrail_of_an_infeasible_step_is_silent_beside_sw103() -> None:
+    rule = {"name": "r", "protects": {"step": "b"}, "requires": {"step": "c"}}
+    condition = {"id": "c", "type": "condition", "condition": "$n > 5 and $n < 3", "then": "b", "otherwise": "bad"}
+    found = codes(program(condition, {"id": "b", **CALL}, END, guardrails=[rule]))
+    assert "SW103" in found
+    assert "SW407" not in found
+
+
+@pytest.mark.parametrize("selector", [{"step": "nowhere"}, {"tool": "nothing"}])
+def test_nobody_is_told_to_remove_a_guardrail(selector: dict[str, str]) -> None:
+    rule = {"name": "r", "at_most_once": selector}
+    (finding,) = check(program({"id": "a", **CALL}, guardrails=[rule]))
+    assert finding.code == "SW407"
+    assert "remove" not in finding.help
+
+
+# -- writes ------------------------------------------------------------------------------------------------------------
+
+RISKS: dict[str, dict[str, Any]] = {
+    "SW503": {"on_error": "retry"},
+    "SW504": {"next_step": "again", "max_visits": 3},
+    "SW505": {"on_error": "skip"},
+}
+
+
+@pytest.mark.parametrize("code", RISKS)
+@pytest.mark.parametrize("tools", [None, {"pay": {"effect": "write", "idempotent": False}}])
+@pytest.mark.parametrize("is_part", [False, True])
+def test_the_help_at_a_risky_write_never_says_that_it_reads_and_mends_when_done(
+    code: str, tools: dict[str, Any] | None, is_part: bool
+) -> None:
+    part = {"id": "pay", "type": "tool", "tool": "pay"}
+    fields = dict(RISKS[code])
+    if is_part and code == "SW505":
+        part |= {"on_error": fields.pop("on_error")}
+    whole = {"id": "both", "type": "parallel", "parallel_steps": [part, {"id": "p", "type": "tool", "tool": "pay"}]}
+    if is_part and code == "SW505":
+        whole["parallel_steps"][1] |= {"on_error": "skip"}
+    step = {**(whole if is_part else part), **fields}
+    again = {"id": "again", "type": "condition", "condition": "$x", "then": step["id"], "otherwise": "bad"}
+    data = program(step, again, END)
+    if tools is None:
+        del data["tools"]
+    else:
+        data["tools"] = tools
+    before = check(data)
+    risky = [finding for finding in before if finding.code == code]
+    assert risky
+    for finding in risky:
+        assert "effect: read" not in finding.help
+        first = rewrites(data, finding, DOING)[0]
+        after = check(first)
+        assert not [one for one in after if (one.code, one.message, one.step) == (code, finding.message, finding.step)]
+        new = {one.code for one in after if one.severity is Severity.ERROR} - {one.code for one in before}
+        assert not new, finding.help
+        kept = {call["tool"] for call in Program.from_dict(first).to_dict()["steps"] if "tool" in call}
+        assert kept <= {"pay"}, "it is still the same call"
+        assert first.get("tools") == data.get("tools"), "nothing else is claimed of the tool"
+
+
+# -- `--fix` -----------------------------------------------------------------------------------------------------------
+
+
+def programs_with_an_ambiguous_arm() -> list[dict[str, Any]]:
+    """Every program of three calls and a condition, in which some arm is entered from above, too."""
+    targets = ["s0", "s1", "s2", "bad"]
+    found = []
+    for then, otherwise, error, bound in itertools.product(targets, targets, [None, "s1", "s2"], [None, 9]):
+        first = {"id": "s0", **CALL, **({"error_step": error} if error else {})}
+        condition = {"id": "c", "type": "condition", "condition": "$x", "then": then, "otherwise": otherwise}
+        data = program(first, {"id": "s1", **CALL}, condition, {"id": "s2", **CALL}, END)
+        if bound:
+            data["max_steps"] = bound
+        if "SW106" in codes(data):
+            found.append(data)
+    return found
+
+
+def test_a_fix_of_an_ambiguous_arm_adds_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cases = programs_with_an_ambiguous_arm()
+    for number, data in enumerate(cases):
+        Path(f"{number}.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    CliRunner().invoke(main, ["check", "--isolated", "--fix", "--no-cache", "."], catch_exceptions=False)
+    fixed = 0
+    for number, before in enumerate(cases):
+        after = yaml.safe_load(Path(f"{number}.yaml").read_text())
+        fixed += after != before
+        old = {(finding.code, finding.step) for finding in check(before)}
+        new = {(f.code, f.step, f.message) for f in check(after) if f.severity is Severity.ERROR}
+        assert {(code, step) for code, step, _ in new} <= old, (before, new)
+    assert len(cases) > 40
+    assert fixed > 5, "or nothing was tried"
+
+
+def test_a_fix_that_lets_a_guardrail_break_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To go on from `look` is sound as control flow, and leads past the check that `pay` needs."""
+    monkeypatch.chdir(tmp_path)
+    data = program(
+        {"id": "look", **CALL},
+        {"id": "pay", **CALL},
+        {"id": "again", "type": "condition", "condition": "$x", "then": "look", "otherwise": "bad"},
+        END,
+        max_steps=9,
+        guardrails=[{"name": "r", "protects": {"step": "pay"}, "requires": {"step": "again", "branch": "otherwise"}}],
+    )
+    Path("p.yaml").write_text(yaml.safe_dump(data))
+    assert codes(data) == ["SW106"]
+    result = CliRunner().invoke(main, ["check", "--isolated", "--fix", "--no-cache", "p.yaml"], catch_exceptions=False)
+    assert "nothing fixed" in result.stderr
+    assert yaml.safe_load(Path("p.yaml").read_text()) == data
+
+
+def test_an_arm_that_the_step_above_falls_into_is_offered_what_adds_no_error() -> None:
+    data = program(
+        {"id": "search", **CALL},
+        {"id": "notify", **CALL},
+        {"id": "was_found", "type": "condition", "condition": "$x", "then": "bad", "otherwise": "notify"},
+        END,
+    )
+    (finding,) = check(data)
+    assert finding.code == "SW106"
+    assert finding.help == "add `next_step: was_found` to `search` to pass it by"
+    assert finding.mend is None
