@@ -61,6 +61,15 @@ def test_the_help_at_a_step_below_an_arm_says_why_and_what(
     assert [code for code in codes(done) if code != "SW107"] == []
 
 
+def test_an_arm_of_a_step_that_can_not_fail_is_one_all_the_same() -> None:
+    part = {"id": "part", **CALL, "on_error": "skip"}
+    first = {"id": "c", "type": "parallel", "parallel_steps": [part], "error_step": "a", "next_step": "a"}
+    found = check(program(first, {"id": "a", **CALL}, {"id": "b", **CALL}, END))
+    assert [one.help for one in found if one.step == "b"] == [
+        "`a` is named as an arm, so the run ends after it; add `next_step: b` to `a`"
+    ]
+
+
 def test_a_step_below_one_that_says_that_it_ends_is_told_otherwise() -> None:
     data = program({"id": "a", **CALL, "is_terminal": True}, {"id": "b", **CALL})
     (finding,) = check(data)

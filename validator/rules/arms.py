@@ -1,39 +1,15 @@
-"""SW106, and what is said of arms: steps that a branch, a case or an `error_step` names."""
+"""SW106: is it clear where a run goes from an arm, a step that a branch, a case or an `error_step` names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
-from stepward.vm.language.flow import END, Flow, Transition
+from stepward.validator.rules.control_flow import CycleWithoutExit, UnboundedCycle, UnreachableStep
+from stepward.validator.rules.naming import MAX_TRIED, namings
 from stepward.vm.reading.source import Mend, Place
-
-MAX_TRIED: Final = 20
-"""Ambiguous arms, or steps of a loop, of which an offer is tried; each takes a look at the whole program."""
-
-
-def ends_the_run(flow: Flow, number: int) -> bool:
-    """Return whether a run that succeeds in a step ends there."""
-    return any(way.to == END and way.kind in ("success", "end") for way in flow.transitions[number])
-
-
-def naming_words(flow: Flow, target: str) -> str:
-    """Return what an arm is to the first step that names it: a branch, or its `error_step`."""
-    number, way = next(_namings(flow, target))
-    kind = "a branch" if way.kind == "branch" else "the `error_step`"
-    return f"{kind} of `{flow.steps[number].id}`"
-
-
-def _namings(flow: Flow, target: str) -> Iterator[tuple[int, Transition]]:
-    """Yield the steps that name a step in a branch, a case or an `error_step`, and how."""
-    position = flow.position[target]
-    for number, ways in enumerate(flow.transitions):
-        for way in ways:
-            if way.to == position and way.kind in ("branch", "failed", "visits"):
-                yield number, way
 
 
 class AmbiguousArm(Rule):
@@ -86,7 +62,7 @@ class AmbiguousArm(Rule):
             message = f"`{step.id}` is named as an arm, and {above}: it is not clear whether the run ends after it"
             related = [
                 Label(Place(("steps", source, *way.field)), "it is named here")
-                for source, way in list(_namings(context.flow, step.id))[:1]
+                for source, way in list(namings(context.flow, step.id))[:1]
             ]
             help, mend = _offers(context, number) if count < MAX_TRIED else (_say_where(step.id), None)
             yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related, mend=mend)
@@ -118,8 +94,6 @@ def _offers(context: Context, number: int) -> tuple[str, Mend | None]:
 
 def _is_sound(context: Context, number: int, **fields: object) -> bool:
     """Return whether a program with fields added to one step has no more errors of control flow than before."""
-    from stepward.validator.rules.control_flow import CycleWithoutExit, UnboundedCycle, UnreachableStep
-
     program = context.program
     steps = [step.replace(**fields) if one == number else step for one, step in enumerate(program.steps)]
     changed = Context(program.model_copy(update={"steps": tuple(steps)}), (), context.today)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
-from stepward.validator.rules.arms import MAX_TRIED, ends_the_run, naming_words
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.naming import MAX_TRIED, ends_the_run, naming_words
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
 from stepward.vm.language.flow import DECLARED_FAILURE, MISSING, Flow
 from stepward.vm.language.loading import near_words, only_near
