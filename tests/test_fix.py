@@ -213,7 +213,7 @@ def test_a_fix_of_yaml_keeps_quotes_comments_and_layout(old: str, new: tuple[str
 
 
 def as_data(steps: str) -> str:
-    return '{"name": "x", "inputs": {}, "steps": [\n' + steps + "\n]}"
+    return '{"name": "x", "max_steps": 9, "inputs": {}, "steps": [\n' + steps + "\n]}"
 
 
 JSON_LOOK = '{\n  "id": "look",\n  "type": "tool",\n  "tool": "look"\n}'
