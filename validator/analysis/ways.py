@@ -82,8 +82,7 @@ class Ways:
         if isinstance(part, ConditionStep):
             if way.kind == "failed":
                 return step in self.doubtful or self._computes(step)
-            decided = self.context.decided_branch(step)
-            return decided is None or way.kind == "visits" or way.branch == decided
+            return way.kind == "visits" or self._is_decided(step, way) is not False
         if isinstance(part, SetStep) and way.kind == "failed":
             return step in self.doubtful or self._computes(step)
         return True
@@ -91,14 +90,26 @@ class Ways:
     def is_certain(self, step: int, way: Transition) -> bool:
         """Return whether some run that gets here leaves the step this way, whatever came before."""
         part = self.flow.steps[step]
-        if way.kind == "uncovered" or (way.kind == "fallback" and not self.context.falls_back(part)):
+        if way.kind == "fallback" and not self.context.falls_back(part):
             return False
         if isinstance(part, ConditionStep):
-            return way.kind == "branch" and way.branch == self.context.decided_branch(step)
+            return way.kind in ("branch", "uncovered") and self._is_decided(step, way) is True
         if isinstance(part, SetStep) and way.kind == "failed":
             return False
         # What may read something undefined may fail before it starts: what becomes of it is no certainty.
         return step not in self.doubtful
+
+    def _is_decided(self, step: int, way: Transition) -> bool | None:
+        """Return whether constants make a condition take this branch, or none; None where they do not decide.
+
+        A branch that the step lacks is the ending `uncovered`.
+        """
+        decided = self.context.decided_branch(step)
+        if decided is None:
+            return None
+        if way.kind == "uncovered":
+            return all(other.branch != decided for other in self.flow.transitions[step])
+        return way.branch == decided
 
     def _computes(self, step: int) -> bool:
         """Whether an expression of the step calculates, and so may run out of digits."""

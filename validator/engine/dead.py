@@ -193,7 +193,10 @@ class DeadWays:
 
     def _table(self, conditions: list[int], roots: frozenset[Names]) -> dict[int, tuple[frozenset[int], str]]:
         system, nodes = self._system(conditions, roots)
+        # What guards no way, because constants decide it, is asked of nobody.
+        asked = frozenset(system.decisions)
         known = {number: self.moves.decision(number) for number in conditions if number in nodes}
+        known = {number: decision for number, decision in known.items() if decision in asked}
         try:
             table = Table(system, self.domains, self.clock)
             return {

@@ -16,7 +16,7 @@ from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.smt.answers import SPENT, Answer, Proof, Script, unknown
 from stepward.validator.engine.smt.encoding import Encoding
 from stepward.validator.engine.smt.facts import Facts
-from stepward.validator.engine.smt.models import choices
+from stepward.validator.engine.smt.models import TOO_LONG, choices, is_long, short
 from stepward.validator.engine.smt.plans import plan
 from stepward.validator.engine.smt.smtlib import script
 from stepward.validator.engine.smt.terms import TooLarge
@@ -81,11 +81,17 @@ class _Search:
     def answer(self) -> Answer:
         """Return what was found."""
         wanted = [self.goal] if self.goal is not True else []
+        reason = NO_VALUES
         try:
             for tried in range(MAX_TRIES):
                 model = self._model(wanted) if self.goal is not False else None
                 if model is None:
-                    return self._proved() if not tried else unknown(self.layer, NO_VALUES, self._used())
+                    return self._proved() if not tried else unknown(self.layer, reason, self._used())
+                if is_long(model, self.terms):
+                    reason = TOO_LONG
+                    wanted.append(self._named(short(self.terms)))
+                    continue
+                reason = NO_VALUES
                 walk = Walk(self.encoding, model)
                 path = self._path(walk, model, wanted)
                 if path is not None:
@@ -93,7 +99,7 @@ class _Search:
                 wanted.append(self._other(walk, model))
         except _Spent:
             return unknown(self.layer, SPENT, self._used())
-        return unknown(self.layer, NO_VALUES, self._used())
+        return unknown(self.layer, reason, self._used())
 
     def _used(self) -> int:
         return self.units - self.left

@@ -179,7 +179,8 @@ class Encoding:
             version = self._value(assign, conditions)
             after[assign.root] = version
             made.append(version)
-        return after, tuple(made)
+        # What waited under a primed name is over with the edge, and no other way into the node knows of it.
+        return {root: after[root] for root in before}, tuple(made)
 
     def _value(self, assign: Assign, conditions: list[Term]) -> Version:
         match assign.value:

@@ -19,13 +19,15 @@ from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.values import FrozenMap
 
-MAX_ITEMS: Final = 1_000
-"""Items of an array in a witness."""
+MAX_LENGTH: Final = 100_000
+"""Code points of a text, and items of an array, in a witness: none longer is ever built."""
+
+TOO_LONG: Final = f"it takes a text or an array longer than {MAX_LENGTH:,}, and no witness holds one"
 
 
 def state_of(model: Any, terms: Terms) -> State | None:
     """Return the state that a model describes; None where none was found, which proves nothing."""
-    return _Builder(model, terms).state()
+    return None if is_long(model, terms) else _Builder(model, terms).state()
 
 
 def choices(model: Any, terms: Terms) -> Any:
@@ -40,6 +42,21 @@ def choices(model: Any, terms: Terms) -> Any:
                 said.append(length == model.eval(length, True))
     said += [equal if z3.is_true(model.eval(equal, True)) else z3.Not(equal) for equal in terms.same.values()]
     return z3.And(said) if said else None
+
+
+def is_long(model: Any, terms: Terms) -> bool:
+    """Return whether a text or an array of a model is longer than those of a witness."""
+    return any(model.eval(length, True).as_long() > MAX_LENGTH for length in _lengths(terms))
+
+
+def short(terms: Terms) -> Any:
+    """Return the term that no text and no array is longer than those of a witness."""
+    return z3.And([length <= MAX_LENGTH for length in _lengths(terms)])
+
+
+def _lengths(terms: Terms) -> list[Any]:
+    lengths = [one.length for slot in terms.slots.values() for one in (slot.text, slot.array) if one is not None]
+    return [length for length in lengths if length is not None]
 
 
 class _Builder:
@@ -120,8 +137,9 @@ class _Builder:
             answers.update((atom, self.is_true(term)) for atom, term in text.atoms.items())
             length = self.whole(text.length) if text.length is not None else length
         for question, holder, other, term in self.terms.pairs:
-            if holder.names in names and other.names in self.found:
-                answers[Atom(question, self.found[other.names])] = self.is_true(term)
+            known = self.found.get(other.names)
+            if holder.names in names and isinstance(known, str):  # where it is no text, nothing is asked
+                answers[Atom(question, known)] = self.is_true(term)
         avoid = [
             self.found[other]
             for pair in self.terms.same
@@ -138,8 +156,6 @@ class _Builder:
 
     def items(self, array: Array) -> tuple[Any, ...] | None:
         length = self.whole(array.length)
-        if length > MAX_ITEMS:
-            return None
         held = [literal for (_, literal), term in array.holds.items() if self.is_true(term)]
         refused = [key for key, term in array.holds.items() if not self.is_true(term)]
         odd = [word for (word, _), term in array.fails.items() if self.is_true(term)]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from stepward.validator.engine.systems.system import BAD, ENTRY, System
-from stepward.validator.engine.values.domains import Names
+from stepward.validator.engine.values.domains import Names, real
 
 
 class Way(NamedTuple):
@@ -73,13 +73,14 @@ def _cut(
 
 
 def _written(system: System, loop: set[int], ways: dict[int, list[Way]]) -> frozenset[Names]:
-    """Return the roots that the edges of a loop assign."""
+    """Return the roots that the edges of a loop assign, but for what only waits within an edge."""
     return frozenset(
         assign.root
         for node in loop
         for way in ways[node]
         if way.node in loop
         for assign in system.edges[way.node][way.position].assigns
+        if real(assign.root) == assign.root
     )
 
 

@@ -13,7 +13,7 @@ import z3
 from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.smt.answers import SOLVER, SPENT, Undecided
 from stepward.validator.engine.smt.facts import Facts
-from stepward.validator.engine.smt.models import choices, state_of
+from stepward.validator.engine.smt.models import TOO_LONG, choices, is_long, short, state_of
 from stepward.validator.engine.smt.terms import Terms, TooLarge
 from stepward.validator.engine.values.domains import Domains
 from stepward.validator.engine.values.states import State, is_possible, outcome
@@ -27,6 +27,8 @@ MAX_TIDY_UNITS: Final = 100_000
 
 MAX_TRIES: Final = 6
 """Models of which a state is tried to be made."""
+
+NO_STATE: Final = "the solver found values, but none that the program can have"
 
 PLACES: Final = (0, 2, None)
 """Decimal places that the numbers of a model are asked to have, one after the other; None: any number."""
@@ -107,12 +109,18 @@ class Solved:
     def _state(self, *wanted: Any) -> State | None:
         """Return a state in which all of `wanted` holds; None iff there is none."""
         tried: list[Any] = []
+        reason = NO_STATE
         for _ in range(MAX_TRIES):
             model = self._model([*wanted, *tried])
             if model is None:
                 if not tried:
                     return None
                 break
+            if is_long(model, self.terms):
+                reason = TOO_LONG
+                tried.append(self._named("short", short(self.terms)))
+                continue
+            reason = NO_STATE
             state = self._concrete(model, [*wanted, *tried])
             if state is not None:
                 return state
@@ -120,7 +128,7 @@ class Solved:
             if said is None:
                 break
             tried.append(self._named(f"other {len(tried)}", z3.Not(said)))
-        raise Undecided("the solver found values, but none that the program can have")
+        raise Undecided(reason)
 
     def _model(self, assumed: list[Any], most: int = MAX_UNITS) -> Any:
         """Return a model, or None where there is none; raises Undecided when the work that it may take is used up."""

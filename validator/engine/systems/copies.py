@@ -8,6 +8,7 @@ from typing import Any, Final
 from stepward.validator.engine.systems.system import Assign, Computed, Given, Literal, System
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Domains, Names
+from stepward.validator.engine.values.states import with_owners
 from stepward.vm.expressions.syntax import Reference
 
 MAX_REFERENCES: Final = 64
@@ -24,7 +25,8 @@ def alike(system: System, domains: Domains, most: int = MAX_REFERENCES) -> list[
         if isinstance(one.value, Computed) and isinstance(one.value.tree, Reference):
             copies.setdefault(one.root, {})[one.value.tree.names] = None
     leader: dict[Names, Names] = {}
-    names = dict.fromkeys(system.references)
+    # An object is copied with what is asked of it below: it is cut like the other as well.
+    names = dict.fromkeys(with_owners(system.references, domains))
     pending = list(names)
     while pending:
         name = pending.pop()
@@ -32,9 +34,10 @@ def alike(system: System, domains: Domains, most: int = MAX_REFERENCES) -> list[
         for origin in copies.get(root, ()):
             other = (*origin, *name[len(root) :])
             leader[_leader(leader, name)] = _leader(leader, other)
-            if other not in names:
-                names[other] = None
-                pending.append(other)
+            for more in with_owners([other], domains):
+                if more not in names:
+                    names[more] = None
+                    pending.append(more)
         if len(names) > most:
             raise TooMany
     groups: dict[Names, list[Names]] = {}
