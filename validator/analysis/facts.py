@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stepward.validator.analysis.constants import constant_value
 from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.analysis.patterns import is_seen_to_fit
+from stepward.vm.expressions.syntax import references
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.guardrails import AnyGuard, AnySelector, ToolSelector
 from stepward.vm.language.meaning import CallSite, Clause, Meaning
@@ -58,6 +59,17 @@ class ProgramFacts:
             if clause.tree is not None
             for problem in check_expression(clause.text, clause.tree, self.meaning, is_condition=clause.is_condition)
         )
+
+    @cached_property
+    def misread(self) -> frozenset[int]:
+        """The steps with an expression that does not parse, that is wrong by its types, or that reads what uses give
+        unlike types."""
+        unlike = frozenset(one.name.lstrip("$").split(".")[0] for one in self.meaning.typing.conflicts)
+        wrong = {clause.step for clause, _ in self.type_problems}
+        for clause in self.meaning.clauses:
+            if clause.tree is None or (unlike and any(one.names[0] in unlike for one in references(clause.tree))):
+                wrong.add(clause.step)
+        return frozenset(wrong)
 
     @cached_property
     def writing_calls(self) -> tuple[tuple[CallSite, ToolCall], ...]:

@@ -81,10 +81,10 @@ class Ways:
             return self.context.falls_back(part)
         if isinstance(part, ConditionStep):
             if way.kind == "failed":
-                return step in self.doubtful or self._computes(step)
+                return self._may_fail(step)
             return way.kind == "visits" or self._is_decided(step, way) is not False
         if isinstance(part, SetStep) and way.kind == "failed":
-            return step in self.doubtful or self._computes(step)
+            return self._may_fail(step)
         return True
 
     def is_certain(self, step: int, way: Transition) -> bool:
@@ -110,6 +110,10 @@ class Ways:
         if way.kind == "uncovered":
             return all(other.branch != decided for other in self.flow.transitions[step])
         return way.branch == decided
+
+    def _may_fail(self, step: int) -> bool:
+        """Whether an expression of a condition or a `set` may have no value in some state."""
+        return step in self.doubtful or step in self.context.misread or self._computes(step)
 
     def _computes(self, step: int) -> bool:
         """Whether an expression of the step calculates, and so may run out of digits."""

@@ -221,10 +221,24 @@ class Typing:
             self._copying.discard(source)
             if view.is_known and not view.never:
                 return view._replace(optional=view.optional and bool(way))
+        elif copied is None and self._lacks(source, way):
+            return View(never=True)
         cell = self._cells.get(self._find((source, way)))
         if cell is not None and cell.kinds != ANY:
             return View(cell.kinds | (frozenset({"null"}) if cell.admits_null else frozenset()))
         return View(is_known=False)
+
+    def _lacks(self, source: Source, way: tuple[str, ...]) -> bool:
+        """Return whether what a `set` assigns, which copies nothing, has no such field: only an object has fields."""
+        assert source.step is not None
+        value = self._meaning.flow.fields[source.step]["set"][source.name]
+        for name in way:
+            if name == ITEMS:
+                return False
+            if not isinstance(value, dict) or name not in value:
+                return True
+            value = value[name]
+        return False
 
     def _copied(self, source: Source) -> Meant | None:
         """Return what a `set` name copies as it is, or None when its expression is no lone reference."""

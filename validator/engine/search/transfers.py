@@ -14,7 +14,6 @@ from stepward.validator.engine.systems.system import Assign, Computed, Given, Li
 from stepward.validator.engine.values.classes import Outcome, Slot, Space
 from stepward.validator.engine.values.cuts import UNDEFINED
 from stepward.validator.engine.values.domains import Domain, Names, of_kinds
-from stepward.vm.expressions.evaluator import kind
 from stepward.vm.expressions.syntax import Compare, Defined, Expression, Logic, Negation, Reference
 from stepward.vm.language.inference import result_kinds
 
@@ -122,7 +121,7 @@ def _classes(slot: Slot, holds: Callable[[Any], bool]) -> int:
 
 
 def _admitted(slot: Slot, domain: Domain) -> int:
-    return _classes(slot, lambda value: value is UNDEFINED or domain.admits(value))
+    return slot.partition.classes_of(domain) | _classes(slot, lambda value: value is UNDEFINED)
 
 
 class Transfers:
@@ -200,18 +199,13 @@ class Transfers:
         return mask
 
     def _class_of(self, slot: Slot, value: Any) -> int:
-        """Return the class of a value; where values of its kind are not told apart, all classes of the kind."""
-        if value is UNDEFINED:
-            return _classes(slot, lambda one: one is UNDEFINED)
-        same = [one for one in slot.values if one is not UNDEFINED and kind(one) == kind(value)]
-        if kind(value) in ("array", "object"):
-            self.blurs |= len(same) > 1
-            return _classes(slot, lambda one: one is not UNDEFINED and kind(one) == kind(value))
-        if value not in same:
-            # A fallback that its type does not admit has no class of its own; a declared type makes it SW203.
-            self.blurs = True
-            return _classes(slot, lambda one: one is not UNDEFINED)
-        return _classes(slot, lambda one: one is not UNDEFINED and kind(one) == kind(value) and one == value)
+        """Return the class of a value; of one that has none, all classes."""
+        number = slot.partition.class_of(value)
+        if number is not None:
+            return 1 << number
+        # A fallback that its type does not admit may have no class; a declared type makes it SW203.
+        self.blurs |= value is not UNDEFINED
+        return _classes(slot, lambda one: value is not UNDEFINED and one is not UNDEFINED)
 
     def _copies(self, slots: Iterable[Slot], names: Names) -> Iterable[Transfer]:
         yielded = False

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from stepward.validator.engine.values.cuts import MAX_CLASSES, UNDEFINED, Cutting, TooMany, single_reference
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.numbers import simplicity
+from stepward.validator.engine.values.partition import Partition
 from stepward.validator.engine.values.states import State, references_of
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import compare, evaluate, kind
@@ -43,10 +44,13 @@ class Outcome(NamedTuple):
 class Slot:
     """One reference: its classes, each with a value that stands for it, and its place among the bits of a state."""
 
-    def __init__(self, names: Names, values: list[Any], numbers: tuple[int, list[Number]]) -> None:
+    def __init__(self, names: Names, partition: Partition) -> None:
         self.names = names
-        self.values = values
-        self.first_number, self.numbers = numbers
+        self.partition = partition
+        self.values = values = partition.values
+        numbers = [number for number, value in enumerate(values) if kind_of_class(value) == "number"]
+        self.first_number: int = numbers[0] if numbers else 0
+        self.numbers: list[Number] = [values[number] for number in numbers]
         self.stride = 1
         self.repeats: int | None = None
         self.index = {value: number for number, value in enumerate(values) if isinstance(value, str)}
@@ -94,9 +98,8 @@ class Space:
     def _slot(self, names: Names) -> Slot:
         owner = self.domains.parent(names)
         may_be_missing = owner is not None and any(not isinstance(one, dict) for one in self.slots[owner].values)
-        values = self.cutting.values(names, may_be_missing=may_be_missing)
-        numbers = [number for number, value in enumerate(values) if kind_of_class(value) == "number"]
-        return Slot(names, values, (numbers[0] if numbers else 0, [values[number] for number in numbers]))
+        domain, cuts = self.cutting.domain[names], self.cutting.cuts[names]
+        return Slot(names, Partition(domain, cuts, may_be_missing=may_be_missing))
 
     @cached_property
     def possible(self) -> int:

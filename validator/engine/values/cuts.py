@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
 from stepward.validator.engine.values.numbers import between, simplicity
+from stepward.validator.engine.values.shortest import shortest
 from stepward.validator.engine.values.states import references_of, with_owners
 from stepward.validator.engine.values.texts import Atom, Question, classes, parts_of
 from stepward.vm.expressions.syntax import (
@@ -166,14 +167,6 @@ class Cutting:
             else:
                 cuts.atoms.update(dict.fromkeys(Atom("is", part) for part in parts))
 
-    def values(self, name: Names, *, may_be_missing: bool) -> list[Any]:
-        """Return a value for each class of a reference, numbers in ascending order; TooMany where there are too many.
-
-        `may_be_missing` says that what it is a field of may be no object.
-        """
-        missing = may_be_missing or self.domain[name].undefined
-        return [*([UNDEFINED] if missing else []), *class_values(self.domain[name], self.cuts[name])]
-
 
 def class_values(domain: Domain, cuts: Cuts) -> list[Any]:
     """Return a value for each class of the defined values of a domain; raises TooMany where there are too many."""
@@ -263,7 +256,9 @@ def _text_classes(domain: Domain, cuts: Cuts) -> list[str]:
         raise TooMany
     if domain.max_length is not None and max(map(len, found)) > domain.max_length:
         if any(atom.question != "is" for atom in cuts.atoms):
-            raise TooMany  # a shorter text may do
+            found = shortest(cuts.atoms, domain.max_length)
+            if found is None:
+                raise TooMany
         found = [text for text in found if len(text) <= domain.max_length]
     assert found, "some text is none of the literals"
     return found
