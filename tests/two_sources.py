@@ -8,7 +8,8 @@ second where the first fails.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice, product
+from itertools import islice, pairwise, product
+from random import Random
 from typing import Any, NamedTuple
 
 from stepward.vm import ExecutionVM, MemoryJournal, ModelReply, Program, RunRefused, ToolContext
@@ -158,25 +159,27 @@ def _kind(value: Any) -> str:
     return known.get(type(value), "number")
 
 
-def sources(tag: str) -> Iterator[Source]:
-    """Yield every source."""
-    for giver, name in product(GIVERS, TYPES):
-        if giver != "model" or TYPES[name][0]:
-            yield source(giver, name, tag)
-    yield from (source("literal", value, tag) for value in LITERALS)
-    yield from (source("expression", text, tag) for text in EXPRESSIONS)
-    yield from (source("fallback", one, tag) for one in FALLBACKS)
+def sources(tag: str) -> list[Source]:
+    """Return every source."""
+    declared = [(giver, name) for giver, name in product(GIVERS, TYPES) if giver != "model" or TYPES[name][0]]
+    found = [source(giver, name, tag) for giver, name in declared]
+    found += [source("literal", value, tag) for value in LITERALS]
+    found += [source("expression", text, tag) for text in EXPRESSIONS]
+    return found + [source("fallback", one, tag) for one in FALLBACKS]
 
 
-def grid() -> Iterator[tuple[Source, Source, str, str]]:
-    """Yield two sources, a way and a question, each with each where the question is one of their kinds."""
-    for first, second in product(sources("a"), sources("b")):
-        asked = [
-            text for kind, texts in QUESTIONS.items() for text in texts if kind in first.kinds | second.kinds | {""}
-        ]
-        for way, question in product(WAYS, asked):
-            if way != "error" or first.can_fail:
-                yield first, second, way, question
+FIRST, SECOND = sources("a"), sources("b")
+
+
+def picked(chance: Random) -> tuple[Source, Source, str, str]:
+    """Return two sources, mostly of like kinds, a way and a question that one of them can be asked, by chance."""
+    first, second = chance.choice(FIRST), chance.choice(SECOND)
+    while chance.random() < 0.8 and not first.kinds & second.kinds:
+        second = chance.choice(SECOND)
+    kinds = first.kinds | second.kinds | {""}
+    asked = [text for kind, texts in QUESTIONS.items() for text in texts if kind in kinds]
+    ways = WAYS if first.can_fail else WAYS[:-1]
+    return first, second, chance.choice(ways), chance.choice(asked)
 
 
 def program(first: Source, second: Source, way: str, question: str) -> dict[str, Any]:
@@ -189,7 +192,7 @@ def program(first: Source, second: Source, way: str, question: str) -> dict[str,
         a[0]["error_step"] = b[0]["id"]
     a[-1]["next_step"] = b[0]["id"] if way == "then" else "p"
     for steps in (a, b):
-        for step, after in zip(steps, steps[1:], strict=False):
+        for step, after in pairwise(steps):
             step["next_step"] = after["id"]
     b[-1]["next_step"] = "p"
     pay: dict[str, Any] = {"id": "p", "type": "tool", "tool": "pay", "next_step": "m"}
@@ -257,7 +260,7 @@ class World:
 def happens(data: dict[str, Any], first: Source, second: Source, way: str) -> set[str]:
     """Return how the question comes out in runs of the program without its rules: `holds`, `fails`, or `breaks`."""
     running = Program.from_dict({name: part for name, part in data.items() if name != "guardrails"})
-    brings = [{place: FAILS for place in first.values}] if way == "error" else _choices(first)
+    brings = [dict.fromkeys(first.values, FAILS)] if way == "error" else _choices(first)
     picks = (True, False) if way == "or" else (True,)
     more = [{"pick": pick, "n": n, "s": "x" * (n % 3)} for n in (0, 3, 5) for pick in picks]
     every = (a | b | c for a, b, c in _spread(brings, _choices(second), more))

@@ -21,12 +21,6 @@ class Conditions:
         self._valued: dict[Names, bool] = {}
 
     @cached_property
-    def _ill_formed(self) -> frozenset[int]:
-        """The steps with an expression that does not parse, or that is wrong by its types."""
-        wrong = {clause.step for clause, _ in self.context.type_problems}
-        return frozenset(wrong.union([clause.step for clause in self.context.meaning.clauses if clause.tree is None]))
-
-    @cached_property
     def _in_conflict(self) -> frozenset[str]:
         """The first names of what uses give unlike types."""
         return frozenset(one.name.lstrip("$").split(".")[0] for one in self.context.meaning.typing.conflicts)
@@ -39,7 +33,7 @@ class Conditions:
 
     def _readable(self, number: int) -> Cases | None:
         clauses = self.context.meaning.clauses_of.get(number, ())
-        if not clauses or number in self._ill_formed:
+        if not clauses or number in self.context.misread:
             return None
         cases = Cases([clause.tree for clause in clauses if clause.tree is not None], self.domains, self.clock)
         for name in cases.names:

@@ -73,6 +73,10 @@ class View(NamedTuple):
     is_known: bool = True
 
 
+_NOTHING_NEW: Final = View(frozenset(), ())
+"""What a name gives that is set to itself: no value that its other sources do not give."""
+
+
 @lru_cache(maxsize=128)
 def static_kinds(kinds: frozenset[str]) -> frozenset[str]:
     """Return kinds of values as names have them: an integer is a number, which of the two is not followed."""
@@ -215,13 +219,15 @@ class Typing:
     def _set_view(self, source: Source, way: tuple[str, ...]) -> View:
         """A `set` name has the type of its expression: that of what it copies, or what its uses and constants say."""
         copied = self._copied(source)
-        if copied is not None and source not in self._copying:
+        if copied is not None:
+            if source in self._copying:
+                return _NOTHING_NEW
             self._copying.add(source)
             view = self.fresh_view(copied, *way)
             self._copying.discard(source)
-            if view.is_known and not view.never:
+            if view.is_known and view.kinds and not view.never:
                 return view._replace(optional=view.optional and bool(way))
-        elif copied is None and self._lacks(source, way):
+        elif self._lacks(source, way):
             return View(never=True)
         cell = self._cells.get(self._find((source, way)))
         if cell is not None and cell.kinds != ANY:

@@ -217,12 +217,13 @@ class Moves:
         decided = {name: Decision((tree,)) for name in split if (tree := trees[name]) is not None}
         other = [tree for name, tree in trees.items() if name not in decided and tree is not None]
         readable = self._readable(number, other)
-        can_overflow = any(self._overflow.may_happen(tree) for tree in trees.values() if tree is not None)
+        may_fail = number in self.context.misread or any(
+            tree is None or self._overflow.may_happen(tree) for tree in trees.values()
+        )
         for way in ways:
             if way.kind == "failed":
                 yield from (
-                    Leaving(way, guards, (), (), 1)
-                    for guards in self._set_fails(decided, readable, always=can_overflow or None in trees.values())
+                    Leaving(way, guards, (), (), 1) for guards in self._set_fails(decided, readable, always=may_fail)
                 )
             elif way.kind == "success":
                 for values in product((0, NONE_HOLDS), repeat=len(decided)):

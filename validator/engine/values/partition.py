@@ -22,7 +22,7 @@ class Partition:
 
     def __init__(self, domain: Domain, cuts: Cuts, *, may_be_missing: bool) -> None:
         bounds = {bound for one in domain.ranges for bound in (one.low, one.high) if bound is not None}
-        longest = {domain.max_length} - {None} if cuts.asks_length else set()
+        longest = {domain.max_length} if cuts.asks_length and domain.max_length is not None else set()
         self.cuts = replace(cuts, numbers=cuts.numbers | bounds, lengths=cuts.lengths | longest)
         missing = [UNDEFINED] if may_be_missing or domain.undefined else []
         self.values: list[Any] = [*missing, *class_values(domain, self.cuts)]
