@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from stepward.vm.expressions.syntax import (
-    Reference,
-)
+from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.syntax import Constant, Reference
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.steps import LlmCall, ParallelStep, ToolCall
 from stepward.vm.language.types import TypeSpec
@@ -227,24 +226,39 @@ class Typing:
             self._copying.discard(source)
             if view.is_known and view.kinds and not view.never:
                 return view._replace(optional=view.optional and bool(way))
-        elif self._lacks(source, way):
-            return View(never=True)
+        elif way:
+            return self._within(source, way)
         cell = self._cells.get(self._find((source, way)))
         if cell is not None and cell.kinds != ANY:
             return View(cell.kinds | (frozenset({"null"}) if cell.admits_null else frozenset()))
         return View(is_known=False)
 
-    def _lacks(self, source: Source, way: tuple[str, ...]) -> bool:
-        """Return whether what a `set` assigns, which copies nothing, has no such field: only an object has fields."""
+    def _within(self, source: Source, way: tuple[str, ...]) -> View:
+        """Return what is known of the fields or items of what a `set` assigns that copies nothing: all there is."""
+        values, lacks = [self._assigned(source)], False
+        for name in way:
+            held: list[object] = []
+            for value in values:
+                if name == ITEMS:
+                    held += value if isinstance(value, list | tuple) else ()
+                elif isinstance(value, dict) and name in value:
+                    held.append(value[name])
+                else:
+                    lacks = True
+            values = held
+        kinds = frozenset(kind(value) for value in values)
+        return View(kinds, optional=lacks, never=lacks and not kinds)
+
+    def _assigned(self, source: Source) -> object:
+        """Return the value that a `set` writes out; of an expression that calculates None, which has no fields."""
         assert source.step is not None
         value = self._meaning.flow.fields[source.step]["set"][source.name]
-        for name in way:
-            if name == ITEMS:
-                return False
-            if not isinstance(value, dict) or name not in value:
-                return True
-            value = value[name]
-        return False
+        if not isinstance(value, str):
+            return value
+        for clause in self._meaning.clauses_of.get(source.step, ()):
+            if clause.path == source.path and isinstance(clause.tree, Constant):
+                return clause.tree.value
+        return None
 
     def _copied(self, source: Source) -> Meant | None:
         """Return what a `set` name copies as it is, or None when its expression is no lone reference."""

@@ -41,13 +41,13 @@ def shortest(atoms: Iterable[Atom], longest: int) -> list[str] | None:
         following: list[tuple[_Read, str]] = []
         for read, text in level:
             found.setdefault(_answers(read, asked), text)
+            if len(seen) > MAX_READ:
+                return None
             for sign in signs if length < longest else ():
                 after = _after(read, sign, begins, asked)
                 if after not in seen:
                     seen.add(after)
                     following.append((after, text + sign))
-        if len(seen) > MAX_READ:
-            return None
         level = following
         if not level:
             break
