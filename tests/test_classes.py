@@ -13,6 +13,7 @@ from stepward.validator.engine.values.domains import Domain, Range, of_constant
 from stepward.validator.engine.values.partition import Partition
 from stepward.validator.engine.values.shortest import shortest
 from stepward.validator.engine.values.texts import Atom, Question
+from stepward.validator.recheck.short_texts import may_be_there
 from stepward.vm.values import FrozenMap
 
 QUESTIONS: tuple[Question, ...] = ("is", "contains", "starts_with", "ends_with")
@@ -109,6 +110,22 @@ def test_the_shortest_texts_are_all_there(seed: int) -> None:
     assert found is not None
     assert {tuple(atom.of(text) for atom in dict.fromkeys(atoms)): len(text) for text in found} == best
     assert len(found) == len(best)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_second_checker_knows_of_the_same_short_texts(seed: int) -> None:
+    """It tries them all, and shares no code with the search: both must find the same answers."""
+    chance = Random(f"recheck {seed}")
+    asked = [(chance.choice(QUESTIONS[1:]), chance.choice(LITERALS)) for _ in range(chance.randrange(1, 4))]
+    but = frozenset(chance.sample(LITERALS, chance.randrange(3)))
+    asked, longest = list(dict.fromkeys(asked)), chance.randrange(4)
+    atoms = [*(Atom(*one) for one in asked), *(Atom("is", text) for text in but)]
+    found = shortest(atoms, longest)
+    assert found is not None
+    there = {tuple(Atom(*one).of(text) for one in asked) for text in found if text not in but}
+    for answers in product((True, False), repeat=len(asked)):
+        wanted = frozenset(zip(asked, answers, strict=True))
+        assert may_be_there(wanted, but, 0, longest) is (answers in there)
 
 
 def test_a_search_for_short_texts_is_bounded() -> None:

@@ -139,7 +139,9 @@ class _Search:
             for system in self._systems():
                 if self.engine.clock.has_struck:
                     break
-                if layer != self._finite and _products(system) > (0 if back_edges(system) else MAX_PRODUCTS):
+                if layer in (self._formula, self._bounded) and _products(system) > (
+                    0 if back_edges(system) else MAX_PRODUCTS
+                ):
                     self._note(
                         "solver", "values are multiplied by one another again and again: Z3 keeps to no limit there"
                     )

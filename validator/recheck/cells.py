@@ -12,6 +12,7 @@ from decimal import Decimal
 from math import ceil, floor
 from typing import Any, Final, NamedTuple
 
+from stepward.validator.recheck.short_texts import may_be_there
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.values import Number
 
@@ -105,7 +106,19 @@ def meet(one: Cell, other: Cell) -> bool:
     if not _overlap(one, other):
         return False
     wanted = dict(one.answers)
-    return all(wanted.get(asked, answer) is answer for asked, answer in other.answers)
+    if any(wanted.get(asked, answer) is not answer for asked, answer in other.answers):
+        return False
+    return one.kind != "string" or _has_text(one, other)
+
+
+def _has_text(one: Cell, other: Cell) -> bool:
+    """Return whether two cells, of which the answers agree, may share a text that is short enough for both."""
+    highs = [cell.high for cell in (one, other) if cell.high is not None]
+    if not highs:
+        return True
+    lows = [cell.low for cell in (one, other) if cell.low is not None]
+    shortest = max(0, floor(max(lows, default=-1)) + 1)
+    return may_be_there(one.answers | other.answers, one.but | other.but, shortest, ceil(min(highs)) - 1)
 
 
 def _is_between(number: Number, cell: Cell) -> bool:
@@ -158,14 +171,13 @@ def admits(spec: TypeSpec | None, cell: Cell) -> bool:
     if cell.kind == "string" and spec.max_length == 0:
         return spec.admits("string") and meet(cell, of_value(""))
     if cell.kind == "string":
-        longest = spec.max_length
-        fits = longest is None or all(len(literal) <= longest for (_, literal), answer in cell.answers if answer)
-        return (
-            spec.admits("string")
-            and fits
-            and _overlap(cell, Cell("string", low=-1, high=None if longest is None else longest + 1))
-        )
+        return spec.admits("string") and meet(cell, _texts(spec))
     return spec.admits(cell.kind)
+
+
+def _texts(spec: TypeSpec) -> Cell:
+    """Return the cell of the texts of a type."""
+    return TEXT if spec.max_length is None else TEXT._replace(high=spec.max_length + 1)
 
 
 def _numbers(spec: TypeSpec) -> Iterator[Cell]:
@@ -197,6 +209,8 @@ def of_type(spec: TypeSpec | None) -> tuple[Cell, ...]:
             found.append(ARRAY if spec.items is None else ARRAY._replace(items=_kinds(spec.items)))
         elif word == "string" and spec.max_length == 0:
             found.append(of_value(""))
+        elif word == "string":
+            found.append(_texts(spec))
         elif word not in ("number", "integer"):
             found.extend(OF_KIND[word])
     found.extend(_numbers(spec))

@@ -173,6 +173,7 @@ class Clauses:
 
     def _rule(self, source: int | None, target: int | None, plan: Plan) -> Rule:
         terms = Versions(self.domains, self.clock)
+        terms.by_signs = True  # invariants are looked for among linear ones
         encoding = Encoding(self.system, terms, self.assigned)
         if source is None:
             start = encoding.entry()

@@ -1,0 +1,39 @@
+"""Whether there is a text of few signs that answers some questions as wanted: found by trying them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import product
+from typing import Final
+
+MAX_TRIED: Final = 20_000
+"""Texts that are tried; where there are more, one is taken to be there."""
+
+
+@lru_cache(maxsize=4096)
+def may_be_there(
+    wanted: frozenset[tuple[tuple[str, str], bool]], but: frozenset[str], shortest: int, longest: int
+) -> bool:
+    """Return whether a text of `shortest` to `longest` signs, none of `but`, may answer as `wanted`.
+
+    Signs that stand in no literal are all alike: one of them is enough.
+    """
+    if any(answer and len(literal) > longest for (_, literal), answer in wanted):
+        return False
+    signs = sorted({sign for (_, literal), _ in wanted for sign in literal}.union(*but))
+    signs.append(next(chr(code) for code in range(0x110000) if chr(code) not in signs))
+    if longest > MAX_TRIED.bit_length() or sum(len(signs) ** size for size in range(longest + 1)) > MAX_TRIED:
+        return True
+    texts = ("".join(chosen) for size in range(shortest, longest + 1) for chosen in product(signs, repeat=size))
+    return any(
+        text not in but and all(_ANSWERS[question](text, literal) is answer for (question, literal), answer in wanted)
+        for text in texts
+    )
+
+
+_ANSWERS: Final[dict[str, Callable[[str, str], bool]]] = {
+    "contains": str.__contains__,
+    "starts_with": str.startswith,
+    "ends_with": str.endswith,
+}
