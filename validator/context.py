@@ -41,7 +41,7 @@ class Context(Proofs):
             return ()
         from stepward.validator.engine.guardrails import judge
 
-        return tuple(judge(self))
+        return tuple(self.failures.collect("the judging of guardrails", lambda: judge(self)))
 
     @cached_property
     def decided(self) -> ConditionVerdicts:

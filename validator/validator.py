@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.context import Context
 from stepward.validator.engine.clock import LIMIT_SECONDS
+from stepward.validator.failures import Failures
 from stepward.validator.findings import Finding, Label, Property, Report, Severity, located
 from stepward.vm.errors import DocumentError, Problem
 from stepward.vm.language.program import Program
@@ -50,21 +53,35 @@ class ProgramValidator:
         return self._context.graph
 
     def validate(self) -> Report:
-        """Return every finding of every rule, in the order of the text, and the verdict on every property."""
+        """Return every finding of every rule, in the order of the text, and the verdict on every property.
+
+        An internal error ends the rule or the property in which it happens, and is a finding (SW903).
+        """
+        from stepward.validator.rules.guardrails import Unproved
         from stepward.validator.rules.registry import RULES
 
-        context = self._context
-        found = [finding for rule in RULES for finding in rule().check(context)]
-        program = context.program
-        findings = located(context.with_waivers(found), program.document, program.source_name)
+        context, program, failures = self._context, self._context.program, self._context.failures
+        clock = context.clock  # it runs from here
+        found: list[Finding] = []
+        for rule in RULES:
+            found += failures.collect(f"rule {rule.code}", partial(rule().check, context))
+        if clock.has_struck:
+            found.append(Unproved().stopped(context))
+        waived = failures.attempt("the waivers", lambda: context.with_waivers(found), lambda _: found)
+        properties = failures.attempt(
+            "the certificates", lambda: self._certified(context.properties), lambda _: context.properties
+        )
+        findings = [*_located(waived, program, failures), *_located(failures.findings(), program, Failures())]
+        findings.sort(key=Finding.sort_key)
         return Report(
             program=program.name,
             file=program.source_name,
             findings=tuple(finding for finding in findings if finding.waiver is None),
             waived=tuple(finding for finding in findings if finding.waiver is not None),
-            properties=tuple(self._certified(context.properties)),
+            properties=tuple(properties),
             matched_policy_rules=frozenset(context.matched_policy_rules),
             measure=lambda: context.bounds.in_all,
+            failures=tuple(failures.found),
         )
 
     def sabotage(self, orders: Orders | None = None, *, progress: Progress | None = None) -> Matrix:
@@ -97,6 +114,27 @@ def check_program(program: Program, policies: Sequence[Policy] = ()) -> tuple[Fi
     return ProgramValidator(program, policies=policies).validate().findings
 
 
+def _located(findings: list[Finding], program: Program, failures: Failures) -> tuple[Finding, ...]:
+    """Return findings with their file, and with their places in the text where these can be found."""
+    name = program.source_name
+    return failures.attempt(
+        "the places of findings",
+        lambda: located(findings, program.document, name),
+        lambda _: tuple(replace(finding, file=name) for finding in findings),
+    )
+
+
+def isolated(name: str, check: Callable[[], Report]) -> Report:
+    """Return the report of a check; where it breaks off as a whole, one that says so. `name` is that of the file."""
+    failures = Failures()
+
+    def broken(_: str) -> Report:
+        findings = tuple(replace(finding, file=name) for finding in failures.findings())
+        return Report("", name, findings, failures=tuple(failures.found))
+
+    return failures.attempt("the check of this program", check, broken)
+
+
 def validate_document(
     document: Document,
     policies: Sequence[Policy] = (),
@@ -106,11 +144,15 @@ def validate_document(
     time_limit: float = LIMIT_SECONDS,
 ) -> Report:
     """Return the report of a document that was read; what is wrong with its shape are findings too."""
-    try:
-        program = Program.from_document(document)
-    except DocumentError as error:
-        return unreadable(error, document)
-    return ProgramValidator(program, policies, today=today, certify=certify, time_limit=time_limit).validate()
+
+    def check() -> Report:
+        try:
+            program = Program.from_document(document)
+        except DocumentError as error:
+            return unreadable(error, document)
+        return ProgramValidator(program, policies, today=today, certify=certify, time_limit=time_limit).validate()
+
+    return isolated(document.name, check)
 
 
 def unreadable(error: DocumentError, document: Document | None = None) -> Report:

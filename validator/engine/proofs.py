@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
+from stepward.validator.failures import Failures
 from stepward.validator.findings import Property
 from stepward.vm.language.program import Program
 
@@ -23,6 +24,7 @@ class Proofs(Analyses):
     """Engine and witnesses, made when they are first asked for, and the verdict on each property that was judged.
 
     `certifies` says that proofs keep what a certificate is written from, `time_limit` how many seconds they may take.
+    `failures` collects the internal errors that cost a part of the check.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Proofs(Analyses):
         self.certifies = certifies
         self.time_limit = time_limit
         self.properties: list[Property] = []
+        self.failures = Failures()
 
     @cached_property
     def clock(self) -> Clock:

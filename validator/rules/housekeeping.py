@@ -1,4 +1,4 @@
-"""SW701 and SW901: what the check says about itself, not about the program."""
+"""SW701, SW901 and SW903: what the check says about itself, not about the program."""
 
 from __future__ import annotations
 
@@ -94,3 +94,51 @@ class UnconfirmedWitness(Verdicts):
 
     code = "SW901"
     name = "unconfirmed-witness"
+
+
+class InternalError(Rule):
+    """An error inside Stepward ended a part of the check: that is a bug of Stepward's.
+
+    ## What it does
+    Reports an exception that no program should cause. It says which part of the check was ended, and where: a rule, the
+    judging of one property, the check of a program, a fix or a report. All other parts come to their end, and the
+    command exits with 2. With `STEPWARD_DEBUG=1` in the environment the traceback is printed on standard error.
+
+    ## Why it is bad
+    What that part would have found is missing. A property whose judging was ended is `unknown`, and SW408 says so. The
+    finding can't be silenced: please report it, with the program and the traceback.
+
+    ## Example
+    No program should have this finding. It would stand at the name here if the search for dead branches broke off:
+
+    ```yaml
+    name: greeting
+    inputs: {formal: {type: boolean}}
+    steps:
+      - {id: is_formal, type: condition, condition: $formal, then: formal, otherwise: short}
+      - {id: formal, type: end, output: "'Good morning'"}
+      - {id: short, type: end, output: "'Hi'"}
+    ```
+
+    ## Use instead
+    Nothing in the program has to change for it. Until the bug is mended, another form of the part that is named may do:
+
+    ```yaml
+    name: greeting
+    inputs: {formal: {type: boolean}}
+    steps:
+      - id: is_formal
+        type: condition
+        cases: [{when: $formal, then: formal}]
+        otherwise: short
+      - {id: formal, type: end, output: "'Good morning'"}
+      - {id: short, type: end, output: "'Hi'"}
+    ```
+    """
+
+    code = "SW903"
+    name = "internal-error"
+
+    def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002
+        """Yield nothing: an internal error is noted where it happens, and found when the check is over."""
+        return iter(())

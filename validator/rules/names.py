@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.assignment import Reading
 from stepward.validator.context import Context
@@ -12,6 +13,9 @@ from stepward.vm.expressions.syntax import Defined, Reference, walk
 from stepward.vm.language.loading import MAX_CANDIDATES, near_words, only_near
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.reading.source import Mend, Place
+
+if TYPE_CHECKING:
+    from stepward.validator.engine.reach import Answer
 
 SEARCHED_STEPS = 200_000
 """Steps that the searches for paths of SW202 may visit in one program; findings beyond that have none."""
@@ -156,10 +160,16 @@ class MaybeUndefined(Rule):
         for number, (reading, key) in enumerate(context.assignment.doubtful):
             found = None
             if context.has_control_flow and number * len(context.program.steps) < SEARCHED_STEPS:
-                found = context.engine.undefined(reading)
-                if found.verdict is Verdict.PROVED:
+                found = self._searched(context, reading)
+                if found is not None and found.verdict is Verdict.PROVED:
                     continue
             yield self._finding(context, reading, key, found.evidence if found is not None else None)
+
+    @staticmethod
+    def _searched(context: Context, reading: Reading) -> Answer | None:
+        """Return what the engine says of a reading; None where it breaks off."""
+        part = f"the reading of `{reading.reference.text()}` in `{context.program.steps[reading.step].id}`"
+        return context.failures.attempt(part, lambda: context.engine.undefined(reading), lambda _: None)
 
     def _finding(self, context: Context, reading: Reading, key: tuple[str, ...], evidence: Evidence | None) -> Finding:
         assert reading.meant is not None

@@ -1,0 +1,116 @@
+"""Internal errors of a check: it notes each of them, goes on with what is left, and reports it as SW903.
+
+A check is made of parts: the rules, each property, the fixes, the reports. An error of ours costs the part in which it
+happens and nothing else. What the clock stops is no error of ours: the part is left undone, and SW408 says so.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from stepward.validator.engine.clock import OutOfTime
+
+if TYPE_CHECKING:
+    from stepward.validator.findings import Finding
+
+T = TypeVar("T")
+
+CODE: Final = "SW903"
+
+REPORT_IT: Final = "this is a bug of Stepward's: please report it, with the traceback of `STEPWARD_DEBUG=1`"
+
+_LONGEST: Final = 300
+"""Characters of an exception's message that are reported."""
+
+_NAMED: Final = 4
+"""Parts that a message names; it counts the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An internal error: the part of the check that it ended, the exception in words, its place and traceback."""
+
+    part: str
+    error: str
+    place: str
+    traceback: str = ""
+
+
+class Failures:
+    """Collects the internal errors of one check. `passing` are exceptions that somebody else takes care of."""
+
+    def __init__(self, *passing: type[Exception]) -> None:
+        self.passing = passing
+        self.found: list[Failure] = []
+
+    def attempt(self, part: str, work: Callable[[], T], otherwise: Callable[[str], T]) -> T:
+        """Return what `work` returns.
+
+        Where it ends in an error, or the clock stops it, return what `otherwise` makes of the reason.
+        """
+        try:
+            return work()
+        except OutOfTime as error:
+            return otherwise(str(error))
+        except Exception as error:
+            if isinstance(error, self.passing):
+                raise
+            return otherwise(self.note(part, error))
+
+    def collect(self, part: str, items: Callable[[], Iterable[T]]) -> list[T]:
+        """Return all items, or those that come before an error or the end of the clock."""
+        found: list[T] = []
+
+        def work() -> None:
+            found.extend(items())
+
+        self.attempt(part, work, lambda _: None)
+        return found
+
+    def note(self, part: str, error: Exception) -> str:
+        """Note an internal error, and return it as the reason why the part is not done."""
+        failure = _failure(part, error)
+        if failure not in self.found:
+            self.found.append(failure)
+        return f"internal error: {failure.error}"
+
+    def findings(self) -> list[Finding]:
+        """Return a finding for each error; the parts that one error ended share it."""
+        return findings_of(self.found)
+
+
+def findings_of(failures: Iterable[Failure]) -> list[Finding]:
+    """Return a finding for each error; the parts that one error ended share it."""
+    from stepward.validator.rules.registry import RULE_BY_CODE
+    from stepward.vm.reading.source import Place
+
+    parts: dict[tuple[str, str], list[str]] = {}
+    for one in failures:
+        parts.setdefault((one.error, one.place), []).append(one.part)
+    return [
+        RULE_BY_CODE[CODE]().finding(_message(named, error, place), REPORT_IT, Place(("name",), key=True))
+        for (error, place), named in parts.items()
+    ]
+
+
+def _message(parts: list[str], error: str, place: str) -> str:
+    parts = list(dict.fromkeys(parts))
+    more = f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
+    return f"an internal error ended {', '.join(parts[:_NAMED])}{more}: {error} ({place})"
+
+
+def _failure(part: str, error: Exception) -> Failure:
+    """Return an internal error in words. It says something also where there is no memory or stack left to say much."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+        words = f"{name}: {text if len(text) <= _LONGEST else text[: _LONGEST - 3] + '...'}" if text else name
+        frames = traceback.extract_tb(error.__traceback__, -1)
+        place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "nowhere"
+        return Failure(part, words, place, "".join(traceback.format_exception(error)))
+    except Exception:
+        return Failure(part, name, "its place is not known")
