@@ -10,12 +10,9 @@ import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from stepward.validator.engine.clock import OutOfTime
-
-if TYPE_CHECKING:
-    from stepward.validator.findings import Finding
 
 T = TypeVar("T")
 
@@ -25,9 +22,6 @@ REPORT_IT: Final = "this is a bug of Stepward's: please report it, with the trac
 
 _LONGEST: Final = 300
 """Characters of an exception's message that are reported."""
-
-_NAMED: Final = 4
-"""Parts that a message names; it counts the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,30 +71,6 @@ class Failures:
         if failure not in self.found:
             self.found.append(failure)
         return f"internal error: {failure.error}"
-
-    def findings(self) -> list[Finding]:
-        """Return a finding for each error; the parts that one error ended share it."""
-        return findings_of(self.found)
-
-
-def findings_of(failures: Iterable[Failure]) -> list[Finding]:
-    """Return a finding for each error; the parts that one error ended share it."""
-    from stepward.validator.rules.registry import RULE_BY_CODE
-    from stepward.vm.reading.source import Place
-
-    parts: dict[tuple[str, str], list[str]] = {}
-    for one in failures:
-        parts.setdefault((one.error, one.place), []).append(one.part)
-    return [
-        RULE_BY_CODE[CODE]().finding(_message(named, error, place), REPORT_IT, Place(("name",), key=True))
-        for (error, place), named in parts.items()
-    ]
-
-
-def _message(parts: list[str], error: str, place: str) -> str:
-    parts = list(dict.fromkeys(parts))
-    more = f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
-    return f"an internal error ended {', '.join(parts[:_NAMED])}{more}: {error} ({place})"
 
 
 def _failure(part: str, error: Exception) -> Failure:

@@ -58,6 +58,7 @@ class ProgramValidator:
         An internal error ends the rule or the property in which it happens, and is a finding (SW903).
         """
         from stepward.validator.rules.guardrails import Unproved
+        from stepward.validator.rules.housekeeping import InternalError
         from stepward.validator.rules.registry import RULES
 
         context, program, failures = self._context, self._context.program, self._context.failures
@@ -71,7 +72,10 @@ class ProgramValidator:
         properties = failures.attempt(
             "the certificates", lambda: self._certified(context.properties), lambda _: context.properties
         )
-        findings = [*_located(waived, program, failures), *_located(failures.findings(), program, Failures())]
+        findings = [
+            *_located(waived, program, failures),
+            *_located(InternalError().of(failures.found), program, Failures()),
+        ]
         findings.sort(key=Finding.sort_key)
         return Report(
             program=program.name,
@@ -129,7 +133,9 @@ def isolated(name: str, check: Callable[[], Report]) -> Report:
     failures = Failures()
 
     def broken(_: str) -> Report:
-        findings = tuple(replace(finding, file=name) for finding in failures.findings())
+        from stepward.validator.rules.housekeeping import InternalError
+
+        findings = tuple(replace(finding, file=name) for finding in InternalError().of(failures.found))
         return Report("", name, findings, failures=tuple(failures.found))
 
     return failures.attempt("the check of this program", check, broken)

@@ -78,6 +78,7 @@ def check(**options: Any) -> None:
     from contextlib import suppress
     from dataclasses import replace
 
+    from stepward.validator.cli.internal import show_tracebacks, tell_failures
     from stepward.validator.failures import Failures
     from stepward.validator.gate.settings import AdvisedError
     from stepward.validator.gate.undecided import policy_result, undecided
@@ -111,20 +112,9 @@ def check(**options: Any) -> None:
         click.echo(f"warning: `{entry['baseline']}` lists what is no longer there: {words}", err=True)
     if result.status == NOTHING_TO_CHECK:
         _tell_nothing(options)
-    _tell_failures(result, failures)
+    tell_failures(failures.found)
+    show_tracebacks((*result.failures, *failures.found))
     sys.exit(INTERNAL if failures.found else result.status)
-
-
-def _tell_failures(result: RunResult, failures: Failures) -> None:
-    """Say which internal errors the reports do not hold; show the tracebacks of all, where that was asked for."""
-    from stepward.validator.failures import REPORT_IT
-
-    for one in failures.found:
-        click.echo(f"error: an internal error ended {one.part}: {one.error} ({one.place})", err=True)
-        click.echo(f"  = help: {REPORT_IT}", err=True)
-    if os.environ.get("STEPWARD_DEBUG") == "1":
-        for one in (*result.failures, *failures.found):
-            click.echo(f"{one.part}:\n{one.traceback}", err=True)
 
 
 def _result(options: dict[str, Any]) -> RunResult:

@@ -26,8 +26,9 @@ from stepward.vm.language.flow import Transition
 from stepward.vm.language.steps import ConditionStep
 
 if TYPE_CHECKING:
-    from stepward.validator.engine.proofs import Proofs
+    from stepward.validator.analysis.analyses import Analyses
     from stepward.validator.engine.reach import Engine
+    from stepward.validator.failures import Failures
 
 MAX_WORK: Final = 300_000
 """Steps that all tables together may look at; the clusters that come then are left out."""
@@ -45,8 +46,9 @@ Clusters = list[tuple[list[int], frozenset[Names]]]
 class DeadWays:
     """The outcomes that the conditions of a program can have, as far as tables say it."""
 
-    def __init__(self, context: Proofs, engine: Engine) -> None:
+    def __init__(self, context: Analyses, engine: Engine, failures: Failures) -> None:
         self.context = context
+        self.failures = failures
         self.moves = engine.moves
         self.domains = engine.domains
         self.readable = engine.readable
@@ -77,7 +79,7 @@ class DeadWays:
         if found is not None:
             return found[0]
         # A table that was stopped could have said that it always fails.
-        is_partial = self.clock.has_struck or bool(self.context.failures.found)
+        is_partial = self.clock.has_struck or bool(self.failures.found)
         return frozenset() if is_partial else self._by_types(number)
 
     @cached_property
@@ -128,7 +130,7 @@ class DeadWays:
             if conditions[0] in apart:
                 continue
             part = f"the dead branches of `{self.flow.steps[conditions[0]].id}`"
-            found = self.context.failures.attempt(part, partial(self._table, conditions, roots), lambda _: {})
+            found = self.failures.attempt(part, partial(self._table, conditions, roots), lambda _: {})
             result.update(found)
             if self.clock.has_struck:
                 break  # what is known is proved

@@ -72,4 +72,4 @@ class Proofs(Analyses):
         """What conditions never do where they stand."""
         from stepward.validator.engine.dead import DeadWays
 
-        return DeadWays(self, self.engine)
+        return DeadWays(self, self.engine, self.failures)

@@ -241,7 +241,11 @@ class Run:
 
     def _add_failures(self, path: FilePath, shown: str) -> None:
         """Add a finding for each internal error that no report speaks of."""
-        for finding in self._failures.findings():
+        if not self._failures.found:
+            return
+        from stepward.validator.rules.housekeeping import InternalError
+
+        for finding in InternalError().of(self._failures.found):
             self._entries.append(_Entry(replace(finding, file=shown), self._configurations.above(path.parent)))
             self._files.add(shown)
         self._failed += self._failures.found
@@ -322,7 +326,8 @@ class Run:
             self._matched |= report.matched_policy_rules
             self._properties.extend(_of(shown, entry) for entry in report.properties)
             self._failed += report.failures
-            bounds = self._bounds_of(report) if self._with_bounds else None
+            measured = partial(getattr, report, "bounds") if self._with_bounds else lambda: None
+            bounds = self._failures.attempt(f"the bounds of `{report.program}`", measured, lambda _: None)
             if bounds is not None:
                 self._bounds.append(replace(bounds, file=shown))
             for found in report.waived:
@@ -351,10 +356,6 @@ class Run:
         if findings or outcome.complaints:
             self._sources[shown] = text
         self._programs += len(reports)
-
-    def _bounds_of(self, report: Report) -> ProgramBounds | None:
-        name = f"the bounds of `{report.program}`"
-        return self._failures.attempt(name, lambda: report.bounds, lambda _: None)
 
     def _is_fixed(self, finding: Finding, settings: Settings) -> bool:
         """Return whether nothing but a policy can lift the finding, or nothing at all, as with an internal error."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from stepward.validator.context import Context
+from stepward.validator.failures import CODE, REPORT_IT, Failure
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.guardrails import Verdicts
+from stepward.vm.reading.source import Place
+
+NAMED: Final = 4
+"""Parts that a message on an internal error names; it counts the others."""
 
 
 class UnusedSuppression(Rule):
@@ -115,8 +121,8 @@ class InternalError(Rule):
     name: greeting
     inputs: {formal: {type: boolean}}
     steps:
-      - {id: is_formal, type: condition, condition: $formal, then: formal, otherwise: short}
-      - {id: formal, type: end, output: "'Good morning'"}
+      - {id: is_formal, type: condition, condition: $formal, then: long, otherwise: short}
+      - {id: long, type: end, output: "'Good morning'"}
       - {id: short, type: end, output: "'Hi'"}
     ```
 
@@ -129,16 +135,31 @@ class InternalError(Rule):
     steps:
       - id: is_formal
         type: condition
-        cases: [{when: $formal, then: formal}]
+        cases: [{when: $formal, then: long}]
         otherwise: short
-      - {id: formal, type: end, output: "'Good morning'"}
+      - {id: long, type: end, output: "'Good morning'"}
       - {id: short, type: end, output: "'Hi'"}
     ```
     """
 
-    code = "SW903"
+    code = CODE
     name = "internal-error"
 
     def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002
         """Yield nothing: an internal error is noted where it happens, and found when the check is over."""
         return iter(())
+
+    def of(self, failures: Iterable[Failure]) -> list[Finding]:
+        """Return a finding for each error; the parts that one error ended share it."""
+        parts: dict[tuple[str, str], dict[str, None]] = {}
+        for one in failures:
+            parts.setdefault((one.error, one.place), {})[one.part] = None
+        return [
+            self.finding(_message(list(named), error, place), REPORT_IT, Place(("name",), key=True))
+            for (error, place), named in parts.items()
+        ]
+
+
+def _message(parts: list[str], error: str, place: str) -> str:
+    more = f" and {len(parts) - NAMED} more" if len(parts) > NAMED else ""
+    return f"an internal error ended {', '.join(parts[:NAMED])}{more}: {error} ({place})"
