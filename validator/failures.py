@@ -10,9 +10,12 @@ import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from stepward.validator.engine.clock import OutOfTime
+
+if TYPE_CHECKING:
+    from stepward.validator.engine.watch import Watch
 
 T = TypeVar("T")
 
@@ -40,15 +43,21 @@ class Failures:
     def __init__(self, *passing: type[Exception]) -> None:
         self.passing = passing
         self.found: list[Failure] = []
+        self.watch: Watch | None = None
+        """What stops the parts that go beyond the bounds of the check."""
 
     def attempt(self, part: str, work: Callable[[], T], otherwise: Callable[[str], T]) -> T:
         """Return what `work` returns.
 
         Where it ends in an error, or the clock stops it, return what `otherwise` makes of the reason.
         """
+        watch = self.watch
+        is_armed = watch is not None and watch.is_armed
         try:
-            return work()
+            return work() if watch is None else watch.guarded(work)
         except OutOfTime as error:
+            if watch is not None:
+                watch.is_armed = is_armed
             return otherwise(str(error))
         except Exception as error:
             if isinstance(error, self.passing):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.context import Context
-from stepward.validator.engine.clock import LIMIT_SECONDS
+from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
+from stepward.validator.engine.watch import Watch
 from stepward.validator.failures import Failures
 from stepward.validator.findings import Finding, Label, Property, Report, Severity, located
 from stepward.vm.errors import DocumentError, Problem
@@ -26,8 +27,9 @@ class ProgramValidator:
     """Checks one program under the policies that apply to it.
 
     `today` is the day by which waivers are judged; the current one unless given. With `certify` each property that is
-    proved can write its certificate. `time_limit` are the seconds after which proofs that hang are stopped; what the
-    clock stops is unproved (SW408). Raises ValueError for a limit that is no number above 0.
+    proved can write its certificate. `time_limit` are the seconds after which a check is stopped; what the clock stops
+    is unproved (SW408). A `clock` that is given runs already, and takes its place. Raises ValueError for a limit that
+    is no number above 0.
 
         report = ProgramValidator(Program.load("refund.yaml")).validate()
         assert report.ok, report.errors
@@ -41,11 +43,12 @@ class ProgramValidator:
         today: datetime.date | None = None,
         certify: bool = False,
         time_limit: float = LIMIT_SECONDS,
+        clock: Clock | None = None,
     ) -> None:
         if not time_limit > 0:  # nor is what is no number at all
             raise ValueError("`time_limit` is a number of seconds above 0")
         day = today or datetime.datetime.now(datetime.UTC).date()
-        self._context = Context(program, policies, day, certifies=certify, time_limit=time_limit)
+        self._context = Context(program, policies, day, certifies=certify, time_limit=time_limit, clock=clock)
 
     @property
     def graph(self) -> StepGraph:
@@ -62,20 +65,19 @@ class ProgramValidator:
         from stepward.validator.rules.registry import RULES
 
         context, program, failures = self._context, self._context.program, self._context.failures
-        clock = context.clock  # it runs from here
         found: list[Finding] = []
-        for rule in RULES:
-            found += failures.collect(f"rule {rule.code}", partial(rule().check, context))
-        if clock.has_struck:
+        with Watch(context.clock) as failures.watch:
+            for rule in RULES:
+                found += failures.collect(f"rule {rule.code}", partial(rule().check, context))
+        failures.watch = None
+        if context.clock.has_struck:
             found.append(Unproved().stopped(context))
         waived = failures.attempt("the waivers", lambda: context.with_waivers(found), lambda _: found)
         properties = failures.attempt(
             "the certificates", lambda: self._certified(context.properties), lambda _: context.properties
         )
-        findings = [
-            *_located(waived, program, failures),
-            *_located(InternalError().of(failures.found), program, Failures()),
-        ]
+        broken = InternalError().of(failures.found)
+        findings = [*_located(waived, program, failures), *_located(broken, program, Failures())]
         findings.sort(key=Finding.sort_key)
         return Report(
             program=program.name,
@@ -132,10 +134,12 @@ def isolated(name: str, check: Callable[[], Report]) -> Report:
     """Return the report of a check; where it breaks off as a whole, one that says so. `name` is that of the file."""
     failures = Failures()
 
-    def broken(_: str) -> Report:
+    def broken(reason: str) -> Report:
+        from stepward.validator.rules.guardrails import Unproved
         from stepward.validator.rules.housekeeping import InternalError
 
-        findings = tuple(replace(finding, file=name) for finding in InternalError().of(failures.found))
+        said = InternalError().of(failures.found) or [Unproved().unchecked(reason)]
+        findings = tuple(replace(finding, file=name) for finding in said)
         return Report("", name, findings, failures=tuple(failures.found))
 
     return failures.attempt("the check of this program", check, broken)
@@ -152,11 +156,16 @@ def validate_document(
     """Return the report of a document that was read; what is wrong with its shape are findings too."""
 
     def check() -> Report:
+        clock = Clock(time_limit)
         try:
-            program = Program.from_document(document)
+            with Watch(clock) as watch:
+                program = watch.guarded(lambda: Program.from_document(document))
         except DocumentError as error:
             return unreadable(error, document)
-        return ProgramValidator(program, policies, today=today, certify=certify, time_limit=time_limit).validate()
+        validator = ProgramValidator(
+            program, policies, today=today, certify=certify, time_limit=time_limit, clock=clock
+        )
+        return validator.validate()
 
     return isolated(document.name, check)
 

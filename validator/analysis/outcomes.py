@@ -111,6 +111,8 @@ def not_judged(
     if place is None:
         place = origin.place if origin.policy is None else Place(("name",), key=True)
     help = "allow more with `--time-limit`, or split the program"
+    if "memory" in evidence.reason:
+        help = "split the program, or declare smaller types"
     if evidence.reason.startswith("internal error"):
         help = "report the internal error, which SW903 shows; until it is mended nothing is known of this"
     message = f"{what} is not proved: {evidence.reason}"

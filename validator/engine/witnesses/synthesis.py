@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.analysis.patterns import is_seen_to_fit
 from stepward.validator.analysis.product import USED_UP
+from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.engine.values.simplest import beside, fitting, simplest
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, without_waivers
@@ -109,6 +110,8 @@ class Witnesses:
         self._tries = 0
         try:
             return self._shown(goal)
+        except OutOfTime:
+            raise
         except (Refused, _Valueless):
             # A type of which nobody finds a value makes no run; that is no disagreement.
             return None
