@@ -64,9 +64,9 @@ class Clock:
         if megabytes is not None and not self.has_struck:
             self.words = f"stopped at {megabytes} MB of memory"
             self.help = "split the program, or declare smaller types"
-        self.has_struck = True
         self._ends = min(self._ends, time.monotonic())
         for stop in tuple(self._stops):
+            self.has_struck = True
             stop()
 
     @contextmanager

@@ -82,7 +82,7 @@ class Watch:
             now, overtime = time.monotonic(), self.clock.overtime()
             patience = PATIENCE if overtime < SHORT_OF_TIME else 0
             if self.is_armed and overtime >= patience and now - self._since >= patience:
-                self._since = now
+                self._since, self.clock.has_struck = now, True
                 _raise_in(self._watched, _said(self.clock.words))
 
     def _raise_nothing(self) -> None:

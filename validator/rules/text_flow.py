@@ -176,6 +176,7 @@ class UnguardedTextToEffect(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every argument of a write tool that free text reaches on a path without a condition on it."""
+        self._conditions, self._assigning = _conditions_on(context), _assigning(context)
         writers = {(site.step, site.sub): call for site, call in context.writing_calls}
         for reading in context.assignment.readings if writers else ():
             call = writers.get((reading.step, reading.sub))
@@ -245,17 +246,8 @@ class UnguardedTextToEffect(Rule):
         assert reading.meant is not None
         names = reading.reference.names
         root = names[: len(names) - len(reading.meant.fields)]
-        checks = {
-            other.step
-            for other in context.assignment.readings
-            if isinstance(flow.steps[other.step], ConditionStep)
-            and other.meant is not None
-            and source in other.meant.sources
-            and _overlap(other.meant.fields, reading.meant.fields)
-        }
-        checks.update(
-            number for number, step in enumerate(flow.steps) if number != source.step and root in assigned_names(step)
-        )
+        checks = {step for step, fields in self._conditions.get(source, ()) if _overlap(fields, reading.meant.fields)}
+        checks.update(number for number in self._assigning.get(root, ()) if number != source.step)
         pending = [source.step] if source.step is not None else [0]
         seen = set(pending) if source.step is None else set()
         if source.step is None and 0 in checks:
@@ -278,6 +270,25 @@ def _is_refused(context: Context, reading: Reading, call: ToolCall) -> bool:
     spec = (context.meaning.tool(call.tool).args or {}).get(str(argument))
     is_whole = call.args.get(str(argument)) == reading.reference.text()
     return is_whole and spec is not None and spec.kinds <= _NO_TEXT
+
+
+def _conditions_on(context: Context) -> dict[Source, list[tuple[int, tuple[str, ...]]]]:
+    """Return the condition steps that read each source, and the fields of it that they read."""
+    found: dict[Source, list[tuple[int, tuple[str, ...]]]] = {}
+    for reading in context.assignment.readings:
+        if reading.meant is not None and isinstance(context.flow.steps[reading.step], ConditionStep):
+            for source in reading.meant.sources:
+                found.setdefault(source, []).append((reading.step, reading.meant.fields))
+    return found
+
+
+def _assigning(context: Context) -> dict[tuple[str, ...], list[int]]:
+    """Return the steps that assign each name."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for number, step in enumerate(context.flow.steps):
+        for name in assigned_names(step):
+            found.setdefault(name, []).append(number)
+    return found
 
 
 def _overlap(left: tuple[str, ...], right: tuple[str, ...]) -> bool:

@@ -48,6 +48,7 @@ class Terms:
     """Translates the conditions of one question, in a context of its own. Raises OutOfTime when the clock runs out."""
 
     def __init__(self, domains: Domains, clock: Clock) -> None:
+        clock.look()  # who comes late asks again and again, and a context costs much
         self.context = z3.Context()
         self.domains = domains
         self.clock = clock

@@ -31,7 +31,10 @@ from stepward.vm.expressions.syntax import (
 from stepward.vm.values import FrozenMap, Number
 
 MAX_CLASSES: Final = 1 << 12
-"""Classes of one reference."""
+"""Classes of one reference to a text of any kind, or of what is compared with other references."""
+
+MAX_MEMBERS: Final = 1 << 15
+"""Classes of one reference whose values are numbers or the members of an `enum`."""
 
 MAX_LENGTH: Final = 10_000
 """Code points of a text that stands for a length."""
@@ -186,7 +189,7 @@ def class_values(domain: Domain, cuts: Cuts) -> list[Any]:
         values.extend(_array_classes(domain, cuts))
     if domain.is_object:
         values.append(FrozenMap())
-    if len(values) > MAX_CLASSES:
+    if len(values) > (MAX_CLASSES if domain.any_text or domain.array else MAX_MEMBERS):
         raise TooMany
     assert values or domain.is_empty, "a state that no class stands for is proved not to be"
     return values
@@ -218,7 +221,7 @@ def _number_classes(domain: Domain, cuts: Cuts) -> Iterator[Number]:
     if cuts.whole:
         bounds |= _every_number(domain)
     points = sorted(bounds | cuts.numbers)
-    if len(points) > 2 * MAX_CLASSES:
+    if len(points) > MAX_MEMBERS:
         raise TooMany
     covered = _Covered(points, domain.ranges)
     for number, (low, high) in enumerate(zip([None, *points], [*points, None], strict=True)):
