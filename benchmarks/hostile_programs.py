@@ -134,8 +134,8 @@ def exclusive_cases(n: int) -> Data:
 
 @_family("overlapping cases over sums: each pair is for the solver", 60, 6)
 def exclusive_cases_of_sums(n: int) -> Data:
-    whens = [f"$a + {one} * $b > $c + {one * one}" for one in range(n)]
-    return _cases(whens, {name: {"type": "integer"} for name in "abc"}, exclusive=True, otherwise=None)
+    whens = [f"$x + {one} * $y > $z + {one * one}" for one in range(n)]
+    return _cases(whens, {name: {"type": "integer"} for name in "xyz"}, exclusive=True, otherwise=None)
 
 
 @_family("literals that are looked for in one text", 3_000, 12)
@@ -203,7 +203,11 @@ def a_number_with_a_hostile_exponent(n: int) -> Data:
 @_family("the digits of numbers that are multiplied again and again", 60, 12)
 def a_square_of_squares(n: int) -> Data:
     steps = [{"id": f"s{one}", "type": "set", "set": {"x": "$x * $x" if one else "$n"}} for one in range(n)]
-    tail = [_is("c", "$x > 1000003", "pay", "d"), {"id": "pay", "type": "tool", "tool": "pay"}, _end()]
+    tail = [
+        _is("c", "$x > 1000003", "pay", "d"),
+        {"id": "pay", "type": "tool", "tool": "pay", "next_step": "d"},
+        _end(),
+    ]
     return _paid([*steps, *tail], [NEVER], inputs={"n": {"type": "integer", "minimum": 2, "maximum": 9}})
 
 
@@ -260,7 +264,7 @@ def a_condition_over_many_inputs(n: int) -> Data:
     return _asked(" and ".join(f"$b{one}" for one in range(n)), **{f"b{one}": {"type": "boolean"} for one in range(n)})
 
 
-@_family("the nesting of one condition", 31, 31)
+@_family("the nesting of one condition", 15, 15)
 def a_deep_condition(n: int) -> Data:
     text = "$b"
     for one in range(n):
@@ -303,7 +307,7 @@ def a_variable_of_many_sources(n: int) -> Data:
     steps: list[Data] = []
     for one in range(n):
         steps += [
-            {"id": f"s{one}", "type": "tool", "tool": f"t{one}", "output_key": "x"},
+            {"id": f"s{one}", "type": "tool", "tool": f"t{one}", "output_key": "x", "next_step": f"c{one}"},
             _is(f"c{one}", f"$x == {one}", f"s{one + 1}", "d"),
         ]
     tools = {f"t{one}": {"effect": "read", "returns": {"type": "integer", "minimum": one}} for one in range(n)}
@@ -313,7 +317,11 @@ def a_variable_of_many_sources(n: int) -> Data:
 @_family("the names through which a value is copied", 3_000, 15)
 def copies_of_copies(n: int) -> Data:
     steps = [{"id": f"s{one}", "type": "set", "set": {f"x{one + 1}": f"$x{one}"}} for one in range(n)]
-    tail = [_is("c", f"$x{n} > 5 and $x0 < 5", "pay", "d"), {"id": "pay", "type": "tool", "tool": "pay"}, _end()]
+    tail = [
+        _is("c", f"$x{n} > 5 and $x0 < 5", "pay", "d"),
+        {"id": "pay", "type": "tool", "tool": "pay", "next_step": "d"},
+        _end(),
+    ]
     return _paid([*steps, *tail], [NEVER], inputs={"x0": {"type": "integer"}})
 
 
@@ -322,10 +330,10 @@ def copies_in_a_circle(n: int) -> Data:
     turn = {f"x{one}": f"$x{(one + 1) % n}" for one in range(n)}
     steps = [
         {"id": "start", "type": "set", "set": {f"x{one}": f"$i{one}" for one in range(n)}},
-        {"id": "turn", "type": "set", "set": turn, "max_visits": 1_000_000},
+        {"id": "turn", "type": "set", "set": turn, "next_step": "again", "max_visits": 1_000_000},
         _is("again", "$x0 > $x1 + $x2", "turn", "c"),
         _is("c", f"$x0 == $x{n - 1} + 1", "pay", "d"),
-        {"id": "pay", "type": "tool", "tool": "pay"},
+        {"id": "pay", "type": "tool", "tool": "pay", "next_step": "d"},
         _end(),
     ]
     return _paid(steps, [NEVER], inputs={f"i{one}": {"type": "integer"} for one in range(n)})
@@ -357,11 +365,11 @@ def guardrails_times_steps(n: int) -> Data:
         steps += [
             _is(f"c{one}", f"$i{one} > 5", f"a{one}", f"b{one}"),
             {"id": f"a{one}", "type": "tool", "tool": "look", "next_step": f"b{one}"},
-            {"id": f"b{one}", "type": "tool", "tool": f"t{one}", "error_step": "d"},
+            {"id": f"b{one}", "type": "tool", "tool": f"t{one}", "error_step": "d", "next_step": f"c{one + 1}"},
         ]
+    steps.append(_end(f"c{n}"))
     rules = [
-        {"name": f"g{one}", "protects": {"tool": f"t{n - 1 - one}"}, "requires": {"step": f"a{one}"}}
-        for one in range(n)
+        {"name": f"g{one}", "protects": {"tool": f"t{n - 1}"}, "requires": {"step": f"a{one}"}} for one in range(n)
     ]
     tools = {f"t{one}": {"effect": "write", "idempotent": True} for one in range(n)}
     return _paid([*steps, _end()], rules, tools=tools, inputs={f"i{one}": {"type": "integer"} for one in range(n)})
@@ -373,23 +381,26 @@ def diamonds(n: int) -> Data:
     for one in range(n):
         steps += [
             _is(f"c{one}", f"$b{one}", f"s{one}", f"c{one + 1}"),
-            {"id": f"s{one}", "type": "set", "set": {"count": "$count + 1"}},
+            {"id": f"s{one}", "type": "set", "set": {"count": "$count + 1"}, "next_step": f"c{one + 1}"},
         ]
     start = {"id": "start", "type": "set", "set": {"count": 0}}
-    steps = [start, *steps, _is(f"c{n}", f"$count == {n // 2}", "approved", "pay2")]
-    found = _approved(steps, {f"b{one}": {"type": "boolean"} for one in range(n)})
-    found["steps"] += [_is("pay2", f"$count > {n}", "pay", "stop")]
-    return found
+    steps = [
+        start,
+        *steps,
+        _is(f"c{n}", f"$count == {n // 2}", "approved", "over"),
+        _is("over", f"$count > {n}", "pay", "stop"),
+    ]
+    return _approved(steps, {f"b{one}": {"type": "boolean"} for one in range(n)})
 
 
 @_family("the rounds of a loop that counts", 10_000_000, 1_000)
 def a_long_count(n: int) -> Data:
     steps = [
         {"id": "start", "type": "set", "set": {"i": 0, "j": 0}},
-        {"id": "turn", "type": "set", "set": {"i": "$i + 1", "j": "$j + 2"}, "max_visits": 10**9},
+        {"id": "turn", "type": "set", "set": {"i": "$i + 1", "j": "$j + 2"}, "next_step": "c", "max_visits": 10**9},
         _is("c", f"$i < {n}", "turn", "right"),
         _is("right", "$j == 2 * $i", "d", "pay"),
-        {"id": "pay", "type": "tool", "tool": "pay"},
+        {"id": "pay", "type": "tool", "tool": "pay", "next_step": "d"},
         _end(),
     ]
     return _paid(steps, [NEVER])
@@ -403,7 +414,11 @@ def a_loop_of_many_counters(n: int) -> Data:
         steps.append(_is(f"c{one}", f"$b{one}", f"s{one}", f"c{one + 1}"))
         steps.append({"id": f"s{one}", "type": "set", "set": move, "next_step": "c0", "max_visits": 10**6})
     values = " + ".join(f"$x{one}" for one in range(n))
-    steps += [_is(f"c{n}", f"{values} == 1000003", "pay", "d"), {"id": "pay", "type": "tool", "tool": "pay"}, _end()]
+    steps += [
+        _is(f"c{n}", f"{values} == 1000003", "pay", "d"),
+        {"id": "pay", "type": "tool", "tool": "pay", "next_step": "d"},
+        _end(),
+    ]
     return _paid(steps, [NEVER], inputs={f"b{one}": {"type": "boolean"} for one in range(n)})
 
 
@@ -434,7 +449,7 @@ def a_wide_parallel_step(n: int) -> Data:
     ]
     whole = {"id": "all", "type": "parallel", "parallel_steps": parts, "error_step": "d"}
     asked = " and ".join(f"defined($x{one})" for one in range(n))
-    tail = [_is("c", asked, "pay", "d"), {"id": "pay", "type": "tool", "tool": "pay"}, _end()]
+    tail = [_is("c", asked, "pay", "d"), {"id": "pay", "type": "tool", "tool": "pay", "next_step": "d"}, _end()]
     return _paid([whole, *tail], [NEVER])
 
 
@@ -459,7 +474,7 @@ def one_tool_called_everywhere(n: int) -> Data:
     for one in range(n):
         steps += [
             _is(f"c{one}", f"$n == {one}", f"p{one}", f"c{one + 1}"),
-            {"id": f"p{one}", "type": "tool", "tool": "pay"},
+            {"id": f"p{one}", "type": "tool", "tool": "pay", "next_step": f"c{one + 1}"},
         ]
     rule = {"name": "g", "at_most_once": {"tool": "pay"}}
     return _paid([*steps, _end(f"c{n}"), _end()], [rule], inputs={"n": {"type": "integer"}})
@@ -470,7 +485,7 @@ def one_thing_follows_many(n: int) -> Data:
     steps: list[Data] = []
     for one in range(n):
         steps += [
-            {"id": f"p{one}", "type": "tool", "tool": "pay", "error_step": f"l{one}"},
+            {"id": f"p{one}", "type": "tool", "tool": "pay", "error_step": f"l{one}", "next_step": f"c{one}"},
             _is(f"c{one}", f"$n > {one}", f"p{one + 1}", "d"),
             {"id": f"l{one}", "type": "tool", "tool": "look", "next_step": f"c{one}"},
         ]
@@ -482,7 +497,8 @@ def one_thing_follows_many(n: int) -> Data:
 def a_long_program(n: int) -> Data:
     steps = [{"id": f"s{one}", "type": "tool", "tool": "look", "output_key": f"x{one}"} for one in range(n - 2)]
     return _paid(
-        [*steps, {"id": "pay", "type": "tool", "tool": "pay"}, _end()], [APPROVED | {"requires": {"step": "s7"}}]
+        [*steps, {"id": "pay", "type": "tool", "tool": "pay", "next_step": "d"}, _end()],
+        [APPROVED | {"requires": {"step": "s7"}}],
     )
 
 
@@ -499,7 +515,15 @@ def many_conditions_of_one_variable(n: int) -> Data:
 @_family("budgets that no run can use up", 10**18, 10**6)
 def endless_budgets(n: int) -> Data:
     steps = [
-        {"id": "turn", "type": "tool", "tool": "pay", "on_error": "retry", "max_retries": n, "max_visits": n},
+        {
+            "id": "turn",
+            "type": "tool",
+            "tool": "pay",
+            "on_error": "retry",
+            "max_retries": n,
+            "max_visits": n,
+            "next_step": "c",
+        },
         _is("c", "$b", "turn", "d"),
         _end(),
     ]
@@ -513,6 +537,33 @@ def many_findings(n: int) -> Data:
     for one in range(n):
         steps.append({"id": f"s{one}", "type": "tool", "tool": "pay", "args": {"x": f"$nobody{one}"}})
     return _paid([*steps, _end()], [NEVER | {"name": f"g{one}"} for one in range(n // 100)])
+
+
+@_family("copies that each come from two places: two to the number of them ways lead back", 60, 8)
+def copies_from_two_places(n: int) -> Data:
+    steps: list[Data] = []
+    for one in range(n):
+        steps += [
+            _is(f"c{one}", f"$b{one}", f"s{one}", f"t{one}"),
+            {"id": f"s{one}", "type": "set", "set": {f"x{one + 1}": f"$x{one}"}, "next_step": f"c{one + 1}"},
+            {"id": f"t{one}", "type": "set", "set": {f"x{one + 1}": f"$x{one}"}, "next_step": f"c{one + 1}"},
+        ]
+    steps += [
+        _is(f"c{n}", f"$x{n} starts_with 'y'", "pay", "d"),
+        {"id": "pay", "type": "tool", "tool": "pay", "args": {"text": f"$x{n}"}, "next_step": "d"},
+        _end(),
+    ]
+    inputs = {"x0": {"type": "string"}, **{f"b{one}": {"type": "boolean"} for one in range(n)}}
+    return _paid(steps, [NEVER], inputs=inputs)
+
+
+@_family("products of several inputs, on which a solver does not keep to its limits", 9, 3)
+def cubes(n: int) -> Data:
+    each = [f"$x{one} * $x{(one + 1) % n} * $x{(one + 2) % n}" for one in range(n)]
+    some = " and ".join(f"{product} == {one}.5" for one, product in enumerate(each))
+    steps = [_is("large", f"{' + '.join(each)} > 100000007.5", "pay", "some"), _is("some", some, "pay", "approved")]
+    kind = {"type": "number", "minimum": -1000, "maximum": 1000}
+    return _approved(steps, {f"x{one}": kind for one in range(n)})
 
 
 HOSTILE: Final = tuple(NAMED.values())

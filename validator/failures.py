@@ -64,6 +64,10 @@ class Failures:
                 raise
             return otherwise(self.note(part, error))
 
+    def spared(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns; the watch does not stop it, since it has bounds of its own."""
+        return work() if self.watch is None else self.watch.spared(work)
+
     def collect(self, part: str, items: Callable[[], Iterable[T]]) -> list[T]:
         """Return all items, or those that come before an error or the end of the clock."""
         found: list[T] = []

@@ -76,8 +76,8 @@ class ProgramValidator:
         properties = failures.attempt(
             "the certificates", lambda: self._certified(context.properties), lambda _: context.properties
         )
-        broken = InternalError().of(failures.found)
-        findings = [*_located(waived, program, failures), *_located(broken, program, Failures())]
+        findings = list(_located(waived, program, failures))
+        findings += _located(InternalError().of(failures.found), program, Failures())
         findings.sort(key=Finding.sort_key)
         return Report(
             program=program.name,

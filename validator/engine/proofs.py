@@ -60,7 +60,7 @@ class Proofs(Analyses):
         """What makes witnesses of violations, on the machine: whoever finds none never asks for it."""
         from stepward.validator.engine.witnesses.synthesis import Witnesses
 
-        return Witnesses(self)
+        return Witnesses(self, self.clock, self.failures)
 
     @cached_property
     def engine(self) -> Engine:

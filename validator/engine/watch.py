@@ -66,6 +66,19 @@ class Watch:
             if not before:
                 self._raise_nothing()
 
+    def spared(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, and raise nothing in the midst of it; it has bounds of its own.
+
+        An event loop is such work: it would take what is raised for the error of a callback, and wait for ever.
+        """
+        before, self.is_armed = self.is_armed, False
+        self._raise_nothing()
+        try:
+            return work()
+        finally:
+            self._since = time.monotonic()
+            self.is_armed = before
+
     # -- in the thread of the watch --------------------------------------------------------------------------------
 
     def _run(self) -> None:

@@ -17,6 +17,9 @@ from stepward.vm.reading.source import Mend, Place
 if TYPE_CHECKING:
     from stepward.validator.engine.reach import Answer
 
+MAX_DECLARED = 30
+"""Declarations that one help writes out; a program may have a finding for each of thousands."""
+
 SEARCHED_STEPS = 200_000
 """Steps that the searches for paths of SW202 may visit in one program; findings beyond that have none."""
 
@@ -234,9 +237,12 @@ class UndeclaredInput(Rule):
                 if source.kind == "input":
                     first.setdefault(source.name, reading)
         # With a section, what it does not list does not exist: the help declares all of them at once.
-        types = {name: _wanted(context, name) or _type_word(context, reading) for name, reading in first.items()}
+        some = list(first.items())[:MAX_DECLARED]
+        types = {name: _wanted(context, name) or _type_word(context, reading) for name, reading in some}
         declared = ", ".join(f"{name}: {{type: {word}}}" for name, word in types.items())
         help = f"declare {'it' if len(first) == 1 else 'all of them'}: `inputs: {{{declared}}}`"
+        if len(first) > len(some):
+            help = f"declare all {len(first)} of them under `inputs`, as `{declared.split(', ')[0]}`"
         for name, reading in first.items():
             message = f"`${name}` comes from outside, and the program does not declare it"
             yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)

@@ -182,24 +182,30 @@ class UnguardedTextToEffect(Rule):
             call = writers.get((reading.step, reading.sub))
             if call is None or reading.meant is None or not context.flow.reachable[reading.step]:
                 continue
-            source = self._origin(context, reading, frozenset())
+            source = self._origin(context, reading)
             if source is not None and not _is_refused(context, reading, call):
                 yield self._found(context, source, reading, call)
 
-    def _origin(self, context: Context, reading: Reading, visited: frozenset[Source]) -> Source | None:
+    def _origin(self, context: Context, reading: Reading) -> Source | None:
         """Return where free text that reaches a reading unchecked comes from, through `set` too, or None."""
-        assert reading.meant is not None
-        for source in reading.meant.sources:
-            if source in visited or not self._may_arrive(context, source, reading):
-                continue
-            if source.kind != "set":
-                return source
-            for copied in context.assignment.readings_of.get(source.step or 0, ()):
-                if copied.place.path == source.path and copied.meant is not None and self._is_copy(context, source):
-                    origin = self._origin(context, copied, visited | {source})
-                    if origin is not None:
-                        return origin
+        visited: set[Source] = set()
+        pending = [_sources_of(reading)]
+        while pending:
+            source, copied = next(pending[-1], (None, reading))
+            if source is None:
+                pending.pop()
+            elif source not in visited and self._may_arrive(context, source, copied):
+                if source.kind != "set":
+                    return source
+                visited.add(source)
+                pending.append(self._copied(context, source))
         return None
+
+    def _copied(self, context: Context, source: Source) -> Iterator[tuple[Source, Reading]]:
+        """Yield where what a `set` assigns as it is comes from."""
+        for copied in context.assignment.readings_of.get(source.step or 0, ()):
+            if copied.place.path == source.path and self._is_copy(context, source):
+                yield from _sources_of(copied)
 
     def _may_arrive(self, context: Context, source: Source, reading: Reading) -> bool:
         assert reading.meant is not None
@@ -262,6 +268,10 @@ class UnguardedTextToEffect(Rule):
                     seen.add(target)
                     pending.append(target)
         return False
+
+
+def _sources_of(reading: Reading) -> Iterator[tuple[Source, Reading]]:
+    return ((source, reading) for source in (reading.meant.sources if reading.meant is not None else ()))
 
 
 def _is_refused(context: Context, reading: Reading, call: ToolCall) -> bool:
