@@ -432,10 +432,10 @@ def test_a_bug_of_ours_is_told_in_two_lines(monkeypatch: pytest.MonkeyPatch) -> 
     def burst(*_: object, **__: object) -> None:
         raise ValueError("oh no")
 
-    monkeypatch.setattr("stepward.validator.validator.validate_document", burst)
+    monkeypatch.setattr("stepward.validator.gate.checking.Run.result", burst)
     result = check("good.yaml")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: internal error (while checking `good.yaml`): ValueError: oh no\n")
+    assert result.stderr.startswith("error: internal error: ValueError: oh no\n")
     assert "please report it" in result.stderr
     monkeypatch.setenv("STEPWARD_DEBUG", "1")
     assert isinstance(check("good.yaml").exception, ValueError)

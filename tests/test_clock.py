@@ -68,7 +68,7 @@ def test_a_check_that_hangs_is_stopped_near_its_limit() -> None:
     assert 1.5 <= time.monotonic() - started < 8
     assert [one.code for one in found.findings] == ["SW408", "SW408"]
     whole, pay = (one.message for one in found.findings)
-    assert whole == "not all was looked at that could be found in this program: stopped after 1.5 s"
+    assert whole == "not all was looked at that could be found in this program: stopped by the clock after 1.5 s"
     assert "`pay` can start without branch `then` of step `ask`: tried: " in pay
     assert "block formula (stopped by the clock after 1.5 s)" in pay
     (asked,) = [one for one in found.properties if one.rule == "asked"]

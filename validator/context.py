@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from stepward.validator.engine.clock import LIMIT_SECONDS
+from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
 from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Finding
 from stepward.vm.language.program import Program
@@ -30,8 +30,9 @@ class Context(Proofs):
         *,
         certifies: bool = False,
         time_limit: float = LIMIT_SECONDS,
+        clock: Clock | None = None,
     ) -> None:
-        super().__init__(program, policies, certifies=certifies, time_limit=time_limit)
+        super().__init__(program, policies, certifies=certifies, time_limit=time_limit, clock=clock)
         self.today = today
 
     @cached_property
@@ -41,7 +42,7 @@ class Context(Proofs):
             return ()
         from stepward.validator.engine.guardrails import judge
 
-        return tuple(judge(self))
+        return tuple(self.failures.collect("the judging of guardrails", lambda: judge(self)))
 
     @cached_property
     def decided(self) -> ConditionVerdicts:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stepward.validator.engine.certificates.certificate import Certificate
     from stepward.validator.engine.certificates.ground import Ground
     from stepward.validator.engine.witnesses.witness import Witness
+    from stepward.validator.failures import Failure
 
 
 class Severity(StrEnum):
@@ -170,7 +171,8 @@ class Report:
     """The result of checking one program; `waived` are the findings that a policy lets be for a while.
 
     `matched_policy_rules` are the (policy, rule) pairs whose protected steps this program has: a rule that no program
-    of a run matches is vacuous. `measure` computes `bounds`.
+    of a run matches is vacuous. `measure` computes `bounds`. `failures` are the internal errors of the check, each of
+    which is in a finding (SW903).
     """
 
     program: str
@@ -180,6 +182,7 @@ class Report:
     matched_policy_rules: frozenset[tuple[str, str]] = field(default_factory=frozenset)
     measure: Callable[[], ProgramBounds] | None = field(default=None, repr=False, compare=False)
     waived: tuple[Finding, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
     @cached_property
     def bounds(self) -> ProgramBounds | None:

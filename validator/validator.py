@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.context import Context
-from stepward.validator.engine.clock import LIMIT_SECONDS
+from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
+from stepward.validator.engine.watch import Watch
+from stepward.validator.failures import Failures
 from stepward.validator.findings import Finding, Label, Property, Report, Severity, located
 from stepward.vm.errors import DocumentError, Problem
 from stepward.vm.language.program import Program
@@ -23,8 +27,9 @@ class ProgramValidator:
     """Checks one program under the policies that apply to it.
 
     `today` is the day by which waivers are judged; the current one unless given. With `certify` each property that is
-    proved can write its certificate. `time_limit` are the seconds after which proofs that hang are stopped; what the
-    clock stops is unproved (SW408). Raises ValueError for a limit that is no number above 0.
+    proved can write its certificate. `time_limit` are the seconds after which a check is stopped; what the clock stops
+    is unproved (SW408). A `clock` that is given runs already, and takes its place. Raises ValueError for a limit that
+    is no number above 0.
 
         report = ProgramValidator(Program.load("refund.yaml")).validate()
         assert report.ok, report.errors
@@ -38,11 +43,12 @@ class ProgramValidator:
         today: datetime.date | None = None,
         certify: bool = False,
         time_limit: float = LIMIT_SECONDS,
+        clock: Clock | None = None,
     ) -> None:
         if not time_limit > 0:  # nor is what is no number at all
             raise ValueError("`time_limit` is a number of seconds above 0")
         day = today or datetime.datetime.now(datetime.UTC).date()
-        self._context = Context(program, policies, day, certifies=certify, time_limit=time_limit)
+        self._context = Context(program, policies, day, certifies=certify, time_limit=time_limit, clock=clock)
 
     @property
     def graph(self) -> StepGraph:
@@ -50,21 +56,38 @@ class ProgramValidator:
         return self._context.graph
 
     def validate(self) -> Report:
-        """Return every finding of every rule, in the order of the text, and the verdict on every property."""
+        """Return every finding of every rule, in the order of the text, and the verdict on every property.
+
+        An internal error ends the rule or the property in which it happens, and is a finding (SW903).
+        """
+        from stepward.validator.rules.guardrails import Unproved
+        from stepward.validator.rules.housekeeping import InternalError
         from stepward.validator.rules.registry import RULES
 
-        context = self._context
-        found = [finding for rule in RULES for finding in rule().check(context)]
-        program = context.program
-        findings = located(context.with_waivers(found), program.document, program.source_name)
+        context, program, failures = self._context, self._context.program, self._context.failures
+        found: list[Finding] = []
+        with Watch(context.clock) as failures.watch:
+            for rule in RULES:
+                found += failures.collect(f"rule {rule.code}", partial(rule().check, context))
+        failures.watch = None
+        if context.clock.has_struck:
+            found.append(Unproved().stopped(context))
+        waived = failures.attempt("the waivers", lambda: context.with_waivers(found), lambda _: found)
+        properties = failures.attempt(
+            "the certificates", lambda: self._certified(context.properties), lambda _: context.properties
+        )
+        findings = list(_located(waived, program, failures))
+        findings += _located(InternalError().of(failures.found), program, Failures())
+        findings.sort(key=Finding.sort_key)
         return Report(
             program=program.name,
             file=program.source_name,
             findings=tuple(finding for finding in findings if finding.waiver is None),
             waived=tuple(finding for finding in findings if finding.waiver is not None),
-            properties=tuple(self._certified(context.properties)),
+            properties=tuple(properties),
             matched_policy_rules=frozenset(context.matched_policy_rules),
             measure=lambda: context.bounds.in_all,
+            failures=tuple(failures.found),
         )
 
     def sabotage(self, orders: Orders | None = None, *, progress: Progress | None = None) -> Matrix:
@@ -97,6 +120,31 @@ def check_program(program: Program, policies: Sequence[Policy] = ()) -> tuple[Fi
     return ProgramValidator(program, policies=policies).validate().findings
 
 
+def _located(findings: list[Finding], program: Program, failures: Failures) -> tuple[Finding, ...]:
+    """Return findings with their file, and with their places in the text where these can be found."""
+    name = program.source_name
+    return failures.attempt(
+        "the places of findings",
+        lambda: located(findings, program.document, name),
+        lambda _: tuple(replace(finding, file=name) for finding in findings),
+    )
+
+
+def isolated(name: str, check: Callable[[], Report]) -> Report:
+    """Return the report of a check; where it breaks off as a whole, one that says so. `name` is that of the file."""
+    failures = Failures()
+
+    def broken(reason: str) -> Report:
+        from stepward.validator.rules.guardrails import Unproved
+        from stepward.validator.rules.housekeeping import InternalError
+
+        said = InternalError().of(failures.found) or [Unproved().unchecked(reason)]
+        findings = tuple(replace(finding, file=name) for finding in said)
+        return Report("", name, findings, failures=tuple(failures.found))
+
+    return failures.attempt("the check of this program", check, broken)
+
+
 def validate_document(
     document: Document,
     policies: Sequence[Policy] = (),
@@ -106,11 +154,20 @@ def validate_document(
     time_limit: float = LIMIT_SECONDS,
 ) -> Report:
     """Return the report of a document that was read; what is wrong with its shape are findings too."""
-    try:
-        program = Program.from_document(document)
-    except DocumentError as error:
-        return unreadable(error, document)
-    return ProgramValidator(program, policies, today=today, certify=certify, time_limit=time_limit).validate()
+
+    def check() -> Report:
+        clock = Clock(time_limit)
+        try:
+            with Watch(clock) as watch:
+                program = watch.guarded(lambda: Program.from_document(document))
+        except DocumentError as error:
+            return unreadable(error, document)
+        validator = ProgramValidator(
+            program, policies, today=today, certify=certify, time_limit=time_limit, clock=clock
+        )
+        return validator.validate()
+
+    return isolated(document.name, check)
 
 
 def unreadable(error: DocumentError, document: Document | None = None) -> Report:

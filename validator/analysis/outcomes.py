@@ -99,3 +99,21 @@ def unconfirmed(outcome: Outcome) -> Outcome:
     message = f"the machine does not confirm {outcome.code} at `{outcome.step}`: {outcome.evidence.unconfirmed}"
     help = "this is a bug of Stepward's, in the checker or in the machine: please report it with the program"
     return replace(outcome, code="SW901", message=message, help=help)
+
+
+def not_judged(
+    what: str, origin: Origin, evidence: Evidence, place: Place | None = None, step: str | None = None
+) -> Outcome:
+    """Return the outcome of a property that is unknown because its check did not come to its end.
+
+    It stands at `place`, or else at the rule; the program has no place for a policy's rule but its name.
+    """
+    if place is None:
+        place = origin.place if origin.policy is None else Place(("name",), key=True)
+    help = "allow more with `--time-limit`, or split the program"
+    if "memory" in evidence.reason:
+        help = "split the program, or declare smaller types"
+    if evidence.reason.startswith("internal error"):
+        help = "report the internal error, which SW903 shows; until it is mended nothing is known of this"
+    message = f"{what} is not proved: {evidence.reason}"
+    return Outcome("SW408", message, help, place, step, origin.labels, evidence, origin.tag)

@@ -12,6 +12,7 @@ import click
 from stepward.validator.gate.settings import ConfigurationError
 
 if TYPE_CHECKING:
+    from stepward.validator.failures import Failures
     from stepward.validator.findings import Property
     from stepward.validator.gate.checking import RunResult
 
@@ -29,10 +30,11 @@ def certificates_folder(folder: Path) -> Path:
     return folder
 
 
-def write_certificates(result: RunResult, folder: Path) -> None:
+def write_certificates(result: RunResult, folder: Path, failures: Failures) -> None:
     """Write the certificates of all properties that are proved; those of an earlier run go.
 
-    What has none is said: a proof that nobody can check again is worth less than it looks.
+    What has none is said: a proof that nobody can check again is worth less than it looks. `failures` notes the
+    internal errors that keep some from being written.
     """
     from stepward.validator.gate.paths import why_not
     from stepward.validator.report.text import counted, safe
@@ -41,7 +43,7 @@ def write_certificates(result: RunResult, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for old in certificates_folder(folder).iterdir():
             old.unlink()
-        written, lacking = _write_all(result, folder)
+        written, lacking = _write_all(result, folder, failures)
     except OSError as error:
         message = f"`{folder}` can't be written to: {why_not(error)}"
         raise ConfigurationError(message, "correct the folder of `--certificates`") from None
@@ -51,7 +53,7 @@ def write_certificates(result: RunResult, folder: Path) -> None:
         click.echo(f"warning: {safe(what)} is proved and has no certificate: {safe(why)}", err=True)
 
 
-def _write_all(result: RunResult, folder: Path) -> tuple[int, list[tuple[Property, str]]]:
+def _write_all(result: RunResult, folder: Path, failures: Failures) -> tuple[int, list[tuple[Property, str]]]:
     from stepward.validator.engine.certificates.certificate import NoCertificate
 
     seen: Counter[str] = Counter()
@@ -67,6 +69,11 @@ def _write_all(result: RunResult, folder: Path) -> tuple[int, list[tuple[Propert
         except NoCertificate as error:
             seen[name.lower()] -= 1
             lacking.append((one, str(error)))
+        except OSError:
+            raise
+        except Exception as error:
+            seen[name.lower()] -= 1
+            lacking.append((one, failures.note(f"the certificate of `{one.name}` of `{one.rule}`", error)))
     return sum(seen.values()), lacking
 
 

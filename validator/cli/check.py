@@ -12,11 +12,12 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stepward.validator.failures import Failures
     from stepward.validator.gate.cache import Cache
     from stepward.validator.gate.checking import RunResult
     from stepward.validator.gate.settings import Configurations
 
-FOUND, NOTHING_TO_CHECK = 1, 3
+FOUND, INTERNAL, NOTHING_TO_CHECK = 1, 2, 3
 
 FILE = click.Path(path_type=Path)
 OUTPUTS = ("json", "sarif", "gitlab", "junit")
@@ -77,6 +78,8 @@ def check(**options: Any) -> None:
     from contextlib import suppress
     from dataclasses import replace
 
+    from stepward.validator.cli.internal import show_tracebacks, tell_failures
+    from stepward.validator.failures import Failures
     from stepward.validator.gate.settings import AdvisedError
     from stepward.validator.gate.undecided import policy_result, undecided
     from stepward.vm.errors import PolicyError
@@ -85,30 +88,33 @@ def check(**options: Any) -> None:
         result = _result(options)
     except PolicyError as error:
         result = policy_result(error)
-        _tell(result, options)
+        _tell(result, options, Failures())
         assert result.error is not None, "nothing was decided"
         raise result.error from None
     except AdvisedError as error:
         if not options["diff"]:
             with suppress(AdvisedError):  # a report that can't be written either is the smaller trouble
-                _tell(undecided(error), options)
+                _tell(undecided(error), options, Failures())
         raise
     result = replace(result, status=_status(result, options))
-    _tell(result, options)
+    failures = Failures(AdvisedError, click.ClickException, OSError)
+    _tell(result, options, failures)
     if options["witnesses"] is not None:
         from stepward.validator.cli.witnesses import write_witnesses
 
-        write_witnesses(result, options["witnesses"])
+        write_witnesses(result, options["witnesses"], failures)
     if options["certificates"] is not None:
         from stepward.validator.cli.certificates import write_certificates
 
-        write_certificates(result, options["certificates"])
+        write_certificates(result, options["certificates"], failures)
     for entry in result.stale:
         words = f"{entry['count']} × {entry['code']} in `{entry['file']}`: {entry['message']}"
         click.echo(f"warning: `{entry['baseline']}` lists what is no longer there: {words}", err=True)
     if result.status == NOTHING_TO_CHECK:
         _tell_nothing(options)
-    sys.exit(result.status)
+    tell_failures(failures.found)
+    show_tracebacks((*result.failures, *failures.found))
+    sys.exit(INTERNAL if failures.found else result.status)
 
 
 def _result(options: dict[str, Any]) -> RunResult:
@@ -261,24 +267,26 @@ class _Progress:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def _tell(result: RunResult, options: dict[str, Any]) -> None:
-    from stepward.validator.report import render
+def _tell(result: RunResult, options: dict[str, Any], failures: Failures) -> None:
+    from stepward.validator.report import render, safely_rendered
 
     is_terminal = options["output_file"] is None and sys.stdout.isatty()
     color = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     if options["statistics"]:
         from stepward.validator.report.statistics import render as render_statistics
 
-        text = render_statistics(result)
+        text = failures.attempt(
+            "the statistics", lambda: render_statistics(result), lambda _: render(result, "concise", color=color)
+        )
     else:
-        text = render(result, options["output_format"], color=color)
+        text = safely_rendered(result, options["output_format"], failures, color=color)
     if options["output_file"] is not None:
         _write(options["output_file"], text, "--output-file")
     elif result.findings or result.error is None or options["output_format"] not in TEXTS:
         click.echo(text, nl=False, color=color)  # what people read of an error is on standard error
     for name in OUTPUTS:
         if options[f"{name}_output"] is not None:
-            _write(options[f"{name}_output"], render(result, name), f"--{name}-output")
+            _write(options[f"{name}_output"], safely_rendered(result, name, failures), f"--{name}-output")
 
 
 def _write(path: Path, text: str, option: str) -> None:
@@ -293,6 +301,8 @@ def _write(path: Path, text: str, option: str) -> None:
 
 
 def _status(result: RunResult, options: dict[str, Any]) -> int:
+    if result.failures:
+        return INTERNAL
     if not result.programs and not result.findings:
         return 0 if options["skip_non_programs"] else NOTHING_TO_CHECK
     return FOUND if result.is_failed and not options["exit_zero"] else 0

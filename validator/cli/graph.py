@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
     from stepward.validator.context import Context
     from stepward.validator.diagram.marks import Marks, Walk
+    from stepward.validator.failures import Failures
     from stepward.validator.findings import Finding
     from stepward.vm.errors import DocumentError
     from stepward.vm.language.program import Program
+
+INTERNAL: Final = 2
 
 FORMATS: Final = ("svg", "png", "dot", "mermaid")
 SUFFIXES: Final = {".svg": "svg", ".png": "png", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}
@@ -41,10 +44,18 @@ def graph(file: Path, **options: Any) -> None:
     _refuse_contradictions(options)
     chosen = options["format_"] or _format_of(options["output"])
     program = _load(file, options["name"])
-    context, marks = _alone(program, options) if options["no_findings"] else _checked(program, options)
     from stepward.validator.diagram.drawing import draw
+    from stepward.validator.failures import Failures
+    from stepward.vm.errors import StepwardError
 
+    failures = Failures(StepwardError, click.ClickException)
+    context, marks = _alone(program, options) if options["no_findings"] else _checked(program, options, failures)
     _write(_drawn(draw(context, marks), chosen), options["output"])
+    if failures.found:
+        from stepward.validator.cli.internal import tell_failures
+
+        tell_failures(failures.found)
+        sys.exit(INTERNAL)
 
 
 def _refuse_contradictions(options: dict[str, Any]) -> None:
@@ -126,9 +137,12 @@ def _alone(program: Program, options: dict[str, Any]) -> tuple[Context, Marks]:
     return context, Marks(walk=_walk(context, options["witness"], ()))
 
 
-def _checked(program: Program, options: dict[str, Any]) -> tuple[Context, Marks]:
-    """Return the program under its policies, and what the gate says of it with the same configuration."""
-    from stepward.validator.diagram.marks import marks_of
+def _checked(program: Program, options: dict[str, Any], failures: Failures) -> tuple[Context, Marks]:
+    """Return the program under its policies, and what the gate says of it with the same configuration.
+
+    Where an internal error keeps that from being marked, `failures` notes it, and nothing is marked.
+    """
+    from stepward.validator.diagram.marks import Marks, marks_of
     from stepward.validator.gate.checking import Run
     from stepward.validator.gate.settings import Configurations, Overrides
     from stepward.vm.errors import PolicyError
@@ -141,8 +155,12 @@ def _checked(program: Program, options: dict[str, Any]) -> tuple[Context, Marks]
         _refuse(error, error.name, "a policy has to be mended before a program can be held against it")
     result = gate.result()
     context = _context(program, policies)
-    walk = _walk(context, options["witness"], result.findings)
-    return context, marks_of(context, result.findings, result.properties, walk)
+
+    def marks() -> Marks:
+        walk = _walk(context, options["witness"], result.findings)
+        return marks_of(context, result.findings, result.properties, walk)
+
+    return context, failures.attempt("the marking of findings", marks, lambda _: Marks())
 
 
 # -- the path ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from stepward.validator.failures import REPORT_IT
 from stepward.validator.gate.paths import why_not
 from stepward.validator.gate.settings import AdvisedError
 
@@ -82,9 +83,7 @@ class _Command(click.Group):
                 _stop(f"the output can't be written: {why_not(error)}", "make room, or write it somewhere else")
             if os.environ.get("STEPWARD_DEBUG") == "1":
                 raise
-            where = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-            words = f"internal error{where}: {type(error).__name__}: {error}"
-            _stop(words, "this is a bug of Stepward's: please report it, with the traceback of `STEPWARD_DEBUG=1`")
+            _stop(f"internal error: {type(error).__name__}: {error}", REPORT_IT)
 
 
 def _give_up_output() -> None:

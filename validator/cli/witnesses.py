@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,15 @@ import click
 
 if TYPE_CHECKING:
     from stepward.validator.engine.witnesses.witness import Witness
+    from stepward.validator.failures import Failures
     from stepward.validator.gate.checking import RunResult
 
 
-def write_witnesses(result: RunResult, folder: Path) -> None:
-    """Write the witnesses of all findings into a folder, made when it is not there, and say which is whose."""
+def write_witnesses(result: RunResult, folder: Path, failures: Failures) -> None:
+    """Write the witnesses of all findings into a folder, made when it is not there, and say which is whose.
+
+    `failures` notes those that can't be written for an internal error.
+    """
     from stepward.validator.gate.paths import why_not
     from stepward.validator.gate.settings import ConfigurationError
     from stepward.validator.report.text import position, safe
@@ -31,7 +36,8 @@ def write_witnesses(result: RunResult, folder: Path) -> None:
             name = _name(witness)
             seen[name] += 1
             file = folder / (name + (f"-{seen[name]}" if seen[name] > 1 else "") + ".json")
-            witness.save(file)
+            if not failures.attempt(f"the witness `{file.name}`", partial(_saved, witness, file), lambda _: False):
+                continue
             where = finding.file + position(finding.place, finding.span)
             click.echo(
                 f"witness of {finding.code} at {safe(where)}: stepward replay {safe(shlex.quote(str(file)))}", err=True
@@ -39,6 +45,11 @@ def write_witnesses(result: RunResult, folder: Path) -> None:
     except OSError as error:
         message = f"`{folder}` can't be written to: {why_not(error)}"
         raise ConfigurationError(message, "correct the folder of `--witnesses`") from None
+
+
+def _saved(witness: Witness, file: Path) -> bool:
+    witness.save(file)
+    return True
 
 
 def _name(witness: Witness) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, reduce
-from itertools import combinations
+from itertools import accumulate, combinations, islice
 from operator import or_
 from typing import Final, NamedTuple, Protocol
 
@@ -113,9 +113,13 @@ class Finite:
         found = {case for case, taking in enumerate(self.taking) if taking}
         return frozenset(found | ({NONE_HOLDS} if self.left else set()) | ({FAILS} if self.failing else set()))
 
-    def may_both_hold(self, first: int, second: int) -> bool:
-        """Return whether some state takes a case while a later one holds."""
-        return bool(self.taking[first] & self.outcomes[second].holds)
+    def overlaps(self) -> Iterator[tuple[int, int]]:
+        """Yield the pairs of cases of which some state takes the first while the second one holds."""
+        behind = list(accumulate((one.holds for one in reversed(self.outcomes)), or_))[::-1]
+        for first, taken in enumerate(self.taking[:-1]):
+            if taken & behind[first + 1]:
+                later = range(first + 1, len(self.taking))
+                yield from ((first, second) for second in later if taken & self.outcomes[second].holds)
 
     def _state(self, mask: int) -> State | None:
         return self.space.state(mask) if mask else None
@@ -181,10 +185,8 @@ class Cases:
 
     def pairs(self) -> list[tuple[int, int]] | None:
         """Return the pairs of cases that some values make hold at once; None for more than can be asked one by one."""
-        every = list(combinations(range(len(self.trees)), 2))
-        if self.finite is None:
-            return every if len(every) <= MAX_PAIRS else None
-        found = [pair for pair in every if self.finite.may_both_hold(*pair)]
+        every = combinations(range(len(self.trees)), 2)
+        found = list(islice(every if self.finite is None else self.finite.overlaps(), MAX_PAIRS + 1))
         return found if len(found) <= MAX_PAIRS else None
 
     def overlap(self, state: State) -> tuple[int, int] | None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.engine.search.explicit import LAYER as EXPLICIT
 from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import LAYER as FINITE
@@ -29,6 +28,7 @@ from stepward.vm.language.steps import ConditionStep
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
     from stepward.validator.engine.reach import Engine
+    from stepward.validator.failures import Failures
 
 MAX_WORK: Final = 300_000
 """Steps that all tables together may look at; the clusters that come then are left out."""
@@ -46,8 +46,9 @@ Clusters = list[tuple[list[int], frozenset[Names]]]
 class DeadWays:
     """The outcomes that the conditions of a program can have, as far as tables say it."""
 
-    def __init__(self, context: Analyses, engine: Engine) -> None:
+    def __init__(self, context: Analyses, engine: Engine, failures: Failures) -> None:
         self.context = context
+        self.failures = failures
         self.moves = engine.moves
         self.domains = engine.domains
         self.readable = engine.readable
@@ -78,7 +79,8 @@ class DeadWays:
         if found is not None:
             return found[0]
         # A table that was stopped could have said that it always fails.
-        return frozenset() if self.clock.has_struck else self._by_types(number)
+        is_partial = self.clock.has_struck or bool(self.failures.found)
+        return frozenset() if is_partial else self._by_types(number)
 
     @cached_property
     def _misread(self) -> frozenset[int]:
@@ -127,9 +129,10 @@ class DeadWays:
         for conditions, roots in clusters:
             if conditions[0] in apart:
                 continue
-            try:
-                result.update(self._table(conditions, roots))
-            except OutOfTime:
+            part = f"the dead branches of `{self.flow.steps[conditions[0]].id}`"
+            found = self.failures.attempt(part, partial(self._table, conditions, roots), lambda _: {})
+            result.update(found)
+            if self.clock.has_struck:
                 break  # what is known is proved
         return result
 

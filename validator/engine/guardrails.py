@@ -22,7 +22,7 @@ from stepward.validator.analysis.monitors import (
     RequiresMonitor,
     UndefinedMonitor,
 )
-from stepward.validator.analysis.outcomes import ALLOW_LIST, LAYER, Origin, Outcome, unconfirmed, words
+from stepward.validator.analysis.outcomes import ALLOW_LIST, LAYER, Origin, Outcome, not_judged, unconfirmed, words
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, explore_counted
 from stepward.validator.analysis.vacuity import vacuous
 from stepward.validator.engine.proofs import Proofs
@@ -71,30 +71,42 @@ _KINDS: dict[type[AnyRule], str] = {
 def judge(context: Proofs) -> Iterator[Outcome]:
     """Yield an outcome for every rule that is broken, vacuous or not proved, and note the verdict on each.
 
-    Beside what the machine does not confirm stands an outcome that says so (SW901).
+    Beside what the machine does not confirm stands an outcome that says so (SW901). A property whose verdict an
+    internal error or the clock prevents is unknown; the others are judged as usual.
     """
-    for outcome in _judged(context):
-        yield outcome
-        if outcome.evidence is not None and outcome.evidence.unconfirmed:
-            yield unconfirmed(outcome)
-
-
-def _judged(context: Proofs) -> Iterator[Outcome]:
     judge_one = _Judge(context)
     counts: Counter[str | None] = Counter()
     for rule, policy in context.meaning.rules:
         name = policy.policy if policy else None
-        number = counts[name]
+        yield from judge_one.isolated_rule(rule, policy, counts[name])
         counts[name] += 1
-        yield from judge_one.rule(rule, policy, number)
     for policy in context.meaning.policies:
         yield from judge_one.allow_list(policy)
+
+
+def _with_doubts(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+    for outcome in outcomes:
+        yield outcome
+        if outcome.evidence is not None and outcome.evidence.unconfirmed:
+            yield unconfirmed(outcome)
 
 
 class _Judge:
     def __init__(self, context: Proofs) -> None:
         self.context = context
         self.flow = context.flow
+
+    def isolated_rule(self, rule: AnyRule, policy: Policy | None, number: int) -> list[Outcome]:
+        """Return the outcomes of a rule; where judging it breaks, the one that says that it is unknown."""
+        started, origin = perf_counter(), Origin(rule.name, policy, Place(("guardrails", number, "name")))
+
+        def broken(reason: str) -> list[Outcome]:
+            evidence = Evidence(LAYER, reason=reason)
+            self._note(_KINDS[type(rule)], rule.name, Verdict.UNKNOWN, evidence, started, policy, number=number + 1)
+            return [not_judged(part, origin, evidence)]
+
+        part = f"guardrail `{rule.name}`{origin.of_policy}"
+        return self.context.failures.attempt(part, lambda: list(_with_doubts(self.rule(rule, policy, number))), broken)
 
     # -- one rule --------------------------------------------------------------------------------------------------
 
@@ -439,21 +451,36 @@ class _Judge:
             call = site.call
             if not isinstance(call, ToolCall) or not self.flow.reachable[site.step]:
                 continue
-            entry, started = allowed.get(call.tool), perf_counter()
+            entry = allowed.get(call.tool)
             if entry is not None and (entry.when is None or constant_text(entry.when) is True):
                 continue
-            hit = Hit(site.step, site.sub, call)
             when = entry.when if entry is not None else None
+            yield from self._isolated_call(Hit(site.step, site.sub, call), call, when, origin)
+
+    def _isolated_call(self, hit: Hit, call: ToolCall, when: str | None, origin: Origin) -> list[Outcome]:
+        """Return the outcomes of one call; where judging it breaks, the one that says that it is unknown."""
+        started, policy = perf_counter(), origin.policy
+
+        def judged() -> list[Outcome]:
             rule = Never.model_construct(name="allow", never=_step_selector(call.id), when=when)
-            if entry is None or entry.when is None:
+            if when is None:
                 verdict, evidence, outcomes = self._decide(NeverMonitor(self.context, [hit]), rule, origin)
             else:
-                found = self._tested(hit, parse(entry.when), rule, origin)
+                found = self._tested(hit, parse(when), rule, origin)
                 outcomes = [found] if isinstance(found, Outcome) else []
                 proof = Evidence(LAYER) if found is None or isinstance(found, Outcome) else found
                 verdict, evidence, _ = self._summed(outcomes, proof)
+            doubted = list(_with_doubts(iter(outcomes)))
             self._note("allow", call.tool, verdict, evidence, started, policy, step=call.id)
-            yield from outcomes
+            return doubted
+
+        def broken(reason: str) -> list[Outcome]:
+            evidence = Evidence(LAYER, reason=reason)
+            self._note("allow", call.tool, Verdict.UNKNOWN, evidence, started, policy, step=call.id)
+            return [not_judged(part, origin, evidence, Place(("steps", hit.step, "id")), call.id)]
+
+        part = f"the allow-list at `{call.id}`{origin.of_policy}"
+        return self.context.failures.attempt(part, judged, broken)
 
 
 def _both(one: Evidence | None, other: Evidence) -> Evidence:

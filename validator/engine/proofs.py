@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
+from stepward.validator.failures import Failures
 from stepward.validator.findings import Property
 from stepward.vm.language.program import Program
 
@@ -23,6 +24,7 @@ class Proofs(Analyses):
     """Engine and witnesses, made when they are first asked for, and the verdict on each property that was judged.
 
     `certifies` says that proofs keep what a certificate is written from, `time_limit` how many seconds they may take.
+    `failures` collects the internal errors that cost a part of the check. A `clock` that is given runs already.
     """
 
     def __init__(
@@ -32,16 +34,19 @@ class Proofs(Analyses):
         *,
         certifies: bool = False,
         time_limit: float = LIMIT_SECONDS,
+        clock: Clock | None = None,
     ) -> None:
         super().__init__(program, policies)
         self.certifies = certifies
-        self.time_limit = time_limit
+        self._time_limit = time_limit
         self.properties: list[Property] = []
+        self._given_clock = clock
+        self.failures = Failures()
 
     @cached_property
     def clock(self) -> Clock:
-        """What ends proofs that hang; it runs from the first question that is more than one of the graph."""
-        return Clock(self.time_limit)
+        """What ends a check that hangs; it runs from when it is first asked for, or was given."""
+        return self._given_clock or Clock(self._time_limit)
 
     @cached_property
     def readable(self) -> Conditions:
@@ -55,7 +60,7 @@ class Proofs(Analyses):
         """What makes witnesses of violations, on the machine: whoever finds none never asks for it."""
         from stepward.validator.engine.witnesses.synthesis import Witnesses
 
-        return Witnesses(self)
+        return Witnesses(self, self.clock, self.failures)
 
     @cached_property
     def engine(self) -> Engine:
@@ -69,4 +74,4 @@ class Proofs(Analyses):
         """What conditions never do where they stand."""
         from stepward.validator.engine.dead import DeadWays
 
-        return DeadWays(self, self.engine)
+        return DeadWays(self, self.engine, self.failures)

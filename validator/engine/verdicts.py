@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from stepward.validator.analysis.monitors import ArrivalMonitor
 from stepward.validator.engine.cases import Answer as CaseAnswer
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from stepward.validator.engine.certificates.ground import Ground
     from stepward.validator.engine.proofs import Proofs
     from stepward.validator.engine.witnesses.witness import Code
+
+T = TypeVar("T")
 
 HERE: Final = "no value that gets here"
 """How a proof begins that the types alone do not give: what comes before has a part in it."""
@@ -61,12 +63,17 @@ class ConditionVerdicts:
         self._covered: dict[int, Judged] = {}
         self._exclusive: dict[int, Judged] = {}
 
+    def _attempt(self, number: int, work: Callable[[], T], otherwise: Callable[[str], T]) -> T:
+        """Return what is found of one condition; an error of ours costs the verdict on this one alone."""
+        part = f"the condition of `{self.context.flow.steps[number].id}`"
+        return self.context.failures.attempt(part, work, otherwise)
+
     # -- coverage --------------------------------------------------------------------------------------------------
 
     def covered(self, number: int) -> Judged:
         """Return whether a condition that lacks a branch takes one in every state that gets to it and does not fail."""
         if number not in self._covered:
-            self._covered[number] = self._coverage(number)
+            self._covered[number] = self._attempt(number, lambda: self._coverage(number), _not_judged)
         return self._covered[number]
 
     def _coverage(self, number: int) -> Judged:
@@ -90,7 +97,7 @@ class ConditionVerdicts:
     def exclusive(self, number: int) -> Judged:
         """Return whether no two cases of a step hold in one state that gets to it."""
         if number not in self._exclusive:
-            self._exclusive[number] = self._exclusiveness(number)
+            self._exclusive[number] = self._attempt(number, lambda: self._exclusiveness(number), _not_judged)
         return self._exclusive[number]
 
     def _exclusiveness(self, number: int) -> Judged:
@@ -191,6 +198,9 @@ class ConditionVerdicts:
 
     def constant(self, number: int) -> tuple[bool, Evidence] | None:
         """Return the one value that a two-way condition can have, and the proof; None where it has both."""
+        return self._attempt(number, lambda: self._constant(number), lambda _: None)
+
+    def _constant(self, number: int) -> tuple[bool, Evidence] | None:
         cases = self.cases(number)
         found = cases.constant(0) if cases is not None else None
         if found is not None:
@@ -207,6 +217,9 @@ class ConditionVerdicts:
         With it: whether the case is false by itself, and else the earlier case that always holds when it does, if one
         such alone is enough.
         """
+        return self._attempt(number, lambda: self._never_taken(number, case), lambda _: None)
+
+    def _never_taken(self, number: int, case: int) -> tuple[Evidence, bool, int | None] | None:
         cases = self.cases(number)
         layer = cases.never_taken(case) if cases is not None else None
         if cases is None or layer is None:
@@ -224,6 +237,10 @@ class ConditionVerdicts:
         if seen is None or case in seen[0] or not seen[0] - {FAILS}:
             return None
         return Evidence(seen[1], cut=(f"{HERE} makes it the first to hold",)), False, None
+
+
+def _not_judged(reason: str) -> Judged:
+    return Judged(Verdict.UNKNOWN, Evidence("graph", reason=reason))
 
 
 def _both_hold(cases: Cases, first: int, second: int) -> Test:

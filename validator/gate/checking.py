@@ -7,9 +7,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from stepward.validator.failures import CODE as INTERNAL
+from stepward.validator.failures import Failure, Failures
 from stepward.validator.findings import Finding, Property, Report, Severity
 from stepward.validator.gate.baseline import Baseline, write_baseline
 from stepward.validator.gate.discovery import (
@@ -23,20 +26,19 @@ from stepward.validator.gate.discovery import (
 )
 from stepward.validator.gate.known import KnownFile, KnownFiles, SourceFile
 from stepward.validator.gate.paths import absolute, shown_name
-from stepward.validator.gate.policies import Policies, PolicyFile
+from stepward.validator.gate.policies import Policies
 from stepward.validator.gate.settings import AdvisedError, Configurations, FileIgnore, Settings
-from stepward.validator.gate.suppressions import UNUSED, complaint, read_comments, silence
-from stepward.vm.errors import DocumentError
+from stepward.validator.gate.suppressions import UNUSED, Silenced, read_comments, silence
+from stepward.validator.gate.whole import Use, idle_entries, vacuous_rules
+from stepward.vm.errors import DocumentError, PolicyError
 from stepward.vm.reading.document import Document, Format
 from stepward.vm.reading.limits import MAX_BYTES
-from stepward.vm.reading.source import Place, Span
 
 # A run that finds all in the cache must not wait for the models of programs and for the rules: they are imported where
 # a program is looked at.
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
     from stepward.validator.gate.cache import Cache
-    from stepward.validator.validator import ProgramValidator
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
 
@@ -65,7 +67,7 @@ class RunResult:
     files that are no programs, `not_literal` programs in Python that can't be read without running it, `hidden` what
     a baseline hides; `stale` are the baseline entries that match nothing any more. `bounds` are those of each program,
     in a run that was asked for them. `status` is the exit status of the command, where a command made the run; `error`
-    is what kept the run from deciding anything.
+    is what kept the run from deciding anything. `failures` are the internal errors that cost a part of it.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -83,6 +85,7 @@ class RunResult:
     stale: tuple[Mapping[str, Any], ...] = ()
     status: int = 0
     error: AdvisedError | None = None
+    failures: tuple[Failure, ...] = ()
 
     @property
     def is_failed(self) -> bool:
@@ -101,16 +104,6 @@ class _Entry:
     finding: Finding
     settings: Settings
     program: int | None = None
-
-
-@dataclass(slots=True)
-class _Use:
-    """What became of one entry of `per-file-ignores` that matches a file of this run."""
-
-    entry: FileIgnore
-    settings: Settings
-    silenced: bool = False
-    fixed: Finding | None = None
 
 
 class Run:
@@ -151,7 +144,9 @@ class Run:
         self._properties: list[Property] = []
         self._bounds: list[ProgramBounds] = []
         self._sources: dict[str, str] = {}
-        self._uses: dict[tuple[FilePath | None, int], _Use] = {}
+        self._uses: dict[tuple[FilePath | None, int], Use] = {}
+        self._failures = Failures(AdvisedError, PolicyError)
+        self._failed: list[Failure] = []
         self._read: set[str] = set()
         self._matched: set[tuple[str, str]] = set()
         self._settings: dict[int, Settings] = {}
@@ -170,7 +165,7 @@ class Run:
             shown = shown_name(candidate.path)
             if self._on_file is not None:
                 self._on_file(shown)
-            self._check_file(candidate, shown)
+            self._isolated(candidate.path, shown, partial(self._check_file, candidate, shown))
             self._read.add(str(candidate.path))
 
     def check_text(self, content: bytes, filename: str | None) -> None:
@@ -178,8 +173,12 @@ class Run:
         path = absolute(filename or STDIN)
         shown = shown_name(path) if filename else STDIN
         name = str(path) if filename else STDIN
-        contents = read_content(content, name, shown, must_be_program=not self._skip_non_programs)
-        self._add_contents(contents, path, shown)
+
+        def check() -> None:
+            contents = read_content(content, name, shown, must_be_program=not self._skip_non_programs)
+            self._add_contents(contents, path, shown)
+
+        self._isolated(path, shown, check)
 
     def check_object(self, value: Program | dict[str, Any], name: str) -> None:
         """Check a program that was built in code; `name` is what reports call it."""
@@ -187,17 +186,22 @@ class Run:
         from stepward.vm.language.program import Program
 
         settings = self._configurations.above(FilePath.cwd())
-        policies, document = self._policies.of(settings), None
-        try:
-            program = value if isinstance(value, Program) else Program.from_dict(value)
-            document = program.document
-            report = self._validator(program, policies, settings).validate()
-        except DocumentError as error:
-            report = unreadable(error)
-        if document is not None and os.path.isfile(document.name):
-            name = shown_name(absolute(document.name))
-        text, format = (document.text, document.format) if document else ("", "json")
-        self._add_reports([report], text, format, absolute(name), name, settings)
+        policies = self._policies.of(settings)
+
+        def check() -> None:
+            document, shown = None, name
+            try:
+                program = value if isinstance(value, Program) else Program.from_dict(value)
+                document = program.document
+                report = self._report(program, policies, settings)
+            except DocumentError as error:
+                report = unreadable(error)
+            if document is not None and os.path.isfile(document.name):
+                shown = shown_name(absolute(document.name))
+            text, format = (document.text, document.format) if document else ("", "json")
+            self._add_reports([report], text, format, absolute(shown), shown, settings)
+
+        self._isolated(absolute(name), name, check)
 
     def check_program(self, program: Program) -> list[Policy]:
         """Check one program of a file that may hold several, and return the policies that it was held against.
@@ -209,15 +213,42 @@ class Run:
         path = absolute(document.name)
         settings = self._configurations.above(path.parent)
         policies = self._policies.of(settings)
-        report = self._validator(program, policies, settings).validate()
-        self._add_reports([report], document.text, document.format, path, shown_name(path), settings)
+        text, format = document.text, document.format
+
+        def check() -> None:
+            report = self._report(program, policies, settings)
+            self._add_reports([report], text, format, path, shown_name(path), settings)
+
+        self._isolated(path, shown_name(path), check)
         return policies
 
-    def _validator(self, program: Program, policies: Sequence[Policy], settings: Settings) -> ProgramValidator:
-        from stepward.validator.validator import ProgramValidator
+    def _report(self, program: Program, policies: Sequence[Policy], settings: Settings) -> Report:
+        from stepward.validator.validator import ProgramValidator, isolated
 
-        limit = settings.time_limit
-        return ProgramValidator(program, policies, today=self._today, certify=self._certify, time_limit=limit)
+        def check() -> Report:
+            limit = settings.time_limit
+            return ProgramValidator(
+                program, policies, today=self._today, certify=self._certify, time_limit=limit
+            ).validate()
+
+        return isolated(program.source_name, check)
+
+    def _isolated(self, path: FilePath, shown: str, check: Callable[[], None]) -> None:
+        """Check a file; an internal error costs what is left of this file."""
+        self._failures = Failures(AdvisedError, PolicyError)
+        self._failures.attempt("the check of this file", check, lambda _: None)
+        self._add_failures(path, shown)
+
+    def _add_failures(self, path: FilePath, shown: str) -> None:
+        """Add a finding for each internal error that no report speaks of."""
+        if not self._failures.found:
+            return
+        from stepward.validator.rules.housekeeping import InternalError
+
+        for finding in InternalError().of(self._failures.found):
+            self._entries.append(_Entry(replace(finding, file=shown), self._configurations.above(path.parent)))
+            self._files.add(shown)
+        self._failed += self._failures.found
 
     # -- one file --------------------------------------------------------------------------------------------------
 
@@ -227,7 +258,8 @@ class Run:
             contents = read_candidate(candidate, skip_non_programs=self._skip_non_programs)
             self._add_contents(contents, candidate.path, shown)
             return
-        known = self._known.find(file, self._configurations)
+        find = partial(self._known.find, file, self._configurations)
+        known = self._failures.attempt("the reading of the cache", find, lambda _: None)
         if known is not None:
             self._add_known(known, file)
             return
@@ -260,13 +292,11 @@ class Run:
             return
         settings = self._configurations.above(path.parent)
         started = time.monotonic()
-        try:
-            reports = list(self._reports(contents, settings, path))
-        except Exception as error:
-            error.add_note(f"while checking `{shown}`")
-            raise
-        if file is not None and self._known is not None:
-            self._known.keep(file, settings, reports, contents.not_literal, time.monotonic() - started)
+        reports = list(self._reports(contents, settings, path))
+        if file is not None and self._known is not None and not self._failures.found:
+            seconds = time.monotonic() - started
+            keep = partial(self._known.keep, file, settings, reports, contents.not_literal, seconds)
+            self._failures.attempt("the writing of the cache", keep, lambda _: None)
         self._add_reports(reports, contents.text, _format(path), path, shown, settings)
 
     def _reports(self, contents: Contents, settings: Settings, path: FilePath) -> Iterator[Report]:
@@ -280,7 +310,9 @@ class Run:
             if self._with_fixes and any(finding.mend is not None for finding in report.findings):
                 from stepward.validator.gate.mending import with_fixes
 
-                fixed = with_fixes(report.findings, contents.documents, number, lambda text: _documents(text, path))
+                read = partial(_documents, path=path)
+                fix = partial(with_fixes, report.findings, contents.documents, number, read)
+                fixed = self._failures.attempt("the fixes", fix, partial(_first, report.findings))
                 report = replace(report, findings=tuple(fixed))
             yield report
 
@@ -293,8 +325,11 @@ class Run:
         for number, report in enumerate(reports, start=self._programs):
             self._matched |= report.matched_policy_rules
             self._properties.extend(_of(shown, entry) for entry in report.properties)
-            if self._with_bounds and report.bounds is not None:
-                self._bounds.append(replace(report.bounds, file=shown))
+            self._failed += report.failures
+            measured = partial(getattr, report, "bounds") if self._with_bounds else lambda: None
+            bounds = self._failures.attempt(f"the bounds of `{report.program}`", measured, lambda _: None)
+            if bounds is not None:
+                self._bounds.append(replace(bounds, file=shown))
             for found in report.waived:
                 waived = replace(found, file=shown)
                 self._silenced.append((_Entry(waived, settings), Suppressed(waived, "waiver", waived.waiver or "")))
@@ -302,8 +337,10 @@ class Run:
                 finding = replace(found, file=shown)
                 owners[id(finding)] = number
                 findings.append(finding)
-        outcome = silence(
-            findings, read_comments(text, format), shown, lambda finding: self._is_fixed(finding, settings)
+        outcome = self._failures.attempt(
+            "the comments that silence findings",
+            lambda: silence(findings, read_comments(text, format), shown, partial(self._is_fixed, settings=settings)),
+            lambda _: Silenced(findings),
         )
         for finding, reason in outcome.silenced:
             self._silenced.append((_Entry(finding, settings), Suppressed(finding, "comment", reason)))
@@ -321,8 +358,10 @@ class Run:
         self._programs += len(reports)
 
     def _is_fixed(self, finding: Finding, settings: Settings) -> bool:
-        """Return whether nothing but a policy can lift the finding."""
-        return finding.policy is not None or (finding.code in BLOCKING and bool(settings.policies))
+        """Return whether nothing but a policy can lift the finding, or nothing at all, as with an internal error."""
+        if finding.policy is not None or finding.code == INTERNAL:  # what is missing behind one is not known
+            return True
+        return finding.code in BLOCKING and bool(settings.policies)
 
     def _file_ignored(self, finding: Finding, path: FilePath, settings: Settings) -> FileIgnore | None:
         for entry in settings.per_file_ignores:
@@ -341,8 +380,8 @@ class Run:
             if entry.files.verdict(path):
                 self._use_of(entry, settings)
 
-    def _use_of(self, entry: FileIgnore, settings: Settings) -> _Use:
-        return self._uses.setdefault((settings.source, entry.number), _Use(entry, settings))
+    def _use_of(self, entry: FileIgnore, settings: Settings) -> Use:
+        return self._uses.setdefault((settings.source, entry.number), Use(entry, settings))
 
     # -- the whole run ---------------------------------------------------------------------------------------------
 
@@ -352,8 +391,7 @@ class Run:
         Raises ConfigurationError for a baseline that can't be read or written.
         """
         if self._covers_folder:
-            self._entries.extend(self._idle_file_ignores())
-            self._entries.extend(self._vacuous_policy_rules())
+            self._say_of_whole()
         entries = sorted(self._entries, key=lambda entry: entry.finding.sort_key())
         visible, hidden, stale = self._hide(entries, new_baseline)
         visible = [entry for entry in visible if self._is_wanted(entry)]
@@ -382,7 +420,23 @@ class Run:
             not_literal=self._not_literal,
             hidden=len(hidden),
             stale=tuple(stale),
+            failures=tuple(self._failed),
         )
+
+    def _say_of_whole(self) -> None:
+        """Add what can only be said of the whole run."""
+        self._failures = Failures(AdvisedError, PolicyError)
+        for idle in self._failures.collect("the search for idle entries", lambda: idle_entries(self._uses.values())):
+            self._sources[idle.file] = idle.text
+            self._entries.append(_Entry(idle.finding, idle.settings))
+        # Nothing is said while some program can't be judged: what it holds is not known.
+        unjudged = BLOCKING | {INTERNAL}
+        if self._programs and not any(entry.finding.code in unjudged for entry in self._entries):
+            find = partial(vacuous_rules, self._policies.used(), self._matched)
+            for vacuous in self._failures.collect("the search for vacuous rules of policies", find):
+                self._sources[vacuous.file] = vacuous.text
+                self._entries.append(_Entry(vacuous.finding, vacuous.settings))
+        self._add_failures(FilePath.cwd() / STDIN, ".")
 
     def _is_wanted(self, entry: _Entry) -> bool:
         return self._is_fixed(entry.finding, entry.settings) or entry.settings.selects(entry.finding.code)
@@ -416,50 +470,6 @@ class Run:
         path = os.path.normpath(file)
         return path in self._read or (self._covers_folder and not os.path.exists(path))
 
-    def _idle_file_ignores(self) -> Iterator[_Entry]:
-        for use in self._uses.values():
-            source = use.settings.source
-            if source is None or use.silenced:
-                continue
-            shown = shown_name(source)
-            self._sources[shown] = source.read_text(encoding="utf-8", errors="replace")
-            names = ", ".join(f"`{line}`" for line in use.entry.files.lines)
-            message, help = f"the entry of `per-file-ignores` for {names} silences nothing", "remove it"
-            if use.fixed is not None:
-                origin = (
-                    f"comes from the policy `{use.fixed.policy}`"
-                    if use.fixed.policy
-                    else "keeps policies from being judged"
-                )
-                message = f"`{use.fixed.code}` in `{use.fixed.file}` {origin} and can't be silenced"
-                help = "mend the finding, and remove this entry of `per-file-ignores`"
-            heading = self._sources[shown].split("\n")[use.entry.line - 1].rstrip()
-            span = Span(use.entry.line, 1, use.entry.line, len(heading) + 1)
-            yield _Entry(complaint(message, help, shown, span), use.settings)
-
-    def _vacuous_policy_rules(self) -> Iterator[_Entry]:
-        """Yield SW407 for the rules of policies that protect nothing in any program of the run.
-
-        Nothing is said while some program can't be judged: what it holds is not known.
-        """
-        if not self._programs or any(entry.finding.code in BLOCKING for entry in self._entries):
-            return
-        for policy in self._policies.used():
-            for number, rule in enumerate(policy.outline.rules):
-                if not rule.is_ban and (policy.outline.name, rule.name) not in self._matched:
-                    yield self._vacuous(policy, rule.name, number)
-
-    def _vacuous(self, policy: PolicyFile, rule: str, number: int) -> _Entry:
-        from stepward.validator.rules.registry import RULE_BY_CODE
-
-        place = Place(("guardrails", number, "name"))
-        message = f"guardrail `{rule}` says nothing: what it protects is in no program of this run"
-        help = "correct the name in the guardrail, or `applies_to`; or check the programs that it speaks of in one run"
-        finding = RULE_BY_CODE["SW407"]().finding(message, help, place, policy=f"{policy.outline.name}/{rule}")
-        document = policy.document
-        self._sources[document.name] = document.text
-        return _Entry(replace(finding, file=document.name, span=document.locate([place])[place]), policy.settings)
-
 
 def _of(file: str, entry: Property) -> Property:
     return entry if entry.file == file else entry._replace(file=file)
@@ -475,6 +485,10 @@ def _documents(text: str, path: FilePath) -> Sequence[Document]:
     if contents.error is not None:
         raise contents.error
     return contents.documents
+
+
+def _first(findings: tuple[Finding, ...], _: str) -> Sequence[Finding]:
+    return findings
 
 
 def _fails(entry: _Entry) -> bool:

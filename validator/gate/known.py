@@ -88,7 +88,9 @@ class KnownFiles:
 
         What took less than the clock gives one program was not stopped by it, so it says the same on any machine.
         """
-        unknown = any(one.verdict is Verdict.UNKNOWN for report in reports for one in report.properties)
+        unknown = any(
+            report.failures or any(one.verdict is Verdict.UNKNOWN for one in report.properties) for report in reports
+        )
         policies = self._policies.use(settings)
         if unknown or seconds >= settings.time_limit:
             return

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from stepward.validator.failures import CODE as INTERNAL
 from stepward.validator.findings import Finding
 from stepward.validator.gate.settings import near_code
 from stepward.vm.reading.document import Format
@@ -179,6 +180,8 @@ def _usable(comment: Comment, file: str, complaints: list[Finding]) -> Iterator[
 
 
 def _why_idle(code: str, fixed: list[Finding]) -> tuple[str, str]:
+    if code == INTERNAL and fixed:
+        return f"`{code}` is an internal error and can't be silenced", "remove the comment"
     policy = next((finding.policy for finding in fixed if finding.policy), None)
     if policy is not None:
         help = "mend the finding; only a waiver in the policy can lift it"

@@ -73,7 +73,7 @@ def _rule(rule: type[Rule]) -> dict[str, Any]:
 
 def _invocation(result: RunResult) -> dict[str, Any]:
     invocation: dict[str, Any] = {
-        "executionSuccessful": result.error is None,
+        "executionSuccessful": result.error is None and not result.failures,
         "exitCode": result.status,
     }
     configuration = [

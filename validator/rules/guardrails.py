@@ -403,13 +403,20 @@ class Unproved(Verdicts):
         yield from super().check(context)
         for found in unsettled(context):
             yield self.finding(found.message, found.help, found.place, step=found.step, evidence=found.evidence)
-        if context.clock.has_struck:
-            # Some findings, that a case is never taken for one, are just missing when nobody finds their proof.
-            message = (
-                f"not all was looked at that could be found in this program: stopped after {context.time_limit:g} s"
-            )
-            help = "allow more with `--time-limit`, or split the program; verdicts that are there still count"
-            yield self.finding(message, help, Place(("name",), key=True))
+
+    def stopped(self, context: Context) -> Finding:
+        """Return the finding that the clock has stopped something.
+
+        Some findings, that a case is never taken for one, are just missing when nobody finds their proof.
+        """
+        clock = context.clock
+        message = f"not all was looked at that could be found in this program: {clock.words}"
+        return self.finding(message, f"{clock.help}; verdicts that are there still count", Place(("name",), key=True))
+
+    def unchecked(self, reason: str) -> Finding:
+        """Return the finding that the clock has stopped the check before there was a program to check."""
+        help = "allow more with `--time-limit`, or split the program"
+        return self.finding(f"nothing was looked at in this program: {reason}", help, Place(("name",), key=True))
 
 
 class PolicyContradiction(Rule):

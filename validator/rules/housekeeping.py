@@ -1,13 +1,19 @@
-"""SW701 and SW901: what the check says about itself, not about the program."""
+"""SW701, SW901 and SW903: what the check says about itself, not about the program."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from stepward.validator.context import Context
+from stepward.validator.failures import CODE, REPORT_IT, Failure
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.guardrails import Verdicts
+from stepward.vm.reading.source import Place
+
+NAMED: Final = 4
+"""Parts that a message on an internal error names; it counts the others."""
 
 
 class UnusedSuppression(Rule):
@@ -94,3 +100,66 @@ class UnconfirmedWitness(Verdicts):
 
     code = "SW901"
     name = "unconfirmed-witness"
+
+
+class InternalError(Rule):
+    """An error inside Stepward ended a part of the check: that is a bug of Stepward's.
+
+    ## What it does
+    Reports an exception that no program should cause. It says which part of the check was ended, and where: a rule, the
+    judging of one property, the check of a program, a fix or a report. All other parts come to their end, and the
+    command exits with 2. With `STEPWARD_DEBUG=1` in the environment the traceback is printed on standard error.
+
+    ## Why it is bad
+    What that part would have found is missing. A property whose judging was ended is `unknown`, and SW408 says so. The
+    finding can't be silenced: please report it, with the program and the traceback.
+
+    ## Example
+    No program should have this finding. It would stand at the name here if the search for dead branches broke off:
+
+    ```yaml
+    name: greeting
+    inputs: {formal: {type: boolean}}
+    steps:
+      - {id: is_formal, type: condition, condition: $formal, then: long, otherwise: short}
+      - {id: long, type: end, output: "'Good morning'"}
+      - {id: short, type: end, output: "'Hi'"}
+    ```
+
+    ## Use instead
+    Nothing in the program has to change for it. Until the bug is mended, another form of the part that is named may do:
+
+    ```yaml
+    name: greeting
+    inputs: {formal: {type: boolean}}
+    steps:
+      - id: is_formal
+        type: condition
+        cases: [{when: $formal, then: long}]
+        otherwise: short
+      - {id: long, type: end, output: "'Good morning'"}
+      - {id: short, type: end, output: "'Hi'"}
+    ```
+    """
+
+    code = CODE
+    name = "internal-error"
+
+    def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002
+        """Yield nothing: an internal error is noted where it happens, and found when the check is over."""
+        return iter(())
+
+    def of(self, failures: Iterable[Failure]) -> list[Finding]:
+        """Return a finding for each error; the parts that one error ended share it."""
+        parts: dict[tuple[str, str], dict[str, None]] = {}
+        for one in failures:
+            parts.setdefault((one.error, one.place), {})[one.part] = None
+        return [
+            self.finding(_message(list(named), error, place), REPORT_IT, Place(("name",), key=True))
+            for (error, place), named in parts.items()
+        ]
+
+
+def _message(parts: list[str], error: str, place: str) -> str:
+    more = f" and {len(parts) - NAMED} more" if len(parts) > NAMED else ""
+    return f"an internal error ended {', '.join(parts[:NAMED])}{more}: {error} ({place})"

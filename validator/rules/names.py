@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.assignment import Reading
 from stepward.validator.context import Context
@@ -12,6 +13,12 @@ from stepward.vm.expressions.syntax import Defined, Reference, walk
 from stepward.vm.language.loading import MAX_CANDIDATES, near_words, only_near
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.reading.source import Mend, Place
+
+if TYPE_CHECKING:
+    from stepward.validator.engine.reach import Answer
+
+MAX_DECLARED = 30
+"""Declarations that one help writes out; a program may have a finding for each of thousands."""
 
 SEARCHED_STEPS = 200_000
 """Steps that the searches for paths of SW202 may visit in one program; findings beyond that have none."""
@@ -156,10 +163,16 @@ class MaybeUndefined(Rule):
         for number, (reading, key) in enumerate(context.assignment.doubtful):
             found = None
             if context.has_control_flow and number * len(context.program.steps) < SEARCHED_STEPS:
-                found = context.engine.undefined(reading)
-                if found.verdict is Verdict.PROVED:
+                found = self._searched(context, reading)
+                if found is not None and found.verdict is Verdict.PROVED:
                     continue
             yield self._finding(context, reading, key, found.evidence if found is not None else None)
+
+    @staticmethod
+    def _searched(context: Context, reading: Reading) -> Answer | None:
+        """Return what the engine says of a reading; None where it breaks off."""
+        part = f"the reading of `{reading.reference.text()}` in `{context.program.steps[reading.step].id}`"
+        return context.failures.attempt(part, lambda: context.engine.undefined(reading), lambda _: None)
 
     def _finding(self, context: Context, reading: Reading, key: tuple[str, ...], evidence: Evidence | None) -> Finding:
         assert reading.meant is not None
@@ -224,9 +237,12 @@ class UndeclaredInput(Rule):
                 if source.kind == "input":
                     first.setdefault(source.name, reading)
         # With a section, what it does not list does not exist: the help declares all of them at once.
-        types = {name: _wanted(context, name) or _type_word(context, reading) for name, reading in first.items()}
+        some = list(first.items())[:MAX_DECLARED]
+        types = {name: _wanted(context, name) or _type_word(context, reading) for name, reading in some}
         declared = ", ".join(f"{name}: {{type: {word}}}" for name, word in types.items())
         help = f"declare {'it' if len(first) == 1 else 'all of them'}: `inputs: {{{declared}}}`"
+        if len(first) > len(some):
+            help = f"declare all {len(first)} of them under `inputs`, as `{declared.split(', ')[0]}`"
         for name, reading in first.items():
             message = f"`${name}` comes from outside, and the program does not declare it"
             yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)

@@ -35,7 +35,7 @@ from stepward.validator.rules.guardrails import (
     Unproved,
     VacuousGuardrail,
 )
-from stepward.validator.rules.housekeeping import UnconfirmedWitness, UnusedSuppression
+from stepward.validator.rules.housekeeping import InternalError, UnconfirmedWitness, UnusedSuppression
 from stepward.validator.rules.names import MaybeUndefined, UndeclaredInput, UndefinedVariable
 from stepward.validator.rules.shape import DuplicateId, DuplicateKey, NameCollision, Schema, TooLarge, Unreadable
 from stepward.validator.rules.text_flow import SensitiveToModel, UnguardedTextToEffect
@@ -89,6 +89,7 @@ RULES: Final[tuple[type[Rule], ...]] = (
     BudgetTooSmall,
     UnusedSuppression,
     UnconfirmedWitness,
+    InternalError,
 )
 
 RULE_BY_CODE: Final[dict[str, type[Rule]]] = {rule.code: rule for rule in RULES}

@@ -176,29 +176,36 @@ class UnguardedTextToEffect(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every argument of a write tool that free text reaches on a path without a condition on it."""
+        self._conditions, self._assigning = _conditions_on(context), _assigning(context)
         writers = {(site.step, site.sub): call for site, call in context.writing_calls}
         for reading in context.assignment.readings if writers else ():
             call = writers.get((reading.step, reading.sub))
             if call is None or reading.meant is None or not context.flow.reachable[reading.step]:
                 continue
-            source = self._origin(context, reading, frozenset())
+            source = self._origin(context, reading)
             if source is not None and not _is_refused(context, reading, call):
                 yield self._found(context, source, reading, call)
 
-    def _origin(self, context: Context, reading: Reading, visited: frozenset[Source]) -> Source | None:
+    def _origin(self, context: Context, reading: Reading) -> Source | None:
         """Return where free text that reaches a reading unchecked comes from, through `set` too, or None."""
-        assert reading.meant is not None
-        for source in reading.meant.sources:
-            if source in visited or not self._may_arrive(context, source, reading):
-                continue
-            if source.kind != "set":
-                return source
-            for copied in context.assignment.readings_of.get(source.step or 0, ()):
-                if copied.place.path == source.path and copied.meant is not None and self._is_copy(context, source):
-                    origin = self._origin(context, copied, visited | {source})
-                    if origin is not None:
-                        return origin
+        visited: set[Source] = set()
+        pending = [_sources_of(reading)]
+        while pending:
+            source, copied = next(pending[-1], (None, reading))
+            if source is None:
+                pending.pop()
+            elif source not in visited and self._may_arrive(context, source, copied):
+                if source.kind != "set":
+                    return source
+                visited.add(source)
+                pending.append(self._copied(context, source))
         return None
+
+    def _copied(self, context: Context, source: Source) -> Iterator[tuple[Source, Reading]]:
+        """Yield where what a `set` assigns as it is comes from."""
+        for copied in context.assignment.readings_of.get(source.step or 0, ()):
+            if copied.place.path == source.path and self._is_copy(context, source):
+                yield from _sources_of(copied)
 
     def _may_arrive(self, context: Context, source: Source, reading: Reading) -> bool:
         assert reading.meant is not None
@@ -245,17 +252,8 @@ class UnguardedTextToEffect(Rule):
         assert reading.meant is not None
         names = reading.reference.names
         root = names[: len(names) - len(reading.meant.fields)]
-        checks = {
-            other.step
-            for other in context.assignment.readings
-            if isinstance(flow.steps[other.step], ConditionStep)
-            and other.meant is not None
-            and source in other.meant.sources
-            and _overlap(other.meant.fields, reading.meant.fields)
-        }
-        checks.update(
-            number for number, step in enumerate(flow.steps) if number != source.step and root in assigned_names(step)
-        )
+        checks = {step for step, fields in self._conditions.get(source, ()) if _overlap(fields, reading.meant.fields)}
+        checks.update(number for number in self._assigning.get(root, ()) if number != source.step)
         pending = [source.step] if source.step is not None else [0]
         seen = set(pending) if source.step is None else set()
         if source.step is None and 0 in checks:
@@ -272,12 +270,35 @@ class UnguardedTextToEffect(Rule):
         return False
 
 
+def _sources_of(reading: Reading) -> Iterator[tuple[Source, Reading]]:
+    return ((source, reading) for source in (reading.meant.sources if reading.meant is not None else ()))
+
+
 def _is_refused(context: Context, reading: Reading, call: ToolCall) -> bool:
     """Return whether a reference is an argument that the tool takes no text for, so that the machine refuses text."""
     argument = reading.place.path[-1]
     spec = (context.meaning.tool(call.tool).args or {}).get(str(argument))
     is_whole = call.args.get(str(argument)) == reading.reference.text()
     return is_whole and spec is not None and spec.kinds <= _NO_TEXT
+
+
+def _conditions_on(context: Context) -> dict[Source, list[tuple[int, tuple[str, ...]]]]:
+    """Return the condition steps that read each source, and the fields of it that they read."""
+    found: dict[Source, list[tuple[int, tuple[str, ...]]]] = {}
+    for reading in context.assignment.readings:
+        if reading.meant is not None and isinstance(context.flow.steps[reading.step], ConditionStep):
+            for source in reading.meant.sources:
+                found.setdefault(source, []).append((reading.step, reading.meant.fields))
+    return found
+
+
+def _assigning(context: Context) -> dict[tuple[str, ...], list[int]]:
+    """Return the steps that assign each name."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for number, step in enumerate(context.flow.steps):
+        for name in assigned_names(step):
+            found.setdefault(name, []).append(number)
+    return found
 
 
 def _overlap(left: tuple[str, ...], right: tuple[str, ...]) -> bool:

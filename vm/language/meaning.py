@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.parser import parse
@@ -17,6 +17,7 @@ from stepward.vm.language.name_types import Typing, View
 from stepward.vm.language.names import Names
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import AnyStep, ConditionStep, LlmCall, ParallelStep, SetStep, ToolCall
+from stepward.vm.language.types import key_of
 from stepward.vm.reading.source import Path
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Meaning:
         self.policies = tuple(policy for policy in policies if policy.applies(program.name, program.source_name))
         self.flow = Flow(program)
         self._views: dict[tuple[str, ...], View | None] = {}
+        self._listed: dict[int, tuple[tuple[object, ...], frozenset[Any]]] = {}
 
     @cached_property
     def names(self) -> Names:
@@ -132,6 +134,14 @@ class Meaning:
             meant = self.names.meaning(names)
             view = self._views[names] = None if meant is None else self.typing.fresh_view(meant)
         return view
+
+    def lists(self, enum: tuple[object, ...], value: object) -> bool:
+        """Return whether a value is a member of the `enum` of a view, which is looked through once."""
+        known = self._listed.get(id(enum))
+        if known is None:
+            # It is kept beside its keys: its number is its own only as long as it lives.
+            known = self._listed[id(enum)] = enum, frozenset(map(key_of, enum))
+        return key_of(value) in known[1]
 
     @cached_property
     def whens(self) -> tuple[tuple[Never, str], ...]:

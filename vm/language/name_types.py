@@ -58,6 +58,10 @@ class _Cell:
     admits_null: bool = False
 
 
+MAX_DEPTH: Final = 100
+"""Places at which copies part, one below the other, that are followed to where a value is from."""
+
+
 class View(NamedTuple):
     """What is known of the values that a reference can have.
 
@@ -92,6 +96,8 @@ class Typing:
         self._only_asked: set[Location] = set()
         self._read: set[Location] = set()
         self._copying: set[Source] = set()
+        self._followed_views: dict[Location, View] = {}
+        self._depth = self._cuts = 0
         self._views: dict[tuple[Meant, tuple[str, ...]], View] = {}
         self._declared_views: dict[tuple[int, bool], tuple[TypeSpec, View]] = {}
         self.conflicts: list[Conflict] = []
@@ -217,18 +223,50 @@ class Typing:
 
     def _set_view(self, source: Source, way: tuple[str, ...]) -> View:
         """A `set` name has the type of its expression: that of what it copies, or what its uses and constants say."""
-        copied = self._copied(source)
-        if copied is not None:
-            if source in self._copying:
-                return _NOTHING_NEW
-            self._copying.add(source)
-            view = self.fresh_view(copied, *way)
-            self._copying.discard(source)
-            if view.is_known and view.kinds and not view.never:
-                return view._replace(optional=view.optional and bool(way))
-        elif way:
-            return self._within(source, way)
-        cell = self._cells.get(self._find((source, way)))
+        is_first = not self._depth
+        cuts = self._cuts
+        self._depth += 1
+        try:
+            view = self._followed((source, way))
+            if self._cuts == cuts:  # else the view is that of one way of getting here
+                self._followed_views[source, way] = view
+        finally:
+            self._depth -= 1
+            if is_first:  # what was found holds until more uses are known
+                self._followed_views.clear()
+        return view
+
+    def _followed(self, here: Location) -> View:
+        """Follow copies of copies, in a loop as long as each copies one `set` name: there may be thousands."""
+        chain: list[Location] = []
+        view: View | None = None
+        try:
+            while here not in self._followed_views and (copied := self._copied(here[0])) is not None:
+                if here[0] in self._copying or self._depth > MAX_DEPTH:
+                    self._cuts += 1
+                    view = _NOTHING_NEW if here[0] in self._copying else self._used_view(here)
+                    break
+                self._copying.add(here[0])
+                chain.append(here)
+                if len(copied.sources) > 1 or copied.sources[0].kind != "set":
+                    view = self.fresh_view(copied, *here[1])
+                    break
+                here = copied.sources[0], copied.fields + here[1]
+            view = view or self._followed_views.get(here) or self._stated_view(here)
+        finally:
+            self._copying.difference_update(source for source, _ in chain)
+        for one in reversed(chain):
+            says = view.is_known and view.kinds and not view.never
+            view = view._replace(optional=view.optional and bool(one[1])) if says else self._used_view(one)
+        return view
+
+    def _stated_view(self, location: Location) -> View:
+        """Return what is known of a `set` name that copies nothing: of its fields and items what is written there."""
+        return self._within(*location) if location[1] else self._used_view(location)
+
+    def _used_view(self, location: Location) -> View:
+        """Return what the uses of a `set` name and its constants say."""
+        cell = self._cells.get(self._find(location))
         if cell is not None and cell.kinds != ANY:
             return View(cell.kinds | (frozenset({"null"}) if cell.admits_null else frozenset()))
         return View(is_known=False)

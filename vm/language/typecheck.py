@@ -26,7 +26,6 @@ from stepward.vm.expressions.syntax import (
 from stepward.vm.language.inference import kind_of, result_kinds
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.name_types import ANY, ARRAY, BOOLEAN, ITEMS, NUMBER, SIZED, STRING
-from stepward.vm.language.types import same
 
 WORDS: Final = {
     "boolean": "true or false",
@@ -90,9 +89,7 @@ def _is_plainly_right(tree: Expression, meaning: Meaning) -> bool:
         return view.kinds == NUMBER
     if tree.operator not in ("==", "!=") or not view.kinds <= _PLAIN or (isinstance(value, str) and "$" in value):
         return False
-    if view.enum is None or (isinstance(value, str) and value in view.enum):
-        return True
-    return any(same(value, member) for member in view.enum)
+    return view.enum is None or meaning.lists(view.enum, value)
 
 
 class _Checker:
@@ -278,18 +275,22 @@ class _Checker:
                 and side is tree.left
                 and operand.enum is not None
                 and other.enum is not None
-                and not any(same(a, b) for a in operand.enum for b in other.enum)
+                and not any(self.meaning.lists(other.enum, member) for member in operand.enum)
             ):
                 message = f"`{side.text()}` and `{domain.text()}` have no value in common"
                 self.report("SW205", message, "compare values that can be equal, or widen one of the two types", tree)
 
     def outside(self, side: Constant, values: tuple[object, ...], enum: tuple[object, ...], domain: Reference) -> None:
         for value in values:
-            if any(same(value, member) for member in enum):
+            if self.meaning.lists(enum, value):
                 continue
             from difflib import get_close_matches
 
-            texts = [member for member in enum if isinstance(member, str)]
+            from stepward.vm.language.loading import MAX_CANDIDATES
+
+            # As with names: each of them is compared, and a program may have a finding for each.
+            few = enum if len(enum) <= MAX_CANDIDATES else ()
+            texts = [member for member in few if isinstance(member, str)]
             near = get_close_matches(str(value), texts, n=1, cutoff=0.6) or [
                 text for text in texts if text.casefold() == str(value).casefold()
             ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import cached_property
 from math import ceil, floor
 from typing import Annotated, Any, Final, Literal
 
@@ -14,6 +15,9 @@ from pydantic_core import PydanticCustomError
 from stepward.vm.language.node import ExactNumber, Node, Value
 
 TypeWord = Literal["boolean", "integer", "number", "string", "array", "object", "null"]
+
+MAX_SHOWN: Final = 20
+"""Members of an `enum` that a refusal names."""
 
 KINDS: Final = frozenset({"boolean", "integer", "number", "string", "array", "object", "null"})
 
@@ -90,8 +94,28 @@ class TypeSpec(Node):
         if self.type is not None:
             return frozenset(self.type)
         if self.enum is not None:
-            return frozenset(word for word in KINDS if any(_is(member, word) for member in self.enum))
+            return self.member_kinds
         return KINDS
+
+    # What is cached hangs on `enum` alone, which no copy of a type changes.
+
+    @cached_property
+    def member_kinds(self) -> frozenset[str]:
+        """The kinds of the members of `enum`."""
+        return frozenset(word for word in KINDS if any(_is(member, word) for member in self.enum or ()))
+
+    @cached_property
+    def member_keys(self) -> frozenset[Any]:
+        """The keys of the members of `enum`: a long one is not looked through for each value."""
+        return frozenset(map(key_of, self.enum or ()))
+
+    def lists(self, value: Any) -> bool:
+        """Return whether a value is a member of `enum`."""
+        return key_of(value) in self.member_keys
+
+    def members(self) -> tuple[Any, ...]:
+        """Return the members of `enum` that are of the type."""
+        return tuple(member for member in self.enum or () if next(_without_enum(member, self, ""), None) is None)
 
     def admits(self, word: str) -> bool:
         """Return whether a value of that kind can be of this type."""
@@ -126,11 +150,22 @@ def unlimited(spec: TypeSpec) -> frozenset[type]:
 
 def _refusals(value: Any, spec: TypeSpec, path: str) -> Iterator[str]:
     here = f"`{path}` " if path else ""
-    if spec.type is not None and not any(_is(value, word) for word in spec.type):
+    if spec.enum is not None and not _is_of_kind(value, spec):
+        yield from _without_enum(value, spec, path)  # that says more than a list of the members
+        return
+    if spec.enum is not None and not spec.lists(value):
+        shown = [_shown(member) for member in spec.enum[:MAX_SHOWN]] + ["…"] * (len(spec.enum) > MAX_SHOWN)
+        yield f"{here}must be one of {', '.join(shown)}, not {_shown(value)}"
+    yield from _without_enum(value, spec, path)
+
+
+def _without_enum(value: Any, spec: TypeSpec, path: str) -> Iterator[str]:
+    """Yield what speaks against a value beside `enum`."""
+    here = f"`{path}` " if path else ""
+    if not _is_of_kind(value, spec):
+        assert spec.type is not None, "without one every kind is admitted"
         yield f"{here}must be {' or '.join(_article(word) for word in spec.type)}, not {_shown(value)}"
         return
-    if spec.enum is not None and not any(same(value, member) for member in spec.enum):
-        yield f"{here}must be one of {', '.join(_shown(member) for member in spec.enum)}, not {_shown(value)}"
     if _is(value, "number"):
         yield from _number_refusals(value, spec, here)
     elif isinstance(value, str):
@@ -143,6 +178,10 @@ def _refusals(value: Any, spec: TypeSpec, path: str) -> Iterator[str]:
     elif isinstance(value, list | tuple) and spec.items is not None:
         for number, item in enumerate(value):
             yield from _refusals(item, spec.items, f"{path}[{number}]")
+
+
+def _is_of_kind(value: Any, spec: TypeSpec) -> bool:
+    return spec.type is None or any(_is(value, word) for word in spec.type)
 
 
 def _number_refusals(value: Any, spec: TypeSpec, here: str) -> Iterator[str]:
@@ -188,11 +227,10 @@ def _contradictions(spec: TypeSpec) -> Iterator[tuple[str, str]]:
             yield f"no number is at least {low} and at most {high}", help.format(low, high)
         elif spec.type == ("integer",) and ceil(low) > floor(high):
             yield f"no whole number is at least {low} and at most {high}", help.format(ceil(low), floor(high))
-    if spec.enum is not None:
-        whys = [refusal(member, spec) for member in spec.enum]
-        if all(whys):
-            why = f"no value of its `enum` is of this type: it {whys[0]}"
-            yield why, f"change the values of `enum`, or {_beside_enum(spec)} beside it"
+    if spec.enum is not None and not spec.members():
+        first = next(_without_enum(spec.enum[0], spec, ""))
+        why = f"no value of its `enum` is of this type: it {first}"
+        yield why, f"change the values of `enum`, or {_beside_enum(spec)} beside it"
     missing = [name for name in spec.required if name not in (spec.properties or {})]
     if missing and spec.additional_properties is False:
         why = f"`{missing[0]}` is required, and `additionalProperties: false` refuses it"
@@ -230,6 +268,15 @@ def implies(narrow: TypeSpec, wide: TypeSpec) -> bool:
 def _within(narrow: TypeSpec, wide: TypeSpec) -> bool:
     low = wide.minimum is None or (narrow.minimum is not None and narrow.minimum >= wide.minimum)
     return low and (wide.maximum is None or (narrow.maximum is not None and narrow.maximum <= wide.maximum))
+
+
+def key_of(value: Any) -> Any:
+    """Return what is equal, and can be hashed, for two values that are the `same`, and for no others."""
+    if isinstance(value, bool):
+        return (bool, value)
+    if isinstance(value, dict):
+        return (dict, frozenset((name, key_of(item)) for name, item in value.items()))
+    return (tuple, *map(key_of, value)) if isinstance(value, list | tuple) else value
 
 
 def same(left: Any, right: Any) -> bool:

@@ -14,6 +14,7 @@ import z3
 
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.smt.answers import SPENT, Answer, Proof, Script, unknown
+from stepward.validator.engine.smt.asking import asked
 from stepward.validator.engine.smt.encoding import Encoding
 from stepward.validator.engine.smt.facts import Facts
 from stepward.validator.engine.smt.models import TOO_LONG, choices, is_long, short
@@ -118,12 +119,9 @@ class _Search:
         if self.left <= 0:
             raise _Spent
         before = self._spent()
-        self.solver.set("rlimit", min(self.left, most or self.left))
-        self.solver.set("timeout", self.clock.milliseconds())
-        result = self.solver.check(*assumed)
+        result = asked(self.solver, assumed, min(self.left, most or self.left), self.clock)
         self.left -= self._spent() - before
         if result == z3.unknown:
-            self.clock.look()
             raise _Spent
         return self.solver.model() if result == z3.sat else None
 

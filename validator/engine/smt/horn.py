@@ -19,6 +19,7 @@ import z3
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.smt import spacer
 from stepward.validator.engine.smt.answers import SPENT, Answer, Proof, Script, unknown
+from stepward.validator.engine.smt.asking import asked
 from stepward.validator.engine.smt.clauses import Clauses, Rule
 from stepward.validator.engine.smt.terms import TooLarge
 from stepward.validator.engine.systems.system import System
@@ -90,10 +91,5 @@ def _is_unsatisfiable(text: str, units: int, clock: Clock) -> bool:
     """Return whether a fresh ordinary solver finds a script to be unsatisfiable."""
     solver = z3.Solver(ctx=z3.Context())
     solver.set("random_seed", 0)
-    solver.set("rlimit", units)
-    solver.set("timeout", clock.milliseconds())
     solver.from_string(text)
-    result = solver.check()
-    if result == z3.unknown:
-        clock.look()
-    return bool(result == z3.unsat)
+    return bool(asked(solver, (), units, clock) == z3.unsat)

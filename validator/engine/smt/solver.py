@@ -12,6 +12,7 @@ import z3
 
 from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.smt.answers import SOLVER, SPENT, Undecided
+from stepward.validator.engine.smt.asking import asked
 from stepward.validator.engine.smt.facts import Facts
 from stepward.validator.engine.smt.models import TOO_LONG, choices, is_long, short, state_of
 from stepward.validator.engine.smt.terms import Terms, TooLarge
@@ -135,14 +136,11 @@ class Solved:
         if self.left_units <= 0:
             raise Undecided(SPENT)
         before = self._spent()
-        self.solver.set("rlimit", min(self.left_units, most))
-        self.solver.set("timeout", self.clock.milliseconds())
-        result = self.solver.check(*assumed)
+        result = asked(self.solver, assumed, min(self.left_units, most), self.clock)
         self.left_units -= self._spent() - before
         if result == z3.unsat:
             return None
         if result == z3.unknown:
-            self.clock.look()
             raise Undecided(SPENT)
         return self.solver.model()
 

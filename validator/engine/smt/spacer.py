@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-MAX_MEMORY = 4_000
+MAX_MEMORY = 600
 """Megabytes."""
 
 

@@ -51,6 +51,7 @@ class Terms:
     """Whether of a product of two unknowns only the sign is known, by theirs: then all that is written is linear."""
 
     def __init__(self, domains: Domains, clock: Clock) -> None:
+        clock.look()  # who comes late asks again and again, and a context costs much
         self.context = z3.Context()
         self.domains = domains
         self.clock = clock

@@ -9,7 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any, Final, NamedTuple
 
 from stepward.validator.engine.values.cuts import MAX_CLASSES, UNDEFINED, Cutting, TooMany, single_reference
@@ -153,7 +154,7 @@ class Space:
         left, right = tree.left, tree.right
         if isinstance(right, Constant) and isinstance(left, Reference):
             value = right.value
-            if len(slot.values) > 32 and tree.operator in ("<", "<=", ">", ">=", "==", "!="):
+            if len(slot.values) > 32 and tree.operator in ("<", "<=", ">", ">=", "==", "!=", "in", "not in"):
                 quick = self._quick(slot, tree.operator, value)
                 if quick is not None:
                     return quick
@@ -166,6 +167,8 @@ class Space:
         """Answer for a slot of many classes of one kind, and perhaps that of no value, without looking at each."""
         missing = self._run(slot, 0, 1) if slot.values[0] is UNDEFINED else 0
         count = len(slot.values) - bool(missing)
+        if isinstance(value, tuple):
+            return self._listed(slot, operator, value, missing)
         if isinstance(value, str) and len(slot.index) == count and operator in ("==", "!="):
             at = slot.index.get(value)
             run = (0, 0) if at is None else (at, at + 1)
@@ -175,6 +178,19 @@ class Space:
             return None
         holds = self._run(slot, *run)
         return Outcome(self.all & ~(holds | missing) if operator == "!=" else holds, missing)
+
+    def _listed(self, slot: Slot, operator: str, items: tuple[Any, ...], missing: int) -> Outcome | None:
+        """Answer `in` for a slot of many texts, or of many numbers, and a list of such."""
+        count, classes = len(slot.values) - bool(missing), 0
+        if len(slot.index) == count and all(isinstance(item, str) for item in items):
+            classes = _bits_at(slot.index[item] for item in items if item in slot.index)
+        elif len(slot.numbers) == count and all(kind_of_class(item) == "number" for item in items):
+            runs = (slot.number_range("==", item) for item in items)
+            classes = _bits_at(start for start, end in runs if end > start)
+        else:
+            return None
+        holds = self.expand(slot, classes)
+        return Outcome(self.all & ~(holds | missing) if operator == "not in" else holds, missing)
 
     def _ask(self, slot: Slot, key: Any, question: Callable[[Any], bool]) -> Outcome:
         known = slot.asked.get(key)
@@ -272,6 +288,10 @@ def kind_of_class(value: Any) -> str:
 
 def _bits(flags: Iterable[bool]) -> int:
     return sum(1 << number for number, flag in enumerate(flags) if flag)
+
+
+def _bits_at(numbers: Iterable[int]) -> int:
+    return reduce(or_, (1 << number for number in numbers), 0)
 
 
 def _truth(value: Any) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import reduce
+from itertools import accumulate
 from math import ceil, floor
 from typing import Any, Final
 
@@ -31,7 +32,10 @@ from stepward.vm.expressions.syntax import (
 from stepward.vm.values import FrozenMap, Number
 
 MAX_CLASSES: Final = 1 << 12
-"""Classes of one reference."""
+"""Classes of one reference to a text of any kind, or of what is compared with other references."""
+
+MAX_MEMBERS: Final = 1 << 15
+"""Classes of one reference whose values are numbers or the members of an `enum`."""
 
 MAX_LENGTH: Final = 10_000
 """Code points of a text that stands for a length."""
@@ -178,7 +182,7 @@ def class_values(domain: Domain, cuts: Cuts) -> list[Any]:
         values.extend(_array_classes(domain, cuts))
     if domain.is_object:
         values.append(FrozenMap())
-    if len(values) > MAX_CLASSES:
+    if len(values) > (MAX_CLASSES if domain.any_text or domain.array else MAX_MEMBERS):
         raise TooMany
     assert values or domain.is_empty, "a state that no class stands for is proved not to be"
     return values
@@ -210,21 +214,40 @@ def _number_classes(domain: Domain, cuts: Cuts) -> Iterator[Number]:
     if cuts.whole:
         bounds |= _every_number(domain)
     points = sorted(bounds | cuts.numbers)
-    for low, high in zip([None, *points], [*points, None], strict=True):
-        inside = [
-            one
-            for one in domain.ranges
-            if (one.low is None or (low is not None and one.low <= low))
-            and (one.high is None or (high is not None and one.high >= high))
-        ]
-        found = [between(low, high, integral=one.integral) for one in inside]
-        numbers = [number for number in found if number is not None]
+    if len(points) > MAX_MEMBERS:
+        raise TooMany
+    covered = _Covered(points, domain.ranges)
+    for number, (low, high) in enumerate(zip([None, *points], [*points, None], strict=True)):
+        whole, any_ = covered.gaps[True][number], covered.gaps[False][number]
+        found = [between(low, high, integral=integral) for integral in (True, False) if (whole if integral else any_)]
+        numbers = [one for one in found if one is not None]
         if numbers:
             yield min(numbers, key=simplicity)
-        elif any(not one.integral for one in inside):
+        elif any_:
             raise TooMany  # two constants that lie too close for a number of few digits between them
-        if high is not None and any(one.holds(high) for one in domain.ranges):
+        if high is not None and (covered.points[False][number] or (covered.points[True][number] and high == int(high))):
             yield high
+
+
+class _Covered:
+    """How many ranges hold each point, and each gap before and behind the points; ranges of whole numbers apart."""
+
+    def __init__(self, points: list[Number], ranges: Iterable[Range]) -> None:
+        count, index = len(points), {point: number for number, point in enumerate(points)}
+        gaps = {integral: [0] * (count + 2) for integral in (True, False)}
+        held = {integral: [0] * (count + 2) for integral in (True, False)}
+        for one in ranges:
+            low = -1 if one.low is None else index[one.low]
+            high = count if one.high is None else index[one.high]
+            if low > high:
+                continue
+            held[one.integral][max(low, 0)] += 1
+            held[one.integral][high + 1] -= 1
+            if low < high:  # the gap of a number comes before the point of that number
+                gaps[one.integral][low + 1] += 1
+                gaps[one.integral][high + 1] -= 1
+        self.points = {integral: list(accumulate(each)) for integral, each in held.items()}
+        self.gaps = {integral: list(accumulate(each)) for integral, each in gaps.items()}
 
 
 def _every_number(domain: Domain) -> set[Number]:

@@ -20,7 +20,7 @@ from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.name_types import ANY, ITEMS
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.steps import SetStep
-from stepward.vm.language.types import TypeSpec, refusal
+from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import Number
 
 Names = tuple[str, ...]
@@ -176,12 +176,23 @@ def of_constant(value: object) -> Domain:
     return of_kinds([kind(value)])
 
 
+def _of_members(members: Iterable[object]) -> Domain:
+    """Return the domain of some values; texts and numbers, of which there may be many, are not joined one by one."""
+    texts, ranges, others = {}, {}, NOTHING
+    for member in members:
+        one = of_constant(member)
+        if one.texts or one.ranges:
+            texts.update(dict.fromkeys(one.texts))
+            ranges.update(dict.fromkeys(one.ranges))
+        else:
+            others |= one
+    return replace(others, texts=tuple(texts), ranges=tuple(ranges))
+
+
 def of_type(spec: TypeSpec, items: Domain | None = None) -> Domain:
     """Return the values of a declared type, but for its `pattern`."""
     if spec.enum is not None:
-        return reduce(
-            Domain.__or__, (of_constant(member) for member in spec.enum if refusal(member, spec) is None), NOTHING
-        )
+        return _of_members(spec.members())
     found = []
     for word in sorted(spec.kinds):
         if word in ("number", "integer"):

@@ -25,6 +25,9 @@ SAMPLES: Final = 300
 MAX_MEMBERS: Final = 16
 """Members of an enum that other references are tried with."""
 
+MAX_TEXTS: Final = 200
+"""Members of an enum that a reference to it is tried with."""
+
 MAX_LENGTH: Final = 5_000
 """Code points of a text that is tried for its length."""
 
@@ -142,7 +145,7 @@ def _values(domain: Domain, constants: list[Any]) -> Iterator[Any]:
     numbers: list[Number] = [0, 1, 1_000_000, *(one for one in constants if isinstance(one, int | Decimal))]
     texts = ["", *(one for one in constants if isinstance(one, str))]
     texts += ["x" * int(number) for number in numbers if 0 < number <= MAX_LENGTH]
-    options: list[Any] = [True, False, None, FrozenMap(), (), *domain.texts]
+    options: list[Any] = [True, False, None, FrozenMap(), (), *domain.texts[:MAX_TEXTS]]
     options += [exact(number + step) for number in numbers for step in (0, 1, -1)]
     options += [text + end for text in texts for end in ("", "x")]
     options += [(one,) for one in constants]

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.analysis.patterns import is_seen_to_fit
 from stepward.validator.analysis.product import USED_UP
+from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.values.simplest import beside, fitting, simplest
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, without_waivers
 from stepward.validator.findings import Evidence, Move
 from stepward.vm.expressions.syntax import Constant, walk
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.names import Source
+from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.steps import AnyStep, Call, Failing, ParallelStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import FrozenMap
@@ -30,12 +31,16 @@ from stepward.vm.values import FrozenMap
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
     from stepward.validator.analysis.assignment import Reading
+    from stepward.validator.failures import Failures
 
 MAX_TRIES: Final = 150
 """Runs that one witness may take to find."""
 
 MAX_RECORDS: Final = 20_000
 """Records that the machine may write for all witnesses of one program; findings beyond that have none."""
+
+MAX_SPOTS: Final = 6
+"""Places where the values come from that one step reads, and that are varied."""
 
 MAX_CHASED: Final = 8
 """Assignments of one name to another that are followed to where a value is from."""
@@ -69,8 +74,10 @@ class _Goal:
 class Witnesses:
     """Makes the witnesses of one program's findings, and remembers what that has cost."""
 
-    def __init__(self, context: Analyses) -> None:
+    def __init__(self, context: Analyses, clock: Clock, failures: Failures) -> None:
         self.context = context
+        self.clock = clock
+        self.failures = failures
         self.meaning = context.meaning
         self.program = context.program
         self.replayer = Replayer(context.program, without_waivers(context.meaning.policies))
@@ -109,6 +116,8 @@ class Witnesses:
         self._tries = 0
         try:
             return self._shown(goal)
+        except OutOfTime:
+            raise
         except (Refused, _Valueless):
             # A type of which nobody finds a value makes no run; that is no disagreement.
             return None
@@ -141,6 +150,11 @@ class Witnesses:
             if not one.rule and not ("is undefined" in one.why and self._fits(one.step)):
                 return True
         return bool(shown.moves) and shown.moves[-1] != goal.path[-1] and self._is_stopped_by(shown, goal.claim)
+
+    def _replayed(self, witness: Witness) -> Replayed:
+        """Replay a witness, which is bounded by its budget; OutOfTime is raised beside it, never in it."""
+        self.clock.look()
+        return self.failures.spared(lambda: self.replayer.replay(witness))
 
     def _fits(self, step: str) -> bool:
         """Whether a step or sub-step hands over what its tool takes; what calls none does."""
@@ -188,20 +202,23 @@ class Witnesses:
         """Return where the values come from that a step reads, `set` names followed to their origins."""
         found: dict[Spot, None] = {}
         for reading in self.context.assignment.readings_at(number):
-            for spot in self._origins(reading, MAX_CHASED):
+            for spot in self._origins(reading, MAX_CHASED, set()):
                 found[spot] = None
-        return list(found)[:6]
+                if len(found) == MAX_SPOTS:
+                    return list(found)
+        return list(found)
 
-    def _origins(self, reading: Reading, left: int) -> Iterator[Spot]:
-        if reading.meant is None or left == 0:
+    def _origins(self, reading: Reading, left: int, seen: set[Meant]) -> Iterator[Spot]:
+        if reading.meant is None or left == 0 or reading.meant in seen:
             return
+        seen.add(reading.meant)
         for source in reading.meant.sources:
             if source.kind in ("input", "output"):
                 yield source, reading.meant.fields
             elif source.kind == "set" and source.step is not None:
                 for inner in self.context.assignment.readings_at(source.step):
                     if inner.path == source.path:
-                        yield from self._origins(inner, left - 1)
+                        yield from self._origins(inner, left - 1, seen)
 
     def _choices(self, spot: Spot, number: int) -> list[Any]:
         """Return the values that are worth a try at a spot, for what one step does with it."""
@@ -328,13 +345,13 @@ class Witnesses:
             tuple(self._script(goal, turns, values)),
             _budget(len(self.program.steps), (self._step(move) for move in goal.path)),
         )
-        seen = self.replayer.replay(witness)
+        seen = self._replayed(witness)
         if goal.kind == "missing" and goal.path[-1].how == "starts" and not seen.confirmed:
             # Only a run that is cut off ends here: one out of budget is.
             spent = _spent(seen, len(goal.path) - 1)
             if spent:
                 witness = replace(witness, max_steps=spent)
-                seen = self.replayer.replay(witness)
+                seen = self._replayed(witness)
         return witness if seen.confirmed else seen
 
     def _input(self, goal: _Goal, source: Source, values: Values) -> Any:

@@ -1,0 +1,24 @@
+"""How a command says that an internal error cost a part of what it does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import click
+
+from stepward.validator.failures import REPORT_IT, Failure
+
+
+def tell_failures(failures: Iterable[Failure]) -> None:
+    """Say on standard error which parts internal errors ended; what a report holds is not said again."""
+    for line in dict.fromkeys(f"{one.part}: {one.error} ({one.place})" for one in failures):
+        click.echo(f"error: an internal error ended {line}", err=True)
+        click.echo(f"  = help: {REPORT_IT}", err=True)
+
+
+def show_tracebacks(failures: Iterable[Failure]) -> None:
+    """Show the tracebacks of internal errors on standard error, where the environment asks for them."""
+    if os.environ.get("STEPWARD_DEBUG") == "1":
+        for one in failures:
+            click.echo(f"{one.part}:\n{one.traceback}", err=True)

@@ -1,0 +1,126 @@
+"""The watch of a check: a thread that holds it to its bounds of time and memory where nobody looks at the clock.
+
+Loops that may take long look at the clock, and solvers count. The watch is for what they miss: it interrupts solvers
+when the time is over or memory runs out, and shortly after that it raises OutOfTime in the thread of the check. That
+happens inside `guarded` alone, so that it ends one part of the check, and whoever guards it goes on with the next.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from stepward.validator.engine.clock import Clock, OutOfTime
+
+T = TypeVar("T")
+
+MAX_MEGABYTES: Final = 700
+"""Memory by which the process may grow while a program is checked."""
+
+TICK: Final = 0.05
+"""Seconds between two looks at time and memory."""
+
+PATIENCE: Final = 0.5
+"""Seconds for which a part may go on after the end of its time, so that it can see by itself that there is none."""
+
+SHORT_OF_TIME: Final = 2.0
+"""Seconds after the end of the time from which no part gets that patience any more."""
+
+
+class Watch:
+    """Watches the thread that enters it, as long as it is entered."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.is_armed = False
+        self._thread = threading.Thread(target=self._run, name="stepward-watch", daemon=True)
+        self._done = threading.Event()
+        self._lock = threading.Lock()
+        self._watched = 0
+        self._since = 0.0
+        self._grown = _memory()
+
+    def __enter__(self) -> Self:
+        self._watched = threading.get_ident()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def guarded(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns; raises OutOfTime in the midst of it where it goes beyond the bounds."""
+        before = self.is_armed
+        if not before:
+            self._since = time.monotonic()
+        self.is_armed = True
+        try:
+            return work()
+        finally:
+            self.is_armed = before
+            if not before:
+                self._raise_nothing()
+
+    def spared(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, and raise nothing in the midst of it; it has bounds of its own.
+
+        An event loop is such work: it would take what is raised for the error of a callback, and wait for ever.
+        """
+        before, self.is_armed = self.is_armed, False
+        self._raise_nothing()
+        try:
+            return work()
+        finally:
+            self._since = time.monotonic()
+            self.is_armed = before
+
+    # -- in the thread of the watch --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._done.wait(TICK):
+            if _memory() - self._grown > MAX_MEGABYTES << 20:
+                self.clock.strike(MAX_MEGABYTES)
+            if self.clock.overtime() >= 0:
+                self.clock.strike()
+                self._raise()
+
+    def _raise(self) -> None:
+        """Raise OutOfTime in the thread that is watched, if it guards something, and has had the time to see it."""
+        with self._lock:
+            now, overtime = time.monotonic(), self.clock.overtime()
+            patience = PATIENCE if overtime < SHORT_OF_TIME else 0
+            if self.is_armed and overtime >= patience and now - self._since >= patience:
+                self._since, self.clock.has_struck = now, True
+                _raise_in(self._watched, _said(self.clock.words))
+
+    def _raise_nothing(self) -> None:
+        """Take back what was raised and has not arrived yet."""
+        if self.clock.has_struck:
+            with self._lock:
+                _raise_in(self._watched, None)
+
+
+def _said(words: str) -> type[OutOfTime]:
+    """Return an exception class whose instances say these words: none are handed over to another thread."""
+    return type("Stopped", (OutOfTime,), {"__str__": lambda _: words})
+
+
+def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
+    import ctypes
+
+    raised = ctypes.py_object(kind) if kind is not None else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+
+
+def _memory() -> int:
+    """Return the bytes that the process has in memory; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0

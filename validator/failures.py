@@ -1,0 +1,99 @@
+"""Internal errors of a check: it notes each of them, goes on with what is left, and reports it as SW903.
+
+A check is made of parts: the rules, each property, the fixes, the reports. An error of ours costs the part in which it
+happens and nothing else. What the clock stops is no error of ours: the part is left undone, and SW408 says so.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from stepward.validator.engine.clock import OutOfTime
+
+if TYPE_CHECKING:
+    from stepward.validator.engine.watch import Watch
+
+T = TypeVar("T")
+
+CODE: Final = "SW903"
+
+REPORT_IT: Final = "this is a bug of Stepward's: please report it, with the traceback of `STEPWARD_DEBUG=1`"
+
+_LONGEST: Final = 300
+"""Characters of an exception's message that are reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An internal error: the part of the check that it ended, the exception in words, its place and traceback."""
+
+    part: str
+    error: str
+    place: str
+    traceback: str = ""
+
+
+class Failures:
+    """Collects the internal errors of one check. `passing` are exceptions that somebody else takes care of."""
+
+    def __init__(self, *passing: type[Exception]) -> None:
+        self.passing = passing
+        self.found: list[Failure] = []
+        self.watch: Watch | None = None
+        """What stops the parts that go beyond the bounds of the check."""
+
+    def attempt(self, part: str, work: Callable[[], T], otherwise: Callable[[str], T]) -> T:
+        """Return what `work` returns.
+
+        Where it ends in an error, or the clock stops it, return what `otherwise` makes of the reason.
+        """
+        watch = self.watch
+        is_armed = watch is not None and watch.is_armed
+        try:
+            return work() if watch is None else watch.guarded(work)
+        except OutOfTime as error:
+            if watch is not None:
+                watch.is_armed = is_armed
+            return otherwise(str(error))
+        except Exception as error:
+            if isinstance(error, self.passing):
+                raise
+            return otherwise(self.note(part, error))
+
+    def spared(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns; the watch does not stop it, since it has bounds of its own."""
+        return work() if self.watch is None else self.watch.spared(work)
+
+    def collect(self, part: str, items: Callable[[], Iterable[T]]) -> list[T]:
+        """Return all items, or those that come before an error or the end of the clock."""
+        found: list[T] = []
+
+        def work() -> None:
+            found.extend(items())
+
+        self.attempt(part, work, lambda _: None)
+        return found
+
+    def note(self, part: str, error: Exception) -> str:
+        """Note an internal error, and return it as the reason why the part is not done."""
+        failure = _failure(part, error)
+        if failure not in self.found:
+            self.found.append(failure)
+        return f"internal error: {failure.error}"
+
+
+def _failure(part: str, error: Exception) -> Failure:
+    """Return an internal error in words. It says something also where there is no memory or stack left to say much."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+        words = f"{name}: {text if len(text) <= _LONGEST else text[: _LONGEST - 3] + '...'}" if text else name
+        frames = traceback.extract_tb(error.__traceback__, -1)
+        place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "nowhere"
+        return Failure(part, words, place, "".join(traceback.format_exception(error)))
+    except Exception:
+        return Failure(part, name, "its place is not known")

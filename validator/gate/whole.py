@@ -1,0 +1,85 @@
+"""What can only be said of a whole run: entries that silence nothing, rules that protect nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from stepward.validator.failures import CODE as INTERNAL
+from stepward.validator.findings import Finding
+from stepward.validator.gate.paths import shown_name
+from stepward.validator.gate.policies import PolicyFile
+from stepward.validator.gate.settings import FileIgnore, Settings
+from stepward.validator.gate.suppressions import complaint
+from stepward.vm.reading.source import Place, Span
+
+
+@dataclass(slots=True)
+class Use:
+    """What became of one entry of `per-file-ignores` that matches a file of this run."""
+
+    entry: FileIgnore
+    settings: Settings
+    silenced: bool = False
+    fixed: Finding | None = None
+
+
+class Said(NamedTuple):
+    """A finding on a file that holds no program, the text of that file, and the settings that decide on it."""
+
+    finding: Finding
+    text: str
+    settings: Settings
+
+    @property
+    def file(self) -> str:
+        """The file that the finding is about."""
+        return self.finding.file
+
+
+def idle_entries(uses: Iterable[Use]) -> Iterator[Said]:
+    """Yield SW701 for the entries of `per-file-ignores` that silence nothing."""
+    for use in uses:
+        source = use.settings.source
+        if source is None or use.silenced:
+            continue
+        shown = shown_name(source)
+        text = source.read_text(encoding="utf-8", errors="replace")
+        names = ", ".join(f"`{line}`" for line in use.entry.files.lines)
+        message, help = f"the entry of `per-file-ignores` for {names} silences nothing", "remove it"
+        if use.fixed is not None:
+            message = f"`{use.fixed.code}` in `{use.fixed.file}` {_why_fixed(use.fixed)} and can't be silenced"
+            help = "mend the finding, and remove this entry of `per-file-ignores`"
+        heading = text.split("\n")[use.entry.line - 1].rstrip()
+        span = Span(use.entry.line, 1, use.entry.line, len(heading) + 1)
+        yield Said(complaint(message, help, shown, span), text, use.settings)
+
+
+def _why_fixed(finding: Finding) -> str:
+    if finding.code == INTERNAL:
+        return "is an internal error"
+    return f"comes from the policy `{finding.policy}`" if finding.policy else "keeps policies from being judged"
+
+
+def vacuous_rules(policies: Iterable[PolicyFile], matched: set[tuple[str, str]]) -> Iterator[Said]:
+    """Yield SW407 for the rules of policies that protect nothing in any program of the run.
+
+    `matched` are the rules, each with its policy, that protect something.
+    """
+    for policy in policies:
+        for number, rule in enumerate(policy.outline.rules):
+            if not rule.is_ban and (policy.outline.name, rule.name) not in matched:
+                yield _vacuous(policy, rule.name, number)
+
+
+def _vacuous(policy: PolicyFile, rule: str, number: int) -> Said:
+    from stepward.validator.rules.registry import RULE_BY_CODE
+
+    place = Place(("guardrails", number, "name"))
+    message = f"guardrail `{rule}` says nothing: what it protects is in no program of this run"
+    help = "correct the name in the guardrail, or `applies_to`; or check the programs that it speaks of in one run"
+    finding = RULE_BY_CODE["SW407"]().finding(message, help, place, policy=f"{policy.outline.name}/{rule}")
+    document = policy.document
+    located = replace(finding, file=document.name, span=document.locate([place])[place])
+    return Said(located, document.text, policy.settings)
