@@ -158,10 +158,9 @@ def told(report: Report, code: str) -> list[tuple[str | None, str]]:
 
 def test_what_no_run_gets_to_is_said_at_the_first_step_of_each_region() -> None:
     tail = [look(f"t{number}", next_step=f"t{number + 1}") for number in range(19)]
-    never = {"type": "condition", "condition": "1 > 2"}
     steps = [
-        {"id": "c", **never, "then": "t0", "otherwise": "d"},
-        {"id": "d", **never, "then": "x", "otherwise": "end"},
+        {"id": "c", "type": "condition", "cases": [{"when": "2 > 1", "then": "d"}], "otherwise": "t0"},
+        {"id": "d", "type": "condition", "cases": [{"when": "2 > 1", "then": "end"}], "otherwise": "x"},
         *tail,
         look("t19", next_step="y"),
         look("x", next_step="y"),
@@ -175,6 +174,22 @@ def test_what_no_run_gets_to_is_said_at_the_first_step_of_each_region() -> None:
     steps[-3]["is_terminal"] = True
     del steps[-3]["next_step"]
     assert told(check(steps), "SW103")[1] == ("x", "no run gets to `x`")
+
+
+def test_a_constant_condition_names_what_no_run_gets_to_for_it_and_nothing_else_does() -> None:
+    steps = [
+        {"id": "c", "type": "condition", "condition": "1 > 2", "then": "x", "otherwise": "d"},
+        {"id": "d", "type": "condition", "condition": "2 > 1", "then": "end", "otherwise": "z"},
+        look("x", next_step="y"),
+        look("y", next_step="z"),
+        look("z", is_terminal=True),
+        {"id": "end", "type": "end"},
+    ]
+    said = [(one.code, one.step, one.message.partition(", and ")[2]) for one in check(steps).findings]
+    lost = "no run gets to `x`, nor to the 2 steps behind it"
+    assert said == [("SW303", "c", lost), ("SW303", "d", lost)]
+    steps[1] = {"id": "d", "type": "condition", "cases": [{"when": "2 > 1", "then": "end"}], "otherwise": "z"}
+    assert [finding.code for finding in check(steps).findings] == ["SW303", "SW103"], "one of two causes is no other's"
 
 
 def test_what_no_path_leads_to_is_said_at_the_first_step_of_each_region() -> None:

@@ -11,6 +11,7 @@ from stepward.validator.analysis.constants import constant_text
 from stepward.validator.context import Context
 from stepward.validator.findings import Evidence, Finding, Label, Property, Severity, Verdict
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.feasibility import kept_away
 from stepward.validator.rules.regions import or_pass_by
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.lexer import NAME
@@ -259,7 +260,7 @@ class ConstantCondition(Rule):
     ## What it does
     Reports a two-way condition whose value is the same in every run that evaluates it: by constants, because the types
     of what it reads admit no other, or because the conditions and assignments before it leave no other. A case that is
-    never taken is SW304. A step that only the other branch leads to is SW103, too.
+    never taken is SW304. The steps that only the other branch leads to are named with it.
 
     ## Why it is bad
     One branch never happens, though the program looks as if it could. Often a test was switched off for a trial and
@@ -296,9 +297,7 @@ class ConstantCondition(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every two-way condition whose value constants, types or what comes before decide."""
         quoted = {clause.path for clause, problem in context.type_problems if problem.code == "SW204"}
-        for number, step in context.conditions:
-            if step.condition is None:
-                continue
+        for number, step in ((number, step) for number, step in context.conditions if step.condition is not None):
             branch = context.decided_branch(number)
             value = branch == "then" if branch is not None else None
             help, evidence = "compare a reference such as `$name`", None
@@ -312,8 +311,9 @@ class ConstantCondition(Rule):
                 help = by_what_comes_before if _is_by_what_comes_before(evidence) else by_types
             if ("steps", number, "condition") not in quoted:
                 never = "otherwise" if value else "then"
+                lost = getattr(step, never) is not None
                 message = f"the condition is always {str(value).lower()}"
-                message += f": `{never}` is never taken" if getattr(step, never) is not None else ""
+                message += f": `{never}` is never taken{kept_away(context, number)}" if lost else ""
                 help, place = help + or_pass_by(number, context), Place(("steps", number, "condition"))
                 yield self.finding(message, help, place, step=step.id, evidence=evidence)
 

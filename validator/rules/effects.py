@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stepward.validator.context import Context
-from stepward.validator.findings import Finding, Label, Severity
+from stepward.validator.findings import Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import Rule
+from stepward.vm.language.guardrails import AtMostOnce
 from stepward.vm.language.meaning import CallSite
 from stepward.vm.language.steps import Call, ParallelStep, ToolCall
 from stepward.vm.reading.source import Place
@@ -208,7 +209,7 @@ class EffectInLoop(Rule):
     ## What it does
     Reports every call, in a step or a sub-step, of a tool that writes and is not idempotent, when the step lies on a
     loop. A bound on the loop does not silence it, unless it lets a run start the step only once, as `max_visits: 1` on
-    the step does.
+    the step does. Nor is a call reported for which a guardrail with `at_most_once` is proved.
 
     ## Why it is bad
     Every round is another effect: one more mail, one more charge. Mostly only the reading belongs into the loop, and
@@ -254,6 +255,7 @@ class EffectInLoop(Rule):
                 site.step in context.graph.in_loop
                 and _writes_once(context, site)
                 and context.bounds.starts(site.step) != 1
+                and not _is_proved_once(context, site)
             ):
                 message = f"{_fact(context, site)}, and stands in a loop"
                 help = f"{_once(context, site)}, or move it out of the loop{_or_declare(context, site)}"
@@ -266,6 +268,22 @@ def _once(context: Context, site: CallSite) -> str:
     has_route = getattr(whole, "error_step", None) is not None
     route = "" if has_route else " and an `error_step` that takes the second visit"
     return f"give `{whole.id}` `max_visits: 1`{route}"
+
+
+def _is_proved_once(context: Context, site: CallSite) -> bool:
+    """Whether a guardrail says that a run makes this call at most once, and is proved."""
+    rules = [(rule, policy) for rule, policy in context.meaning.rules if isinstance(rule, AtMostOnce)]
+    rules = [(rule, policy) for rule, policy in rules if _selects(context, rule, site)]
+    if not rules or context.outcomes is None:  # the verdicts on the properties are there when the outcomes are
+        return False
+    proved = {(one.policy, one.rule) for one in context.properties if one.verdict is Verdict.PROVED}
+    unsure = {(one.policy, one.rule) for one in context.properties if one.verdict is not Verdict.PROVED}
+    names = {(policy.policy if policy else None, rule.name) for rule, policy in rules}
+    return bool(names & proved - unsure)
+
+
+def _selects(context: Context, rule: AtMostOnce, site: CallSite) -> bool:
+    return any((hit.step, hit.part.id) == (site.step, site.call.id) for hit in context.hits(rule.at_most_once))
 
 
 class FallbackForEffect(Rule):

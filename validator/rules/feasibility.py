@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
+from stepward.vm.language.steps import ConditionStep
 from stepward.vm.reading.source import Place
+
+
+def gates(context: Context, number: int, behind: list[int]) -> list[int]:
+    """Return the conditions that keep every run away from a region: those that lead there from outside of all such."""
+    dead = set(context.dead.infeasible)
+    before = (one for step in (number, *behind) for one in context.flow.predecessors[step])
+    return sorted({one for one in before if one not in dead and context.flow.reachable[one]})
+
+
+def is_constant(context: Context, number: int) -> bool:
+    """Return whether a step is a two-way condition that is always true, or always false."""
+    step = context.flow.steps[number]
+    if not isinstance(step, ConditionStep) or step.condition is None:
+        return False
+    return context.decided_branch(number) is not None or context.decided.constant(number) is not None
+
+
+def kept_away(context: Context, number: int) -> str:
+    """Return the words for the steps that no run gets to because a condition is constant; empty where there is none."""
+    found = []
+    for first, behind in regions_among(context.dead.infeasible if context.has_control_flow else (), context.flow):
+        if number in gates(context, first, behind) and all(
+            is_constant(context, one) for one in gates(context, first, behind)
+        ):
+            found.append(f"`{context.flow.steps[first].id}`{behind_words(behind, context.flow)}")
+    return f", and no run gets to {' or to '.join(found)}" if found else ""
 
 
 class InfeasibleStep(Rule):
@@ -17,8 +45,8 @@ class InfeasibleStep(Rule):
     ## What it does
     Reports a step that the graph reaches and no run does, where that is proved: on every way to it stands a branch that
     is never taken, for what the conditions and assignments before it say. An `otherwise` is one behind cases that leave
-    nothing over. Of steps that lead to one another it is the first, with the number of those behind it. Of a two-way
-    condition and of a case, SW303 and SW304 say the same where the condition stands.
+    nothing over. Of steps that lead to one another it is the first, with the number of those behind it. Where two-way
+    conditions that are constant are all that keeps runs away, SW303 says so at these, and nothing is reported here.
 
     ## Why it is bad
     The step looks like a case that is taken care of, and it never is. Mostly one of the conditions says something else
@@ -66,6 +94,8 @@ class InfeasibleStep(Rule):
         if not context.has_control_flow or not context.conditions:
             return
         for number, behind in regions_among(context.dead.infeasible, context.flow):
+            if all(map(partial(is_constant, context), gates(context, number, behind))):
+                continue
             step = context.program.steps[number]
             who = f"`{step.id}`{behind_words(behind, context.flow)}"
             message = f"no run gets to {who}: the conditions on the ways to it rule one another out"
