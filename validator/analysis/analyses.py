@@ -6,11 +6,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.facts import ProgramFacts
+from stepward.vm.expressions.facts import Facts, reads
+from stepward.vm.expressions.syntax import references
+from stepward.vm.language.meaning import Clause
 from stepward.vm.language.steps import BaseStep, ParallelStep, ToolCall
+from stepward.vm.language.typecheck import TypeProblem, check_expression
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.assignment import Assignment, Reading
     from stepward.validator.analysis.bounds import Bounds
+    from stepward.validator.analysis.not_null import NotNull
     from stepward.validator.analysis.ways import Ways
 
 
@@ -23,6 +28,40 @@ class Analyses(ProgramFacts):
         from stepward.validator.analysis.assignment import Assignment
 
         return Assignment(self)
+
+    @cached_property
+    def not_null(self) -> NotNull:
+        """Which references are certainly not null where a step begins."""
+        from stepward.validator.analysis.not_null import NotNull
+
+        return NotNull(self.assignment)
+
+    @cached_property
+    def type_problems(self) -> tuple[tuple[Clause, TypeProblem], ...]:
+        """What is wrong with the types of every expression that parses, where control may get to it."""
+        return tuple((clause, problem) for clause in self.meaning.clauses for problem in self._problems(clause))
+
+    def _problems(self, clause: Clause) -> list[TypeProblem]:
+        if clause.tree is None:
+            return []
+        found = check_expression(clause.text, clause.tree, self.meaning, is_condition=clause.is_condition)
+        if not found:
+            return found
+        known = Facts(not_null=self.not_null.at(clause.step, [node.names for node, _ in reads(clause.tree)]))
+        if not known.not_null:
+            return found
+        return check_expression(clause.text, clause.tree, self.meaning, is_condition=clause.is_condition, known=known)
+
+    @cached_property
+    def misread(self) -> frozenset[int]:
+        """The steps with an expression that does not parse, that is wrong by its types, or that reads what uses give
+        unlike types."""
+        unlike = frozenset(one.name.lstrip("$").split(".")[0] for one in self.meaning.typing.conflicts)
+        wrong = {clause.step for clause, _ in self.type_problems}
+        for clause in self.meaning.clauses:
+            if clause.tree is None or (unlike and any(one.names[0] in unlike for one in references(clause.tree))):
+                wrong.add(clause.step)
+        return frozenset(wrong)
 
     @cached_property
     def bounds(self) -> Bounds:

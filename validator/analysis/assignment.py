@@ -54,6 +54,7 @@ class Reading(NamedTuple):
 
 
 _UNASKED: Final = -1
+_NULL_OR_OBJECT: Final = frozenset({"null", "object"})
 _NOTHING_KNOWN: Final = Facts()
 _Parts = tuple[int, int | None, Path, Reference, Meant | None, Facts]
 _reading: Final[Callable[[_Parts], Reading]] = partial(tuple.__new__, Reading)
@@ -162,13 +163,26 @@ class Assignment:
             if not meant.fields and (self._is_input(meant) or self._settled(reading.reference.names, reading)):
                 continue  # it has no keys, or one that is settled
             for key in self.keys(reading):
-                if not self._settled(key, reading) and not reading.known.knows_defined(key):
+                if not self._settled(key, reading) and not self._is_known(key, reading):
                     asked.setdefault(key, []).append(len(open_readings))
             open_readings.append(reading)
         found: dict[int, Names] = {}
         for number, key in self._undefined_readings(asked, open_readings):
             found[number] = min(key, found.get(number, key), key=len)
         return tuple(Doubt(open_readings[number], found[number]) for number in sorted(found))
+
+    def _is_known(self, key: Names, reading: Reading) -> bool:
+        """Return whether a key is defined by what is known where it is read: an object has the fields it must have."""
+        known = reading.known
+        return known.knows_defined(key) or (key[:-1] in known.not_null and key[-1] in self.required(key[:-1]))
+
+    def required(self, names: Names) -> frozenset[str]:
+        """Return the fields that a reference always has if it is an object, which is so if it may be null otherwise."""
+        meant = self.names.meaning(names)
+        if meant is None or not self.typing.view(meant).kinds <= _NULL_OR_OBJECT:
+            return frozenset()
+        required = [self.typing.required((source, meant.fields)) for source in meant.sources]
+        return required[0].intersection(*required[1:])
 
     @cached_property
     def doubtful_steps(self) -> frozenset[int]:
@@ -238,22 +252,22 @@ class Assignment:
         keys = list(asked)
         for start in range(0, len(keys), NAMES_AT_ONCE):
             batch = keys[start : start + NAMES_AT_ONCE]
-            states = self._pass(batch)
+            states = self.states(batch, self.effect)
             for bit, key in enumerate(batch):
                 for number in asked[key]:
                     defined = states[readings[number].step]
                     if defined is not None and not defined >> bit & 1:
                         yield number, key
 
-    def _pass(self, keys: list[Names]) -> list[int | None]:
-        """Return, for each step, the set of keys defined on every path to it; None where no path leads."""
+    def states(self, keys: list[Names], effect: Callable[[int, Transition], Effect]) -> list[int | None]:
+        """Return, for each step, the set of keys that are given on every path to it; None where no path leads."""
         bits = {key: 1 << number for number, key in enumerate(keys)}
         below: dict[Names, int] = {}
         for key, bit in bits.items():
             for end in range(1, len(key) + 1):
                 below[key[:end]] = below.get(key[:end], 0) | bit
         effects = [
-            [(way.to, *self._masks(self.effect(number, way), bits, below)) for way in ways if way.to >= 0]
+            [(way.to, *self._masks(effect(number, way), bits, below)) for way in ways if way.to >= 0]
             for number, ways in enumerate(self.flow.transitions)
         ]
         state: list[int | None] = [None] * len(effects)
@@ -302,7 +316,9 @@ class Assignment:
             names = frozenset((name,) for name in step.set)
             return Effect(names | self._read_for_certain(number), names)
         if isinstance(step, ConditionStep):
-            return Effect(self._branch_facts(number, step, way), frozenset())
+            known = self.branch_facts(number, step, way)
+            fields = ((*names, name) for names in known.not_null for name in self.required(names))
+            return Effect(known.defined.union(fields), frozenset())
         if isinstance(step, Failing):
             return self._call_effect(number, step, way)
         return Effect(frozenset(), frozenset())
@@ -315,13 +331,13 @@ class Assignment:
         for part in step.parallel_steps if isinstance(step, ParallelStep) else ():
             gone |= _own_names(part)
             if way.kind == "success" and part.on_error != "skip":
-                given |= _output_names(part)
+                given |= output_names(part)
             else:
-                given -= _output_names(part)
+                given -= output_names(part)
         if way.kind in ("success", "fallback"):
-            given |= _output_names(step)
+            given |= output_names(step)
         else:
-            given -= _output_names(step)
+            given -= output_names(step)
             given.add((step.id, "error"))
         return Effect(frozenset(given), frozenset(gone))
 
@@ -346,18 +362,20 @@ class Assignment:
             result.setdefault(reading.step, []).append(reading)
         return result
 
-    def _branch_facts(self, number: int, step: ConditionStep, way: Transition) -> frozenset[Names]:
-        """Return the names that are defined when a condition took a branch: it could read them, or it asked."""
+    def branch_facts(self, number: int, step: ConditionStep, way: Transition) -> Facts:
+        """Return what is known when a condition took a branch: it could read its references, or it asked."""
+        if way.kind != "branch":
+            return _NOTHING_KNOWN
         trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
         if step.condition is not None:
-            return facts(trees[0], way.branch == "then").defined if trees[0] is not None else frozenset()
+            return facts(trees[0], way.branch == "then") if trees[0] is not None else _NOTHING_KNOWN
         result = Facts()
         for case, tree in enumerate(trees, start=1):
             if tree is not None:
                 result |= facts(tree, way.branch == case)
             if way.branch == case:
                 break
-        return result.defined
+        return result
 
 
 def _first_of_each(pieces: Iterable[str | Reference]) -> Iterable[Reference]:
@@ -370,10 +388,11 @@ def _first_of_each(pieces: Iterable[str | Reference]) -> Iterable[Reference]:
 
 
 def _own_names(step: Failing) -> set[Names]:
-    return {(step.id, "error")} | _output_names(step)
+    return {(step.id, "error")} | output_names(step)
 
 
-def _output_names(step: Failing) -> set[Names]:
+def output_names(step: Failing) -> set[Names]:
+    """Return the names under which the output of a step or sub-step is found."""
     names: set[Names] = {(step.id, "output")}
     if step.output_key is not None:
         names.add((step.output_key,))

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 from stepward.validator.analysis.constants import constant_value
 from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.analysis.patterns import is_seen_to_fit
-from stepward.vm.expressions.syntax import references
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.guardrails import AnyGuard, AnySelector, ToolSelector
-from stepward.vm.language.meaning import CallSite, Clause, Meaning
+from stepward.vm.language.meaning import CallSite, Meaning
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Hit, matches
 from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
-from stepward.vm.language.typecheck import TypeProblem, check_expression
 from stepward.vm.language.types import TypeSpec, implies
 
 if TYPE_CHECKING:
@@ -49,27 +47,6 @@ class ProgramFacts:
     def _steps(self, kind: str) -> Iterator[tuple[int, Any]]:
         steps = self.flow.steps
         return ((number, steps[number]) for number in self.flow.positions_of.get(kind, ()))
-
-    @cached_property
-    def type_problems(self) -> tuple[tuple[Clause, TypeProblem], ...]:
-        """What is wrong with the types of every expression that parses."""
-        return tuple(
-            (clause, problem)
-            for clause in self.meaning.clauses
-            if clause.tree is not None
-            for problem in check_expression(clause.text, clause.tree, self.meaning, is_condition=clause.is_condition)
-        )
-
-    @cached_property
-    def misread(self) -> frozenset[int]:
-        """The steps with an expression that does not parse, that is wrong by its types, or that reads what uses give
-        unlike types."""
-        unlike = frozenset(one.name.lstrip("$").split(".")[0] for one in self.meaning.typing.conflicts)
-        wrong = {clause.step for clause, _ in self.type_problems}
-        for clause in self.meaning.clauses:
-            if clause.tree is None or (unlike and any(one.names[0] in unlike for one in references(clause.tree))):
-                wrong.add(clause.step)
-        return frozenset(wrong)
 
     @cached_property
     def writing_calls(self) -> tuple[tuple[CallSite, ToolCall], ...]:

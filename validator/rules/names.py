@@ -179,6 +179,11 @@ class MaybeUndefined(Rule):
         text = reading.reference.text()
         step = context.program.steps[reading.step].id
         if len(key) > len(reading.reference.names) - len(reading.meant.fields):
+            owner = "$" + ".".join(key[:-1])
+            if key[-1] in context.assignment.required(key[:-1]):
+                message = f"`{text}` may be undefined here: `{owner}` may be null"
+                help = f"test `{owner} != null` on every path to `{step}`, or declare a type without null"
+                return self.finding(message, help, reading.place, step=step, evidence=evidence)
             message = f"`{text}` may be absent: its type does not require the field"
             help = f"list the field under `required`, or test `defined({text})` first"
             return self.finding(message, help, reading.place, step=step, evidence=evidence)

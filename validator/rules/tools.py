@@ -135,7 +135,7 @@ class ToolArguments(Rule):
                 mend = Mend(place, only) if only else None
                 yield self.finding(message, help, place, step=call.id, related=related, mend=mend)
             else:
-                why = _mismatch(context, name, value, declared[name])
+                why = _mismatch(context, site, name, value, declared[name])
                 if why is not None:
                     message, help = why
                     place, related = Place((*site.path, "args", name)), self._declaration(context, call.tool)
@@ -200,11 +200,11 @@ def _listed(names: dict[str, TypeSpec]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "none"
 
 
-def _mismatch(context: Context, name: str, value: Any, spec: TypeSpec) -> tuple[str, str] | None:
+def _mismatch(context: Context, site: CallSite, name: str, value: Any, spec: TypeSpec) -> tuple[str, str] | None:
     """Return what is wrong with an argument and what to do, or None when nothing is, or nothing can be said."""
     pieces = parts(value) if isinstance(value, str) and "$" in value else ()
     if len(pieces) == 1 and isinstance(pieces[0], Reference):
-        return _reference_mismatch(context, name, pieces[0], spec)
+        return _reference_mismatch(context, site, name, pieces[0], spec)
     if pieces and any(isinstance(piece, Reference) for piece in pieces):
         if "string" not in spec.kinds:
             return (
@@ -221,17 +221,23 @@ def _mismatch(context: Context, name: str, value: Any, spec: TypeSpec) -> tuple[
     )
 
 
-def _reference_mismatch(context: Context, name: str, reference: Reference, spec: TypeSpec) -> tuple[str, str] | None:
+def _reference_mismatch(
+    context: Context, site: CallSite, name: str, reference: Reference, spec: TypeSpec
+) -> tuple[str, str] | None:
     view = context.meaning.view(reference.names)
     if view is None or not view.is_known or view.never:
         return None
     wanted = static_kinds(spec.kinds)
     outside = view.kinds - wanted
+    if "null" in outside and context.not_null.at(site.step, [reference.names]):
+        outside -= {"null"}
     text = reference.text()
     if outside:
         verb = "is" if not view.kinds & wanted else "may be"
         found = " or ".join(WORDS[word] for word in sorted(outside))
         help = f"pass {_wanted(spec)}, or correct the type of `{text}` where it is declared"
+        if outside == {"null"} and verb == "may be":
+            help = f"test `{text} != null` on every path to `{site.call.id}`, or declare a type without null"
         return f"the argument `{name}` must be {_wanted(spec)}, but `{text}` {verb} {found}", help
     if view.enum and spec.enum and not any(same(a, b) for a in view.enum for b in spec.enum):
         return f"the argument `{name}` can have none of the values of `{text}`", "pass a value that the tool takes"

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from stepward.vm.expressions.syntax import (
+    Arithmetic,
     Compare,
     Constant,
     Defined,
     Expression,
+    Length,
     Logic,
+    Minus,
     Negation,
     Reference,
     children,
@@ -49,6 +52,8 @@ def facts(tree: Expression, outcome: bool) -> Facts:
             return _logic_facts(operands, outcome, decisive=operator == "or")
         case Compare():
             return Facts(certain_reads(tree), _not_null(tree, outcome))
+        case Reference(names=names):  # it was true or false
+            return Facts(certain_reads(tree), frozenset([names]))
         case _:
             return Facts(certain_reads(tree))
 
@@ -73,15 +78,45 @@ def _logic_facts(operands: tuple[Expression, ...], outcome: bool, *, decisive: b
     return shared
 
 
+_BETWEEN_NUMBERS = ("<", "<=", ">", ">=")
+_OF_TEXTS = ("starts_with", "ends_with")
+_IN = ("in", "not in")
+_CONTAINS = ("contains", "not contains")
+
+
 def _not_null(tree: Compare, outcome: bool) -> frozenset[Names]:
-    sides = (tree.left, tree.right)
-    null_side = any(isinstance(side, Constant) and side.value is None for side in sides)
-    references = frozenset(side.names for side in sides if isinstance(side, Reference))
+    """Return the references that were not null when a comparison came out so: most operators fail at null."""
+    left, right = tree.left, tree.right
+    found: list[Expression] = [*_calculated(left), *_calculated(right)]
     if tree.operator in ("==", "!="):
-        equal = outcome if tree.operator == "==" else not outcome
-        other_constant = any(isinstance(side, Constant) and side.value is not None for side in sides)
-        return references if (null_side and not equal) or (other_constant and equal) else NOTHING
-    return references if tree.operator in ("<", "<=", ">", ">=", "starts_with", "ends_with") else NOTHING
+        equal = outcome is (tree.operator == "==")
+        is_null = [isinstance(side, Constant) and side.value is None for side in (left, right)]
+        if any(is_null):
+            found += [] if equal else [left, right]
+        elif equal and any(isinstance(side, Constant) for side in (left, right)):
+            found += [left, right]
+    elif tree.operator in _BETWEEN_NUMBERS or tree.operator in _OF_TEXTS:
+        found += [left, right]
+    elif tree.operator in _IN:
+        found.append(right)
+        is_member = outcome is (tree.operator == "in")
+        if is_member and isinstance(right, Constant) and isinstance(right.value, tuple) and None not in right.value:
+            found.append(left)
+    elif tree.operator in _CONTAINS:
+        found.append(left)
+    return frozenset(one.names for one in found if isinstance(one, Reference))
+
+
+def _calculated(tree: Expression) -> list[Expression]:
+    """Return what a side of a comparison is calculated from: each part is a number, or has a length."""
+    found: list[Expression] = []
+    pending = [tree] if isinstance(tree, Length | Arithmetic | Minus) else []
+    while pending:
+        for child in children(pending.pop()):
+            if isinstance(child, Length | Arithmetic | Minus):
+                pending.append(child)
+            found.append(child)
+    return found
 
 
 def certain_reads(tree: Expression) -> frozenset[Names]:

@@ -94,7 +94,8 @@ class Typing:
         self._parents: dict[Location, Location] = {}
         self._cells: dict[Location, _Cell] = {}
         self._only_asked: set[Location] = set()
-        self._read: set[Location] = set()
+        self._ways: dict[Source, set[tuple[str, ...]]] = {}
+        """The ways into each source that are read or asked for."""
         self._copying: set[Source] = set()
         self._followed_views: dict[Location, View] = {}
         self._depth = self._cuts = 0
@@ -215,11 +216,22 @@ class Typing:
                 continue
             owner, here = self.spec((source, way[:depth])), (source, way[: depth + 1])
             if owner is None:
-                if here in self._only_asked:
+                cell = self._cells.get(self._find((source, way[:depth])))
+                if here in self._only_asked or (cell is not None and cell.admits_null):
                     return True
-            elif owner is not _NEVER and name not in owner.required:
-                return True
+            elif owner is not _NEVER and (name not in owner.required or owner.kinds != OBJECT):
+                return True  # what is no object has no fields
         return False
+
+    def required(self, location: Location) -> frozenset[str]:
+        """Return the fields that an object at a location always has; of what is no object nothing is said."""
+        source, way = location
+        spec = self.spec(location)
+        if spec is not None:
+            return frozenset(spec.required)
+        depth = len(way)
+        asked = {here[depth] for here in self._ways.get(source, ()) if len(here) > depth and here[:depth] == way}
+        return frozenset(name for name in asked if (source, (*way, name)) not in self._only_asked and name != ITEMS)
 
     def _set_view(self, source: Source, way: tuple[str, ...]) -> View:
         """A `set` name has the type of its expression: that of what it copies, or what its uses and constants say."""
@@ -355,10 +367,9 @@ class Typing:
         source, way = location
         for depth in range(1, len(way) + 1):
             here = (source, way[:depth])
+            self._ways.setdefault(source, set()).add(way[:depth])
             if asked_only and depth == len(way):
                 self._only_asked.add(here)
-            else:
-                self._read.add(here)
             owner = (source, way[: depth - 1])
             if way[depth - 1] != ITEMS and self.spec(owner) is None:
                 self._cell(owner).kinds &= OBJECT if self._cell(owner).kinds & OBJECT else self._cell(owner).kinds
@@ -373,7 +384,9 @@ class Typing:
     def _effective(self, location: Location) -> TypeSpec | None:
         source, way = location
         spec = self.spec(location)
-        inner = sorted({here[1][len(way)] for here in self._read | self._only_asked if _is_below(here, location)})
+        depth = len(way)
+        ways = self._ways.get(source, ())
+        inner = sorted({here[depth] for here in ways if len(here) > depth and here[:depth] == way})
         if spec is None:
             cell = self._cells.get(self._find(location))
             written = self._written(location)
@@ -407,10 +420,6 @@ def _reply(call: LlmCall) -> TypeSpec:
     if call.returns is not None:
         return call.returns
     return _TEXT if call.allowed_outputs is None else TypeSpec(type=("string",), enum=call.allowed_outputs)
-
-
-def _is_below(here: Location, location: Location) -> bool:
-    return here[0] == location[0] and len(here[1]) > len(location[1]) and here[1][: len(location[1])] == location[1]
 
 
 def _location_text(location: Location) -> str:

@@ -67,12 +67,17 @@ class _Operand(NamedTuple):
 _BOOLEAN: Final = _Operand(BOOLEAN)
 
 
-def check_expression(text: str, tree: Expression, meaning: Meaning, *, is_condition: bool) -> list[TypeProblem]:
-    """Return what is wrong with the types of an expression (SW203, SW204, SW205)."""
+def check_expression(
+    text: str, tree: Expression, meaning: Meaning, *, is_condition: bool, known: Facts = _NOTHING_KNOWN
+) -> list[TypeProblem]:
+    """Return what is wrong with the types of an expression (SW203, SW204, SW205).
+
+    `known` is what is certain of references wherever the expression is evaluated.
+    """
     if is_condition and _is_plainly_right(tree, meaning):
         return []
     checker = _Checker(text, meaning)
-    operand = checker.check(tree, _NOTHING_KNOWN)
+    operand = checker.check(tree, known)
     if is_condition:
         checker.require(tree, operand, BOOLEAN, "a condition")
     return checker.problems
@@ -209,6 +214,9 @@ class _Checker:
         if not (left.is_known and right.is_known):
             self.untyped(tree, tree.left, tree.right)
             return
+        if _NULL in (left.kinds, right.kinds):
+            self.null_equality(tree, left, right)
+            return
         for side, operand in ((tree.left, left), (tree.right, right)):
             if operand.kinds & {"array", "object"}:
                 shown = self.shown(side)
@@ -216,9 +224,7 @@ class _Checker:
                 message = f"`{tree.operator}` compares single values, but `{shown}` may be {found}"
                 self.report("SW203", message, "compare one field of it, or use `in`, `contains` or `len`", side)
                 return
-        if _NULL in (left.kinds, right.kinds):
-            self.null_equality(tree, left, right)
-        elif _unlike(left.kinds, right.kinds):
+        if _unlike(left.kinds, right.kinds):
             self.unlike(tree, left, right)
         else:
             self.impossible(tree, left, right)

@@ -318,20 +318,22 @@ class Moves:
         domain = self.domains.of(reference.names)
         plain = Reference(0, 0, reference.names)
         if spec.enum is not None:
-            kinds = {type(member) for member in spec.enum}
-            fits = kinds <= {str} and domain.kinds == {"string"}
+            fits = {type(member) for member in spec.enum} <= {str} and domain.kinds == {"string"}
             return [Compare(0, 0, "in", plain, Constant(0, 0, tuple(spec.enum)))] if fits else None
-        if domain.kinds <= spec.kinds and domain.kinds <= {"boolean", "null"}:
-            return []
-        if domain.kinds == spec.kinds == {"string"} and spec.pattern is None and spec.max_length is None:
-            return []
+        is_refused = "null" in domain.kinds and "null" not in spec.kinds
+        there: list[Expression] = [Compare(0, 0, "!=", plain, Constant(0, 0, None))] if is_refused else []
+        kinds = domain.kinds - {"null"} if is_refused else domain.kinds
+        if kinds <= spec.kinds and kinds <= {"boolean", "null"}:
+            return there
+        if kinds == spec.kinds == {"string"} and spec.pattern is None and spec.max_length is None:
+            return there
         wants_number = spec.kinds and spec.kinds <= {"number", "integer"}
         is_whole = all(one.integral or (one.low == one.high and isinstance(one.low, int)) for one in domain.ranges)
-        if domain.kinds != {"number"} or not wants_number or ("number" not in spec.kinds and not is_whole):
+        if kinds != {"number"} or not wants_number or ("number" not in spec.kinds and not is_whole):
             return None
         low = [] if spec.minimum is None else [Compare(0, 0, ">=", plain, Constant(0, 0, spec.minimum))]
         high = [] if spec.maximum is None else [Compare(0, 0, "<=", plain, Constant(0, 0, spec.maximum))]
-        return [*low, *high]
+        return [*there, *low, *high]
 
     @cached_property
     def _doubtful(self) -> dict[tuple[int, int | None], dict[Names, bool | None]]:
@@ -350,12 +352,13 @@ class Moves:
                 if way.kind == "fallback" and not part.falls_back:
                     continue
                 fate = SUCCEEDS if way.kind == "success" else FALLS_BACK
-                yield from (self._left(step, way, guards, fate) for guards in part.starts)
+                yield from (self.left(step, way, guards, fate) for guards in part.starts)
             elif way.kind in ("failed", "skipped"):
-                yield from (self._left(step, way, guards, FAILED) for guards in part.starts)
-                yield from (self._left(step, way, guards, UNSTARTED) for guards in part.refused)
+                yield from (self.left(step, way, guards, FAILED) for guards in part.starts)
+                yield from (self.left(step, way, guards, UNSTARTED) for guards in part.refused)
 
-    def _left(self, step: Call, way: Transition, guards: Guards, fate: Fate) -> Leaving:
+    def left(self, step: Call, way: Transition, guards: Guards, fate: Fate) -> Leaving:
+        """Return how a call is left in a way, where these guards hold."""
         retries = step.max_retries - 1 if fate == FAILED and step.on_error == "retry" else 0
         assigns = (*self._outputs(step, fate), *self._error(step, has_one=fate in (FAILED, UNSTARTED)))
         return Leaving(way, guards, assigns, ((None, fate),), 1 + retries)

@@ -1,0 +1,89 @@
+"""Which references are certainly not null where a step begins, by plain data flow.
+
+A test for null, a comparison that fails at null, and an assignment of something else settle it, until the name is
+assigned again. It holds on every path of edges to the step, whatever the conditions on the way say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from stepward.validator.analysis.assignment import (
+    NAMES_AT_ONCE,
+    Assignment,
+    Effect,
+    Names,
+    assigned_names,
+    output_names,
+)
+from stepward.vm.expressions.syntax import Constant, Reference
+from stepward.vm.language.flow import Transition
+from stepward.vm.language.names import Meant
+from stepward.vm.language.steps import Call, ConditionStep, Failing, ParallelStep, SetStep
+
+
+class NotNull:
+    """What is certainly not null in one program; only references that a step reads are followed."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        self.context = assignment.context
+        self.typing = assignment.typing
+
+    def at(self, number: int, names: Iterable[Names]) -> frozenset[Names]:
+        """Return those of some references that may be null by their types and certainly are not where a step begins."""
+        found = ((name, self._states.get(name)) for name in names)
+        return frozenset(name for name, known in found if known is not None and (known[0][number] or 0) & known[1])
+
+    @cached_property
+    def _states(self) -> dict[Names, tuple[list[int | None], int]]:
+        """For each reference that may be null, the states of a pass of the data flow, and its bit in them."""
+        readings = self.assignment.readings
+        keys = list(dict.fromkeys(one.reference.names for one in readings if self._is_nullable(one.meant)))
+        found: dict[Names, tuple[list[int | None], int]] = {}
+        for start in range(0, len(keys), NAMES_AT_ONCE):
+            batch = keys[start : start + NAMES_AT_ONCE]
+            states = self.assignment.states(batch, self._effect)
+            found.update((key, (states, 1 << bit)) for bit, key in enumerate(batch))
+        return found
+
+    def _is_nullable(self, meant: Meant | None) -> bool:
+        if meant is None:
+            return False
+        view = self.typing.view(meant)
+        return view.is_known and "null" in view.kinds and len(view.kinds) > 1
+
+    def _effect(self, number: int, way: Transition) -> Effect:
+        """Return what is certainly not null after a step was left, and what may be null again."""
+        step = self.context.flow.steps[number]
+        gone = frozenset(assigned_names(step))
+        if isinstance(step, ConditionStep):
+            return Effect(self.assignment.branch_facts(number, step, way).not_null, gone)
+        if isinstance(step, SetStep) and way.kind == "success":
+            trees = {clause.path[-1]: clause.tree for clause in self.context.meaning.clauses_of.get(number, ())}
+            values = ((name, trees.get(name, value)) for name, value in step.set.items())
+            return Effect(frozenset((name,) for name, value in values if _is_no_null(value)), gone)
+        if isinstance(step, Failing) and way.kind in ("success", "fallback"):
+            return Effect(frozenset(self._given(step, way)), gone)
+        return Effect(frozenset(), gone)
+
+    def _given(self, step: Failing, way: Transition) -> Iterator[Names]:
+        """Yield the names that certainly get something other than null when a step is left with an output."""
+        parts: tuple[Failing, ...] = step.parallel_steps if isinstance(step, ParallelStep) else ()
+        sure: dict[Names, bool] = {}
+        for part in (*parts, step):
+            may_fall_back = isinstance(part, Call) and (part.on_timeout == "fallback" or way.kind == "fallback")
+            is_there = part is step or part.on_error != "skip"
+            view = self.typing.view(Meant((self.assignment.names.outputs[part.id],), ()))
+            is_sure = is_there and not may_fall_back and view.is_known and "null" not in view.kinds
+            for name in output_names(part):
+                sure[name] = sure.get(name, True) and is_sure
+        return (name for name, is_sure in sure.items() if is_sure)
+
+
+def _is_no_null(value: object) -> bool:
+    """Return whether a value of a `set`, an expression or plain data, is certainly not null."""
+    if isinstance(value, Constant):
+        return value.value is not None
+    return value is not None and not isinstance(value, Reference)
