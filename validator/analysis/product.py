@@ -37,6 +37,9 @@ MAX_PAIRS: Final = 4_000_000
 MAX_COUNTED_PAIRS: Final = 20_000
 """Pairs that a search with visits counted may visit before it goes on without counting."""
 
+MAX_COUNTS: Final = 2_000_000
+"""Counts of visits that such a search may hold, one for each pair and bounded step."""
+
 
 class Monitor(Protocol):
     """Watches a run, and remembers just what its property needs. `asks_ends` says whether `end` can be bad at all."""
@@ -284,13 +287,13 @@ def explore_counted(
     """
     counting = counted(flow, monitor)
     if counting is not None:
-        found = explore(flow, counting, passable, limit=most_counted)
+        found = explore(flow, counting, passable, limit=min(most_counted, MAX_COUNTS // len(counting.bounds)))
         if found.is_complete:
             return found
     return explore(flow, monitor, passable, limit=limit)
 
 
-def counted(flow: Flow, monitor: Monitor) -> Monitor | None:
+def counted(flow: Flow, monitor: Monitor) -> _Counting | None:
     """Return a monitor that counts the visits of every bounded step beside; None where no step has `max_visits`."""
     bounds = {
         number: flow.fields[number]["max_visits"]

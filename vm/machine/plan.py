@@ -68,7 +68,9 @@ class CallPlan:
         "writes",
     )
 
-    def __init__(self, call: LlmCall | ToolCall, sub: int, plan: Plan, source: Source) -> None:
+    def __init__(
+        self, call: LlmCall | ToolCall, sub: int, plan: Plan, source: Source, going: Mapping[str, str]
+    ) -> None:
         self.id = call.id
         self.sub = sub
         self.call = call
@@ -89,9 +91,9 @@ class CallPlan:
         self.has_intent = self.writes or (self.may_suspend and is_known)
         self.returns = plan.meaning.typing.effective(source)
         self.allowed = call.allowed_outputs if isinstance(call, LlmCall) else None
-        self.going: Mapping[str, str] = {}
-        self.success_text = _success_text(call.id, self.going)
-        self.intent_text = _intent_text(plan.policy_digests, call.id, self.tool)
+        self.going = going
+        self.success_text = _success_text(call.id, going)
+        self.intent_text = _intent_text(plan.policy_digests, call.id, self.tool) if self.has_intent else ""
         self.first: Calls | None = None
         if isinstance(call, ToolCall) and self.arg_types is None and not plan.policies and not any(embedded(call.args)):
             self.first = Calls((Call(sub, call.id, 1, 1, 1, fill(call.args, _no_reference)),))
@@ -107,9 +109,10 @@ def _success_text(step: str, going: Mapping[str, str]) -> tuple[str, str]:
 
     Every step that goes well writes one, and only its output and visit differ.
     """
-    text = canonical(portable({"kind": "success", "output": None, "step": step, "visit": 0, **going}))
-    before, _, after = text.partition('"output":null')
-    return before + '"output":', after.removesuffix("0}")
+    texts = {"kind": '"success"'} | {name: canonical(value) for name, value in going.items()}
+    before = "".join(f'"{name}":{texts[name]},' for name in sorted(texts) if name < "output")
+    after = "".join(f'"{name}":{texts[name]},' for name in sorted(texts) if name > "output")
+    return f'{{{before}"output":', f',{after}"step":{canonical(step)},"visit":'
 
 
 def _intent_text(policies: Sequence[str], step: str, tool: str) -> str:
@@ -178,18 +181,16 @@ class StepPlan:
             self.variable = NOWHERE if step.output_key is None else plan.slot((step.output_key,))
         if isinstance(step, ParallelStep):
             self.calls = tuple(
-                CallPlan(part, sub, plan, plan.meaning.names.outputs[part.id])
+                CallPlan(part, sub, plan, plan.meaning.names.outputs[part.id], {})
                 for sub, part in enumerate(step.parallel_steps)
             )
         elif isinstance(step, LlmCall | ToolCall):
-            self.calls = (CallPlan(step, 0, plan, plan.meaning.names.outputs[step.id]),)
             way = self.ways["success"]
             if way.ending is None:
                 going = {"next": plan.program.steps[way.to].id}
             else:
                 going = {"ends": way.ending.status, "reason": way.ending.reason}
-            self.calls[0].going = going
-            self.calls[0].success_text = _success_text(step.id, going)
+            self.calls = (CallPlan(step, 0, plan, plan.meaning.names.outputs[step.id], going),)
         own = [NOWHERE, self.output, self.error, self.variable]
         own += [slot for call in self.calls for slot in (call.output, call.error, call.variable)]
         if isinstance(step, SetStep):
