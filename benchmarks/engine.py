@@ -18,20 +18,27 @@ from statistics import median
 from check import structural, structural_findings, table
 from clock import multiple, spread, take_turns
 from hard import CASES, HARD, Hard, cases
+from twins import TWINS
 
+from stepward.validator import ProgramValidator
 from stepward.validator.context import Context
 from stepward.validator.findings import Property
 from stepward.vm import Program
 
 SIZES = {"diamonds with a hole": 40, "diamonds without": 40, "a flag copied": 1_000, "a flag copied in a loop": 200}
 CORRELATED = (1_000, 10_000, 100_000)
+TWIN_SIZES = (1_000, 3_000, 10_000)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print every table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--twins", action="store_true", help="only the rules that are broken beside those that hold")
     options = parser.parse_args(arguments)
+    beside_a_proof(options.rounds)
+    if options.twins:
+        return
     correlated(options.rounds)
     in_seconds(options.rounds)
 
@@ -44,6 +51,36 @@ def decided(hard: Hard, n: int) -> Property:
     assert found.verdict.value in (hard.verdict, "unknown"), f"{hard.name}: {found.verdict} is not true"
     assert found.verdict.value != "violated" or found.evidence.witness is not None, "it has a witness"
     return found
+
+
+def beside_a_proof(rounds: int) -> None:
+    """The whole check of long programs with a rule that holds, and with one that is broken, beside the same without."""
+    rows = []
+    for twins in TWINS:
+        for size in TWIN_SIZES:
+            plain = json.dumps(twins.program(size, breaks=True, has_rule=False))
+            texts = [json.dumps(twins.program(size, breaks=breaks)) for breaks in (False, True)]
+            verdicts = ("", "proved", "violated")
+            turns = [_checked(text, verdict) for text, verdict in zip((plain, *texts), verdicts, strict=True)]
+            base, proved, violated = take_turns(turns, rounds)
+            cells = [f"{multiple(one, base):.2f} ±{spread(one, base):.0%}" for one in (proved, violated)]
+            per_step = f"{median(base) / size * 1_000_000:.0f} µs"
+            rows.append([f"{twins.name}, {size:,}", per_step, *cells])
+    title = "a rule that conditions have nothing to do with: the whole check, as a multiple of that without the rule"
+    table(title, ["program, steps", "without, per step", "proved", "violated"], rows)
+
+
+def _checked(text: str, verdict: str) -> Callable[[], object]:
+    def work() -> None:
+        report = ProgramValidator(Program.from_json(text)).validate()
+        assert [one.verdict.value for one in report.properties if one.rule == "approved-first"] == [verdict] * bool(
+            verdict
+        )
+        found = [one for one in report.findings if one.code == "SW401"]
+        assert len(found) == (verdict == "violated")
+        assert all(one.evidence is not None and one.evidence.witness is not None for one in found)
+
+    return work
 
 
 def correlated(rounds: int) -> None:

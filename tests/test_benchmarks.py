@@ -29,6 +29,7 @@ from runs import STEPS, Tools, chain, loop, performed  # noqa: E402
 from shapes import SHAPES, Census, Shape, census  # noqa: E402
 from stages import stages  # noqa: E402
 from turns import ASYNC, DBOS, FLOOR, LANGGRAPH_ASYNC, LANGGRAPH_SYNC, SYNC, Report, contenders, course  # noqa: E402
+from twins import TWINS, Twins  # noqa: E402
 
 from stepward.validator import ProgramValidator  # noqa: E402
 from stepward.vm import ExecutionVM, MemoryJournal, Program, SQLiteJournal  # noqa: E402
@@ -59,6 +60,19 @@ def test_what_is_said_of_a_hard_program_is_true(hard: Hard) -> None:
     found = decided(hard, 8)
     assert found.verdict.value == hard.verdict
     assert found.evidence.layer != "graph"
+
+
+@pytest.mark.parametrize("twins", TWINS, ids=lambda twins: twins.name)
+@pytest.mark.parametrize("n", [100, 101, 1_000])
+def test_twins_are_of_their_size_and_a_third_of_their_steps_are_conditions(twins: Twins, n: int) -> None:
+    kept, broken, bare = (
+        twins.program(n, breaks=breaks, has_rule=has_rule)["steps"]
+        for breaks, has_rule in ((False, True), (True, True), (True, False))
+    )
+    assert n - 20 <= len(kept) <= n
+    assert 0.3 * n - 6 <= sum(step["type"] == "condition" for step in kept) <= 0.5 * n
+    assert broken == bare
+    assert [one["id"] for one, other in zip(kept, broken, strict=True) if one != other] == ["may_pay"]
 
 
 def test_the_benchmark_of_proofs_ends_at_a_verdict_that_is_not_true() -> None:

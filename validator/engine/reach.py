@@ -132,6 +132,7 @@ class _Search:
         self.claims = claims
         self.tried: list[str] = []
         self.candidate: Answer | None = None
+        self.unmet = ""
 
     def answer(self) -> Answer:
         """Return the first answer of a layer, or what was tried."""
@@ -150,6 +151,8 @@ class _Search:
                 if found is not None:
                     return found
         reason = "tried: " + "; ".join(self.tried) if self.tried else "no layer could hold it"
+        if self.unmet:
+            reason = f"no run was found that takes the path below: {self.unmet}; {reason}"
         if self.candidate is None:
             return Answer(Verdict.UNKNOWN, Evidence(FINITE, reason=reason))
         return replace(self.candidate, evidence=replace(self.candidate.evidence, reason=reason))
@@ -259,16 +262,18 @@ class _Search:
 
         from stepward.validator.engine.witnesses.paths import Traced
 
-        traced = Traced(self.context, self.builder, path)
+        witnesses = self.engine.witnesses()
+        traced = Traced(self.context, self.builder, path, witnesses)
         last = path.steps[-1].edge.leap
         moves = tuple(traced.moves)
         claim = self.claims(last.kind, last.step)
-        found = self.engine.witnesses().confirm(claim, last.kind, moves, traced.known)
+        found = witnesses.confirm(claim, last.kind, moves, traced.known)
         evidence = Evidence(path.layer, path=moves)
         state = path.steps[-2].after if len(path.steps) > 1 else path.before
         if not isinstance(found, str):
             return Answer(Verdict.VIOLATED, replace(evidence, witness=found), last.kind, last.step, state)
-        self._note(path.layer, f"a candidate that the machine does not confirm: {found}")
+        self._note(path.layer, "a path without a run")
+        self.unmet = self.unmet or found
         self.candidate = self.candidate or Answer(Verdict.UNKNOWN, evidence, last.kind, last.step)
         return None
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
-from stepward.vm.expressions.evaluator import evaluate_condition
+from stepward.vm.expressions.evaluator import Lookup, evaluate_condition
 from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Reference, children
 from stepward.vm.values import to_json
 
@@ -64,6 +64,20 @@ def outcome(tree: Expression, state: State) -> bool | None:
         return evaluate_condition(tree, lookup)
     except EvaluationError:
         return None
+
+
+def decided(trees: Iterable[Expression], lookup: Lookup) -> int | None:
+    """Return the position of the first expression that holds, -1 where none does; None where one fails before.
+
+    `lookup` raises UndefinedReferenceError where a reference has no value.
+    """
+    for number, tree in enumerate(trees):
+        try:
+            if evaluate_condition(tree, lookup):
+                return number
+        except EvaluationError:
+            return None
+    return -1
 
 
 def is_possible(state: State, names: Iterable[Names], domains: Domains) -> bool:

@@ -12,7 +12,8 @@ from stepward.validator.engine.systems.system import Computed, Given, Leap, Path
 from stepward.validator.engine.values.domains import Names
 from stepward.validator.engine.values.states import State
 from stepward.validator.engine.witnesses.reached import completed
-from stepward.validator.engine.witnesses.synthesis import Known
+from stepward.validator.engine.witnesses.synthesis import Known, Valueless, Witnesses
+from stepward.validator.engine.witnesses.walk import Unsure, Walker
 from stepward.validator.engine.witnesses.witness import Does
 from stepward.validator.findings import Move
 from stepward.vm.expressions.syntax import Reference
@@ -35,20 +36,45 @@ _DOES: Final[Mapping[str, Does]] = {
 class Traced:
     """A path of the program: its moves, and what is known of the values on it."""
 
-    def __init__(self, context: Analyses, builder: Builder, path: Path) -> None:
+    def __init__(self, context: Analyses, builder: Builder, path: Path, witnesses: Witnesses) -> None:
         self.context = context
         self.builder = builder
+        self.witnesses = witnesses
         self.moves: list[Move] = []
         self._outputs: dict[tuple[int, str], Any] = {}
+        self._at: dict[int, dict[str, Any]] = {}
         self._known_of: dict[tuple[int, str], Any] = {}
         self._turns: dict[int, tuple[Does, ...]] = {}
         self.leaps: list[Leap] = []
+        inputs = dict(self._inputs(path.before))
+        self._walker = self._started(inputs)
         for number, step in enumerate(path.steps):
             self._given(step.edge.assigns, step.after)
+            if number + 1 < len(path.steps):
+                self._follow(step.edge.leap)
             self._add(step.edge.leap)
             if number + 1 < len(path.steps):
                 self._fill(step.edge.leap.pairs[1], path.steps[number + 1].edge.leap.pairs[0])
-        self.known = Known(dict(self._inputs(path.before)), self._outputs, self._turns)
+        self.known = Known(inputs, self._outputs, self._turns)
+
+    def _started(self, inputs: dict[str, Any]) -> Walker | None:
+        """Return a run with the inputs that the path asks for, and the plain ones beside."""
+        known: dict[Names, Any] = {}
+        try:
+            for source in self.witnesses.inputs:
+                known[source.name,] = inputs[source.name] if source.name in inputs else self.witnesses.plain(source)
+        except Valueless:
+            return None
+        return Walker(self.builder, self.witnesses, known)
+
+    def _follow(self, leap: Leap) -> None:
+        """Let the run take a step of the path, as long as it is known what it does."""
+        place = len(self.moves)
+        try:
+            if self._walker is not None:
+                self._walker.follow(leap, self._at.get(place, {}))
+        except (Unsure, Valueless):
+            self._walker = None
 
     def _add(self, leap: Leap) -> None:
         step = self.context.flow.steps[leap.step]
@@ -60,7 +86,15 @@ class Traced:
         self.leaps.append(leap)
 
     def _fill(self, start: int, goal: int) -> None:
-        """Add the shortest way through a stretch that the slice left out."""
+        """Add the way through a stretch that the slice left out: the run's own, or, if unknown, the shortest."""
+        try:
+            if self._walker is not None:
+                for taken in self._walker.walk(start, goal):
+                    self._outputs.update(((len(self.moves), name), value) for name, value in taken.outputs.items())
+                    self._add(taken.leap)
+                return
+        except (Unsure, Valueless):
+            self._walker = None
         product = self.builder.product
         parents: dict[int, tuple[int, Transition | None]] = {start: (-1, None)}
         pending = deque([start])
@@ -74,8 +108,8 @@ class Traced:
         between: list[Leap] = []
         number = goal
         while number != start:
-            before, taken = parents[number]
-            between.append(Leap(product.pairs[before][0], taken, (), (before, number)))
+            before, passed = parents[number]
+            between.append(Leap(product.pairs[before][0], passed, (), (before, number)))
             number = before
         for leap in reversed(between):
             self._add(leap)
@@ -105,7 +139,8 @@ class Traced:
             return
         key = (place, source.name)
         self._known_of[key] = _merged(self._known_of.get(key), value)
-        self._outputs[key] = completed(self._known_of[key], self.context.meaning.typing.effective(source))
+        whole = completed(self._known_of[key], self.context.meaning.typing.effective(source))
+        self._outputs[key] = self._at.setdefault(place, {})[source.name] = whole
 
     def _inputs(self, before: State) -> list[tuple[str, Any]]:
         found = []

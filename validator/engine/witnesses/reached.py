@@ -179,7 +179,9 @@ def _is_of(value: Any, spec: TypeSpec | None) -> bool:
 
 
 def completed(value: Any, spec: TypeSpec | None) -> Any:
-    """Return an object with the fields that its type demands and nobody asked for."""
+    """Return a value with what its type demands and nobody asked for: the fields of objects, the items of arrays."""
+    if isinstance(value, list | tuple):
+        return _items(tuple(value), spec.items if spec is not None else None)
     if not isinstance(value, dict):
         return freeze(value)
     known = (spec.properties if spec is not None else None) or {}
@@ -188,3 +190,20 @@ def completed(value: Any, spec: TypeSpec | None) -> Any:
         if name not in whole:
             whole.update((name, found) for found in simplest(known.get(name))[:1])
     return freeze(whole)
+
+
+_ITEMLESS: Final = object()
+
+
+def _items(values: tuple[Any, ...], spec: TypeSpec | None) -> Any:
+    """Return the items of an array, each completed; one that is not of the item type gives way to the simplest."""
+    last: Any = _ITEMLESS
+    made: Any = None
+    found = []
+    for value in values:
+        if value is not last:  # most arrays that are made up repeat one item
+            last, made = value, completed(value, spec)
+            if not is_seen_to_fit(made, spec):
+                made = next(iter(simplest(spec)), made)
+        found.append(made)
+    return freeze(found)

@@ -41,6 +41,9 @@ from stepward.vm.machine.tools import InDoubt, ToolContext
 
 T = TypeVar("T")
 
+ERROR: Final = "it fails in this witness"
+"""The error of a call that fails in a witness."""
+
 MAX_MACHINES: Final = 8
 """Machines that are kept: each has its plan of the program ready."""
 
@@ -97,7 +100,7 @@ class _Script:
             self.missing = self.missing or (step, visit, attempt)
             raise RuntimeError("the witness does not say")
         if answer.does == "fails":
-            raise RuntimeError("it fails in this witness")
+            raise RuntimeError(ERROR)
         if answer.does == "in doubt":
             raise InDoubt("nobody knows in this witness")
         self.clock.is_late = answer.does == "times out"
@@ -110,7 +113,7 @@ class Replayed:
 
     `why` says it in words: the violation, or what happened instead. `set_aside` are the rules that had to be left out
     because one of them stops this run before the one that is meant is asked. `moves` is the path that the run took,
-    `unstarted` what did not start.
+    `unstarted` what did not start, `missing` the first call for which the witness has no answer.
     """
 
     confirmed: bool
@@ -120,6 +123,7 @@ class Replayed:
     journal: MemoryJournal
     set_aside: tuple[str, ...] = ()
     unstarted: tuple[Unstarted, ...] = ()
+    missing: Asked | None = None
 
     @property
     def is_barred(self) -> bool:
@@ -264,6 +268,7 @@ class Replayer:
             journal,
             court.set_aside,
             tuple(seen.unstarted()),
+            self._script.missing,
         )
 
     def _machine(self, court: _Court, max_steps: int) -> ExecutionVM:

@@ -11,20 +11,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice, product
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.analysis.patterns import is_seen_to_fit
 from stepward.validator.analysis.product import USED_UP
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.values.simplest import beside, fitting, simplest
+from stepward.validator.engine.witnesses.choices import MAX_TRIES, few_first, parts_of
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
+from stepward.validator.engine.witnesses.taken import budget, common, instead, spent_after
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, without_waivers
 from stepward.validator.findings import Evidence, Move
 from stepward.vm.expressions.syntax import Constant, walk
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.names import Meant, Source
-from stepward.vm.language.steps import AnyStep, Call, Failing, ParallelStep, ToolCall
+from stepward.vm.language.steps import AnyStep, Call, ParallelStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import FrozenMap
 
@@ -33,14 +35,17 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.assignment import Reading
     from stepward.validator.failures import Failures
 
-MAX_TRIES: Final = 150
-"""Runs that one witness may take to find."""
-
 MAX_RECORDS: Final = 20_000
 """Records that the machine may write for all witnesses of one program; findings beyond that have none."""
 
 MAX_SPOTS: Final = 6
 """Places where the values come from that one step reads, and that are varied."""
+
+RECORDS_PER_STEP: Final = 20
+"""Records that are added to that for each step of the program: a witness may visit them all."""
+
+MAX_SEARCH: Final = 5_000
+"""Records that the search for one witness may write before it tries no further run, and four for each of its moves."""
 
 MAX_CHASED: Final = 8
 """Assignments of one name to another that are followed to where a value is from."""
@@ -82,6 +87,8 @@ class Witnesses:
         self.program = context.program
         self.replayer = Replayer(context.program, without_waivers(context.meaning.policies))
         self._tries = 0
+        self._most = MAX_RECORDS + RECORDS_PER_STEP * len(context.program.steps)
+        self._until = self._most
 
     def evidence(
         self, claim: Claim, kind: str, path: tuple[Move, ...], layer: str, *, is_certain: bool = True
@@ -93,37 +100,44 @@ class Witnesses:
         """
         found = Evidence(layer, path=path)
         goal = _Goal(claim, kind, path)
-        shown = self._tried(goal)
-        if isinstance(shown, Witness):
-            return replace(found, witness=shown)
-        if isinstance(shown, str):
-            return replace(found, unconfirmed=shown)
-        if is_certain and shown is not None and not self._is_told_otherwise(shown, goal):
-            return replace(found, unconfirmed=shown.why)
-        return found
+        match self._tried(goal):
+            case Witness() as witness:
+                return replace(found, witness=witness)
+            case Replayed() as shown if is_certain and not self._is_told_otherwise(shown, goal):
+                return replace(found, unconfirmed=shown.why)
+            case _Unmade(why=why, is_bug=True):
+                return replace(found, unconfirmed=why)
+            case _:
+                return found
 
     def confirm(self, claim: Claim, kind: str, path: tuple[Move, ...], known: Known) -> Witness | str:
-        """Return the witness of a path that the machine confirms, or what it does instead."""
-        shown = self._tried(_Goal(claim, kind, path, known))
-        if shown is None:
-            return "no values for it were found"
-        return shown.why if isinstance(shown, Replayed) else shown
+        """Return the witness of a path that the machine confirms, or in words why there is none."""
+        goal = _Goal(claim, kind, path, known)
+        match self._tried(goal):
+            case Witness() as witness:
+                return witness
+            case Replayed() as shown:
+                return instead(shown, path)
+            case _Unmade(why=why):
+                return why
 
-    def _tried(self, goal: _Goal) -> Witness | Replayed | str | None:
-        """Return a witness, or the first run that was none, or how the machine broke; None where none was run."""
-        if self.replayer.steps > MAX_RECORDS:
-            return None
+    def _tried(self, goal: _Goal) -> Witness | Replayed | _Unmade:
+        """Return a witness, or the first run that was none, or why none was made."""
         self._tries = 0
+        self._until = min(self._most, self.replayer.steps + MAX_SEARCH + 4 * len(goal.path))
         try:
-            return self._shown(goal)
+            if self.replayer.steps <= self._most:
+                return self._shown(goal) or _Unmade("nothing was found for its parallel steps to do")
+            return _Unmade(f"the runs that were tried for this program have {self._most} records, and no more are made")
         except OutOfTime:
             raise
-        except (Refused, _Valueless):
-            # A type of which nobody finds a value makes no run; that is no disagreement.
-            return None
+        except Valueless as error:  # it makes no run, and that is no disagreement
+            return _Unmade(str(error))
+        except Refused as error:
+            return _Unmade(f"the machine does not start it: {error}")
         except Exception as error:
             # The finding stands, whatever becomes of its replay; that the machine breaks is a bug, and said as one.
-            return f"the machine broke in a replay ({type(error).__name__}: {error})"
+            return _Unmade(f"the machine broke in a replay ({type(error).__name__}: {error})", is_bug=True)
 
     def _shown(self, goal: _Goal) -> Witness | Replayed | None:
         """Return a witness that the machine confirms, or what the first, simplest one led to."""
@@ -133,7 +147,7 @@ class Witnesses:
             if isinstance(found, Witness):
                 return found
             first = first or found
-            if self._tries >= MAX_TRIES or self.replayer.steps > MAX_RECORDS:
+            if self._tries >= MAX_TRIES or self.replayer.steps > self._until:
                 break
         return first
 
@@ -181,20 +195,20 @@ class Witnesses:
     def _further(
         self, goal: _Goal, turns: _Turns, values: Values, best: Replayed
     ) -> tuple[Witness | Replayed, Values] | None:
-        reached = len(_common(best.moves, goal.path))
+        reached = len(common(best.moves, goal.path))
         if reached >= len(goal.path):
             return None
         number = self.context.flow.position[goal.path[reached].step]
         spots = self._spots(number)
         choices = [self._choices(spot, number) for spot in spots]
-        for combination in islice(_few_first(choices), MAX_TRIES):
-            if self._tries >= MAX_TRIES or self.replayer.steps > MAX_RECORDS:
+        for combination in islice(few_first(choices), MAX_TRIES):
+            if self._tries >= MAX_TRIES or self.replayer.steps > self._until:
                 return None
             changed = values | {
                 spot: value for spot, value in zip(spots, combination, strict=True) if value is not _AS_IS
             }
             found = self._try(goal, turns, changed)
-            if isinstance(found, Witness) or len(_common(found.moves, goal.path)) > reached:
+            if isinstance(found, Witness) or len(common(found.moves, goal.path)) > reached:
                 return found, changed
         return None
 
@@ -249,7 +263,7 @@ class Witnesses:
 
     def _value(self, source: Source, values: Values) -> Any:
         """Return the value that an input or an output gets: the simplest, with what is varied put in."""
-        result = self._simplest(source)
+        result = self.plain(source)
         spec = self.meaning.typing.effective(source)
         for (owner, fields), value in values.items():
             if owner == source:
@@ -258,19 +272,48 @@ class Witnesses:
                     result = changed
         return result
 
-    def _simplest(self, source: Source) -> Any:
+    def varied(self, source: Source, number: int) -> Iterator[Any]:
+        """Yield other values of an output, which a condition at a step may tell apart from the plain one."""
+        result, spec = self.plain(source), self.meaning.typing.effective(source)
+        for spot in self._spots(number):
+            if spot[0] == source:
+                for value in self._choices(spot, number):
+                    changed = result if value is _AS_IS else _with(result, spot[1], value)
+                    if value is not _AS_IS and changed != result and is_seen_to_fit(changed, spec):
+                        yield changed
+
+    def plain(self, source: Source) -> Any:
+        """Return the value that an input or an output gets where nothing asks for another; raises Valueless."""
         if source not in self._known:
-            found = simplest(self.meaning.typing.effective(source))
-            if not found:
-                raise _Valueless
+            spec = self.meaning.typing.effective(source)
             wanted = self._wanted.get(source, [])
-            good = [value for value in found if all(is_seen_to_fit(value, spec) for spec in wanted)]
-            more = fitting(
-                (value for spec in wanted for value in simplest(spec)), self.meaning.typing.effective(source)
-            )
-            good += [value for value in more if all(is_seen_to_fit(value, spec) for spec in wanted)]
-            self._known[source] = (good or found)[0]
+            try:
+                self._known[source] = self._wished(spec, wanted) if wanted else self._first(spec)
+            except Valueless:
+                raise Valueless(f"no value was found for the type of `{source.name}`") from None
         return self._known[source]
+
+    def _first(self, spec: TypeSpec | None) -> Any:
+        """Return the simplest value of a type: many calls share one."""
+        if id(spec) not in self._firsts:
+            found = simplest(spec)
+            if not found:
+                raise Valueless
+            self._firsts[id(spec)] = spec, found[0]
+        return self._firsts[id(spec)][1]
+
+    def _wished(self, spec: TypeSpec | None, wanted: list[TypeSpec]) -> Any:
+        """Return the simplest value of a type that is of others, too, where there is one."""
+        good = (value for value in simplest(spec) if all(is_seen_to_fit(value, one) for one in wanted))
+        more = fitting((value for one in wanted for value in simplest(one)), spec)
+        better = (value for value in more if all(is_seen_to_fit(value, one) for one in wanted))
+        found = next(chain(good, better), _AS_IS)
+        return self._first(spec) if found is _AS_IS else found
+
+    @cached_property
+    def _firsts(self) -> dict[int, tuple[TypeSpec | None, Any]]:
+        """The simplest value of each type by its number in memory, which is its own as long as the type is kept."""
+        return {}
 
     @cached_property
     def _known(self) -> dict[Source, Any]:
@@ -305,8 +348,8 @@ class Witnesses:
                 if place in goal.known.turns:
                     choices.append([goal.known.turns[place]])
                     continue
-                choices.append(list(_parts(step, "fails" if move.how == "starts" else move.how)))
-        for combination in islice(_few_first(choices), MAX_TRIES):
+                choices.append(list(parts_of(step, "fails" if move.how == "starts" else move.how)))
+        for combination in islice(few_first(choices), MAX_TRIES):
             yield dict(zip(places, combination, strict=True))
 
     def _step(self, move: Move) -> AnyStep:
@@ -341,25 +384,37 @@ class Witnesses:
             goal.claim,
             self.program,
             self.replayer.policies,
-            {source.name: self._input(goal, source, values) for source in self._inputs},
+            {source.name: self._input(goal, source, values) for source in self.inputs},
             tuple(self._script(goal, turns, values)),
-            _budget(len(self.program.steps), (self._step(move) for move in goal.path)),
+            budget(len(self.program.steps), (self._step(move) for move in goal.path)),
         )
-        seen = self._replayed(witness)
+        witness, seen = self._with_siblings(goal, witness, values)
         if goal.kind == "missing" and goal.path[-1].how == "starts" and not seen.confirmed:
             # Only a run that is cut off ends here: one out of budget is.
-            spent = _spent(seen, len(goal.path) - 1)
+            spent = spent_after(seen, len(goal.path) - 1)
             if spent:
                 witness = replace(witness, max_steps=spent)
                 seen = self._replayed(witness)
         return witness if seen.confirmed else seen
+
+    def _with_siblings(self, goal: _Goal, witness: Witness, values: Values) -> tuple[Witness, Replayed]:
+        """Replay a witness; where parts of its last step start beside the one that is stopped, they return."""
+        seen = self._replayed(witness)
+        last = self._step(goal.path[-1])
+        parts = {part.id: part for part in (last.parallel_steps if isinstance(last, ParallelStep) else ())}
+        while not seen.confirmed and seen.missing is not None and seen.missing[0] in parts:
+            name, visit, _ = seen.missing
+            value = self._output(goal, len(goal.path) - 1, parts.pop(name), "returns", values)
+            witness = replace(witness, script=(*witness.script, Answer(name, visit, "returns", value)))
+            seen = self._replayed(witness)
+        return witness, seen
 
     def _input(self, goal: _Goal, source: Source, values: Values) -> Any:
         known = goal.known.inputs.get(source.name, _AS_IS)
         return self._value(source, values) if known is _AS_IS else known
 
     @cached_property
-    def _inputs(self) -> tuple[Source, ...]:
+    def inputs(self) -> tuple[Source, ...]:
         """The inputs that have to be given: those with a default are left to it, unless a path needs another value."""
         if self.program.inputs is not None:
             return tuple(Source("input", name, ("inputs", name)) for name in self.program.inputs)
@@ -382,8 +437,16 @@ _Turns = dict[int, tuple[Does, ...]]
 """What the sub-steps of a parallel step do, by the place on the path."""
 
 
-class _Valueless(Exception):  # noqa: N818 - never seen outside this file
-    pass
+@dataclass(frozen=True)
+class _Unmade:
+    """No run was made, and why; `is_bug` says that the machine broke."""
+
+    why: str
+    is_bug: bool = False
+
+
+class Valueless(Exception):  # noqa: N818 - reads better where it is caught than with a suffix
+    """A type of which no value was found."""
 
 
 _AS_IS: Final = object()
@@ -395,89 +458,9 @@ _DOES: Final[Mapping[str, Does]] = {
 }
 
 
-def _parts(step: ParallelStep, how: str) -> Iterator[tuple[Does, ...]]:
-    """Yield what the sub-steps may do for a parallel step to end in a way, the plainest first."""
-    if how == USED_UP:
-        yield ()
-        return
-    options: list[list[Does]] = []
-    for part in step.parallel_steps:
-        does: list[Does] = ["returns"]
-        if part.on_error == "skip" or how != "succeeds":
-            does.append("fails")
-        if part.on_timeout == "fallback":
-            does.append("times out")
-        options.append(does)
-    for combination in islice(_few_first(options), 64):
-        failed = any(
-            does == "fails" and part.on_error != "skip"
-            for part, does in zip(step.parallel_steps, combination, strict=True)
-        )
-        if failed == (how != "succeeds"):
-            yield combination
-
-
-def _few_first(choices: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yield one choice from every list, those with few other than the first before those with many."""
-    for number in range(len(choices) + 1):
-        if number <= 2 or len(choices) <= 4:
-            yield from _with_changes(choices, number, 0)
-
-
-def _with_changes(choices: list[list[Any]], changes: int, start: int) -> Iterator[tuple[Any, ...]]:
-    if changes == 0:
-        yield tuple(options[0] for options in choices[start:])
-        return
-    for place in range(start, len(choices) - changes + 1):
-        before = tuple(options[0] for options in choices[start:place])
-        for option, after in product(
-            choices[place][1:], list(islice(_with_changes(choices, changes - 1, place + 1), MAX_TRIES))
-        ):
-            yield (*before, option, *after)
-
-
 def _with(value: Any, fields: tuple[str, ...], inner: Any) -> Any:
     """Return a value with another one in a field of it."""
     if not fields:
         return inner
     held = value if isinstance(value, dict) else {}
     return FrozenMap({**held, fields[0]: _with(held.get(fields[0]), fields[1:], inner)})
-
-
-def _common(moves: tuple[Move, ...], path: tuple[Move, ...]) -> tuple[Move, ...]:
-    """Return the moves that a run and a path have in common from the start."""
-    count = 0
-    for taken, wanted in zip(moves, path, strict=False):
-        if taken != wanted:
-            break
-        count += 1
-    return path[:count]
-
-
-def _budget(size: int, steps: Iterator[AnyStep]) -> int:
-    """Return a budget that a path can't use up: a power of two, so that one machine serves most paths of a program."""
-    cost = max(32, size, 1 + sum(map(_most, steps)))
-    return 1 << cost.bit_length()
-
-
-def _most(step: AnyStep) -> int:
-    if not isinstance(step, Failing):
-        return 1
-    parts = step.parallel_steps if isinstance(step, ParallelStep) else (step,)
-    return 1 + (step.max_retries + 1) * sum(part.max_retries + 1 for part in parts)
-
-
-def _spent(seen: Replayed, moves: int) -> int:
-    """Return the steps that a run had spent after so many moves."""
-    from stepward.vm.machine.apply import apply
-    from stepward.vm.machine.state import before
-
-    found = seen.history()
-    state = before(found.plan)
-    for happened in found.events:
-        if moves == 0 and happened.kind != "started":
-            return state.steps
-        state = apply(found.plan, state, happened)
-        if "step" in happened.body and ("next" in happened.body or "ends" in happened.body):
-            moves -= 1
-    return 0

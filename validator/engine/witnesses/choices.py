@@ -1,0 +1,55 @@
+"""Combinations that are worth a try, the plainest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice, product
+from typing import Any, Final
+
+from stepward.validator.analysis.product import USED_UP
+from stepward.validator.engine.witnesses.witness import Does
+from stepward.vm.language.steps import ParallelStep
+
+MAX_TRIES: Final = 150
+"""Runs that one witness may take to find."""
+
+
+def parts_of(step: ParallelStep, how: str) -> Iterator[tuple[Does, ...]]:
+    """Yield what the sub-steps may do for a parallel step to end in a way, the plainest first."""
+    if how == USED_UP:
+        yield ()
+        return
+    options: list[list[Does]] = []
+    for part in step.parallel_steps:
+        does: list[Does] = ["returns"]
+        if part.on_error == "skip" or how != "succeeds":
+            does.append("fails")
+        if part.on_timeout == "fallback":
+            does.append("times out")
+        options.append(does)
+    for combination in islice(few_first(options), 64):
+        failed = any(
+            does == "fails" and part.on_error != "skip"
+            for part, does in zip(step.parallel_steps, combination, strict=True)
+        )
+        if failed == (how != "succeeds"):
+            yield combination
+
+
+def few_first(choices: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Yield one choice from every list, those with few other than the first before those with many."""
+    for number in range(len(choices) + 1):
+        if number <= 2 or len(choices) <= 4:
+            yield from _with_changes(choices, number, 0)
+
+
+def _with_changes(choices: list[list[Any]], changes: int, start: int) -> Iterator[tuple[Any, ...]]:
+    if changes == 0:
+        yield tuple(options[0] for options in choices[start:])
+        return
+    for place in range(start, len(choices) - changes + 1):
+        before = tuple(options[0] for options in choices[start:place])
+        for option, after in product(
+            choices[place][1:], list(islice(_with_changes(choices, changes - 1, place + 1), MAX_TRIES))
+        ):
+            yield (*before, option, *after)

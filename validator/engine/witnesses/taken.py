@@ -1,0 +1,60 @@
+"""A run beside the path that it was made for: how far it took that, what it did instead, and what it may spend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepward.validator.engine.witnesses.replay import Replayed
+from stepward.validator.findings import Move
+from stepward.vm.language.steps import AnyStep, Failing, ParallelStep
+
+
+def instead(shown: Replayed, path: tuple[Move, ...]) -> str:
+    """Return in words what the run does that was tried for a path."""
+    place = len(common(shown.moves, path))
+    if place < min(len(path), len(shown.moves)) and shown.moves[place].step == path[place].step:
+        took, wanted = shown.moves[place], path[place]
+        if wanted.how != "starts" and not (shown.run.is_over and place == len(shown.moves) - 1):
+            return f"`{took.step}` {took.how} in the run that was tried, where the path says that it {wanted.how}"
+    if shown.missing is not None:
+        return f"the run that was tried gets to `{shown.missing[0]}`, and nothing is broken by then"
+    return shown.why.replace("the run ", "the run that was tried ", 1)
+
+
+def common(moves: tuple[Move, ...], path: tuple[Move, ...]) -> tuple[Move, ...]:
+    """Return the moves that a run and a path have in common from the start."""
+    count = 0
+    for taken, wanted in zip(moves, path, strict=False):
+        if taken != wanted:
+            break
+        count += 1
+    return path[:count]
+
+
+def budget(size: int, steps: Iterator[AnyStep]) -> int:
+    """Return a budget that a path can't use up: a power of two, so that one machine serves most paths of a program."""
+    cost = max(32, size, 1 + sum(map(_most, steps)))
+    return 1 << cost.bit_length()
+
+
+def _most(step: AnyStep) -> int:
+    if not isinstance(step, Failing):
+        return 1
+    parts = step.parallel_steps if isinstance(step, ParallelStep) else (step,)
+    return 1 + (step.max_retries + 1) * sum(part.max_retries + 1 for part in parts)
+
+
+def spent_after(seen: Replayed, moves: int) -> int:
+    """Return the steps that a run had spent after so many moves."""
+    from stepward.vm.machine.apply import apply
+    from stepward.vm.machine.state import before
+
+    found = seen.history()
+    state = before(found.plan)
+    for happened in found.events:
+        if moves == 0 and happened.kind != "started":
+            return state.steps
+        state = apply(found.plan, state, happened)
+        if "step" in happened.body and ("next" in happened.body or "ends" in happened.body):
+            moves -= 1
+    return 0

@@ -1,0 +1,338 @@
+"""Between two places of a path: the way that a run takes there by itself, with the values that it has by then.
+
+The slice of a question leaves out what the question does not depend on: whatever a run does between one place and the
+next, it gets there. So no branch is prescribed there. The walk evaluates the conditions as the machine will, with the
+simplest values for what nobody asked about, and goes where they lead. What comes back from a call is varied only where
+the run would go round in a loop or end before it gets there. The machine confirms all of it, as it does any witness.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from stepward.validator.engine.systems.moves import SUCCEEDS, Leaving, Moves
+from stepward.validator.engine.systems.system import (
+    FAILS,
+    Assign,
+    Computed,
+    Decision,
+    Given,
+    Leap,
+    Literal,
+    Undefined,
+)
+from stepward.validator.engine.values.domains import Names
+from stepward.validator.engine.values.states import decided
+from stepward.validator.engine.witnesses.replay import ERROR
+from stepward.vm.errors import EvaluationError, StepwardError, UndefinedReferenceError
+from stepward.vm.expressions.evaluator import evaluate
+from stepward.vm.language.names import Source
+from stepward.vm.language.steps import Call, ParallelStep
+from stepward.vm.values import FrozenMap, freeze
+
+if TYPE_CHECKING:
+    from stepward.validator.engine.systems.building import Builder, Product
+    from stepward.validator.engine.witnesses.synthesis import Witnesses
+
+MAX_TRIES: Final = 200
+"""Other values of calls that are tried on one stretch."""
+
+MAX_ROUNDS: Final = 100
+"""Rounds of a loop that a walk makes on one stretch."""
+
+MIN_STEPS: Final = 10_000
+PATIENCE: Final = 4
+"""A walk may take so many steps on one stretch, and for each pair of program and rule that many more."""
+
+
+class Unsure(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
+    """The walk can't say what the machine does next: a value is not known, or no value leads on."""
+
+
+class Taken(NamedTuple):
+    """A step that the run left, and what its calls returned where that is not the simplest."""
+
+    leap: Leap
+    outputs: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One step of a walk: where it was, how it was left, how to undo that, and what its calls could return instead."""
+
+    pair: int
+    leaving: Leaving
+    target: int
+    outputs: dict[str, Any]
+    undo: list[tuple[Names, Any]]
+    others: Iterator[dict[str, Any]] | None = None
+
+
+_MISSING: Final = object()
+_UNKNOWN: Final = object()
+"""A value of which the walk does not know whether it is there."""
+
+
+class Walker:
+    """A run in the making: the values that it has, step after step. `inputs` are those at its start."""
+
+    def __init__(self, builder: Builder, witnesses: Witnesses, inputs: Mapping[Names, Any]) -> None:
+        self.context = builder.context
+        self.moves: Moves = builder.moves
+        self.product: Product = builder.product
+        self.witnesses = witnesses
+        self.env: dict[Names, Any] = dict(inputs)
+        self.visits: Counter[int] = Counter()
+        self._distances: dict[int, _Distances] = {}
+
+    # -- steps that the path prescribes ----------------------------------------------------------------------------
+
+    def follow(self, leap: Leap, outputs: Mapping[str, Any]) -> None:
+        """Take a step of the path: `outputs` are what its calls return. Raises Unsure where a run would not."""
+        for leaving in self._open(leap.step):
+            if leaving.way == leap.way and (not leap.fates or leaving.fates == leap.fates):
+                self._assign(leaving, outputs)
+                self.visits[leap.step] += 1
+                return
+        raise Unsure("the run goes another way")
+
+    # -- stretches between -----------------------------------------------------------------------------------------
+
+    def walk(self, start: int, goal: int) -> list[Taken]:
+        """Go from one pair of the product to another, and return the steps taken; raises Unsure where that fails."""
+        distances = self._distances.setdefault(goal, _Distances(self.product, goal))
+        return _Stretch(self, distances, start).to(goal)
+
+    def options(self, pair: int, distances: _Distances) -> list[tuple[int, Leaving]]:
+        """Return the ways out of a pair that a run can take now and that lead on, the shortest first."""
+        step, state = self.product.found.steps[pair], self.product.found.states[pair]
+        plain = self._plain(pair, step)
+        if plain is not None:
+            return [plain]
+        found: list[tuple[int, Leaving]] = []
+        for leaving in self._open(step):
+            if leaving.way.to < 0:
+                continue
+            for after in self.product.monitor.leave(step, state, leaving.way, dict(leaving.fates)):
+                target = self.product.found.number(leaving.way.to, after)
+                if target is not None and self.product.alive[target]:
+                    found.append((target, leaving))
+        if len(found) > 1:
+            found.sort(key=lambda one: (distances.of(one[0]), one[1].way.kind not in ("success", "branch")))
+        return found
+
+    def _plain(self, pair: int, step: int) -> tuple[int, Leaving] | None:
+        """Return the way out of most calls: they start for certain, and whatever becomes of them, one pair follows."""
+        targets, part = self.product.out[pair], self.context.flow.steps[step]
+        if len(targets) != 1 or not self.product.alive[targets[0]] or not isinstance(part, Call):
+            return None
+        if part.max_visits is not None or step in self.context.uncertain_starts:
+            return None
+        goes_on = self.context.flow.transitions[step][0]
+        if goes_on.kind != "success" or goes_on.to != self.product.found.steps[targets[0]]:
+            return None
+        return targets[0], self.moves.left(part, goes_on, (), SUCCEEDS)
+
+    def _open(self, step: int) -> Iterator[Leaving]:
+        """Yield the ways in which the machine can leave a step now."""
+        most = self.context.flow.fields[step].get("max_visits")
+        is_used_up = most is not None and self.visits[step] >= most
+        known: dict[Decision, int] = {}
+        for leaving in self.moves.of(step):
+            if (leaving.way.kind == "visits") is not is_used_up:
+                continue
+            if all(self._outcome(guard.decision, known) == guard.outcome for guard in leaving.guards):
+                yield leaving
+
+    def _outcome(self, decision: Decision, known: dict[Decision, int]) -> int:
+        if decision not in known:
+            found = decided(decision.trees, self._value)
+            known[decision] = FAILS if found is None else found
+        return known[decision]
+
+    def take(self, pair: int, leaving: Leaving, target: int, outputs: dict[str, Any]) -> _Entry:
+        """Leave a step; `outputs` are what its calls return where that is not the simplest."""
+        undo = self._assign(leaving, outputs)
+        self.visits[self.product.found.steps[pair]] += 1
+        return _Entry(pair, leaving, target, outputs, undo)
+
+    def undo(self, entry: _Entry) -> None:
+        """Go back to before a step."""
+        for root, value in reversed(entry.undo):
+            if value is _MISSING:
+                self.env.pop(root, None)
+            else:
+                self.env[root] = value
+        self.visits[self.product.found.steps[entry.pair]] -= 1
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def _assign(self, leaving: Leaving, outputs: Mapping[str, Any]) -> list[tuple[Names, Any]]:
+        """Make the assignments of a step, and return what was there before."""
+        env, undo = self.env, []
+        for one in leaving.assigns:
+            value = self._assigned(one, outputs)
+            undo.append((one.root, env.get(one.root, _MISSING)))
+            if value is _MISSING:
+                env.pop(one.root, None)
+            else:
+                env[one.root] = value
+        return undo
+
+    def _assigned(self, assign: Assign, outputs: Mapping[str, Any]) -> Any:
+        match assign.value:
+            case Given(source=source, maybe=maybe):
+                if maybe:
+                    return _UNKNOWN
+                return self._returned(source, outputs) if source.kind == "output" else ERROR
+            case Literal(value=value):
+                return freeze(value)
+            case Undefined():
+                return _MISSING
+            case Computed(tree=tree):
+                try:
+                    return evaluate(tree, self._value)
+                except EvaluationError as error:
+                    raise Unsure(str(error)) from None
+
+    def _returned(self, source: Source, outputs: Mapping[str, Any]) -> Any:
+        step = self.context.flow.steps[source.step] if source.step is not None else None
+        if isinstance(step, ParallelStep) and source.sub is None:
+            held = {part.id: self.env.get((part.id, "output"), _UNKNOWN) for part in step.parallel_steps}
+            return _UNKNOWN if _UNKNOWN in held.values() else FrozenMap(held)
+        return outputs[source.name] if source.name in outputs else self.witnesses.plain(source)
+
+    def _value(self, names: Names) -> Any:
+        """Return the value of a reference; raises UndefinedReferenceError where there is none, Unsure if unknown."""
+        root = self.moves.domains.root(names)
+        value = self.env.get(root, _MISSING)
+        if value is _UNKNOWN:
+            raise Unsure("nobody knows whether it has a value")
+        for field in names[len(root) :]:
+            value = value.get(field, _MISSING) if isinstance(value, dict) else _MISSING
+        if value is _MISSING:
+            raise UndefinedReferenceError(".".join(names))
+        return value
+
+
+class _Stretch:
+    """One walk from a pair to another, with what was tried on it."""
+
+    def __init__(self, walker: Walker, distances: _Distances, start: int) -> None:
+        self.walker = walker
+        self.distances = distances
+        self.pair = start
+        self.trail: list[_Entry] = []
+        self.met: dict[Hashable, list[int]] = {}
+        """Where on the trail the walk was at each step in each state of the monitor."""
+        self.admitted: Counter[Hashable] = Counter()
+        """How often it may have been there: once more for each round of a loop that nothing ends earlier."""
+        self.tries = 0
+        self.left = MIN_STEPS + PATIENCE * walker.product.found.pairs
+
+    def to(self, goal: int) -> list[Taken]:
+        """Walk to a pair; raises Unsure."""
+        while self.pair != goal:
+            self.walker.witnesses.clock.look()
+            self.left -= 1
+            if self.left < 0:
+                raise Unsure("the run takes too many steps")
+            key = self._key(self.pair)
+            if key not in self.met:
+                self.met[key], self.tries = [], 0
+            places = self.met[key]
+            if len(places) > self.admitted[key]:
+                if self._back(places[-1]):
+                    continue
+                self._admit(places[-1])
+            options = self.walker.options(self.pair, self.distances)
+            if options:
+                places.append(len(self.trail))
+                self._take(options[0][1], options[0][0], {})
+            elif not self._back(0):
+                raise Unsure("the run ends before")
+        return [Taken(self._leap(entry), entry.outputs) for entry in self.trail]
+
+    def _key(self, pair: int) -> Hashable:
+        """Return what makes two places of a walk the same: counts of visits do not."""
+        found = self.walker.product.found
+        state: Any = found.states[pair]
+        return found.steps[pair], state[0] if found.is_counted else state
+
+    def _leap(self, entry: _Entry) -> Leap:
+        step = self.walker.product.found.steps[entry.pair]
+        return Leap(step, entry.leaving.way, entry.leaving.fates, (entry.pair, entry.target))
+
+    def _take(self, leaving: Leaving, target: int, outputs: dict[str, Any]) -> None:
+        self.trail.append(self.walker.take(self.pair, leaving, target, outputs))
+        self.pair = target
+
+    def _admit(self, place: int) -> None:
+        """Let the walk make one more round of the loop that begins at a place on the trail."""
+        for key in {self._key(entry.pair) for entry in self.trail[place:]}:
+            self.admitted[key] = len(self.met[key])
+            if self.admitted[key] > MAX_ROUNDS:
+                raise Unsure("the run does not leave a loop")
+
+    def _back(self, first: int) -> bool:
+        """Let the last call since a place on the trail return something else; False where none is left to try."""
+        for place in range(len(self.trail) - 1, first - 1, -1):
+            entry = self.trail[place]
+            if entry.others is None:
+                entry.others = self._others(place)
+            other = next(entry.others, None)
+            if other is None:
+                continue
+            self.tries += 1
+            if self.tries > MAX_TRIES:
+                return False
+            self._cut(place)
+            self.met[self._key(self.pair)].append(place)
+            self._take(entry.leaving, entry.target, other)
+            self.trail[place].others = entry.others
+            return True
+        return False
+
+    def _cut(self, place: int) -> None:
+        """Undo the trail from a place on."""
+        while len(self.trail) > place:
+            entry = self.trail.pop()
+            self.walker.undo(entry)
+            self.pair = entry.pair
+            self.met[self._key(self.pair)].pop()
+
+    def _others(self, place: int) -> Iterator[dict[str, Any]]:
+        """Yield what the calls of a step could return for a condition behind it on the trail."""
+        sources = [
+            one.value.source
+            for one in self.trail[place].leaving.assigns
+            if isinstance(one.value, Given) and one.value.source.kind == "output" and not one.value.maybe
+        ]
+        steps = self.walker.product.found.steps
+        for number in dict.fromkeys(steps[entry.pair] for entry in self.trail[place + 1 :]):
+            if self.walker.context.flow.kinds[number] == "condition":
+                for source in sources:
+                    yield from ({source.name: value} for value in self.walker.witnesses.varied(source, number))
+
+
+class _Distances:
+    """How many steps lie between each pair and a goal, found backwards from there as far as they are asked for."""
+
+    def __init__(self, product: Product, goal: int) -> None:
+        self._before = product.before
+        self._alive = product.alive
+        self._known = {goal: 0}
+        self._pending = deque([goal])
+
+    def of(self, pair: int) -> int:
+        """Return the distance of a pair, more than any other where the goal can't be reached."""
+        while pair not in self._known and self._pending:
+            number = self._pending.popleft()
+            for earlier in self._before[number]:
+                if self._alive[earlier] and earlier not in self._known:
+                    self._known[earlier] = self._known[number] + 1
+                    self._pending.append(earlier)
+        return self._known.get(pair, len(self._alive))
