@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -38,19 +39,30 @@ class Analyses(ProgramFacts):
 
     @cached_property
     def type_problems(self) -> tuple[tuple[Clause, TypeProblem], ...]:
-        """What is wrong with the types of every expression that parses, where control may get to it."""
-        return tuple((clause, problem) for clause in self.meaning.clauses for problem in self._problems(clause))
+        """What is wrong with the types of every expression that parses, where it stands."""
+        return self._typed[0]
 
-    def _problems(self, clause: Clause) -> list[TypeProblem]:
-        if clause.tree is None:
-            return []
-        found = check_expression(clause.text, clause.tree, self.meaning, is_condition=clause.is_condition)
-        if not found:
-            return found
-        known = Facts(not_null=self.not_null.at(clause.step, [node.names for node, _ in reads(clause.tree)]))
-        if not known.not_null:
-            return found
-        return check_expression(clause.text, clause.tree, self.meaning, is_condition=clause.is_condition, known=known)
+    @cached_property
+    def narrowed(self) -> Mapping[int, frozenset[tuple[str, ...]]]:
+        """The steps with an expression that is right by its types only because references are not null there."""
+        return self._typed[1]
+
+    @cached_property
+    def _typed(self) -> tuple[tuple[tuple[Clause, TypeProblem], ...], dict[int, frozenset[tuple[str, ...]]]]:
+        problems: list[tuple[Clause, TypeProblem]] = []
+        narrowed: dict[int, frozenset[tuple[str, ...]]] = {}
+        for clause in self.meaning.clauses:
+            tree, is_condition = clause.tree, clause.is_condition
+            found = [] if tree is None else check_expression(clause.text, tree, self.meaning, is_condition=is_condition)
+            if found and tree is not None:
+                names = self.not_null.at(clause.step, [node.names for node, _ in reads(tree)])
+                known = Facts(not_null=names)
+                left = check_expression(clause.text, tree, self.meaning, is_condition=is_condition, known=known)
+                if len(left) < len(found):
+                    narrowed[clause.step] = narrowed.get(clause.step, names) | names
+                found = left
+            problems.extend((clause, problem) for problem in found)
+        return tuple(problems), narrowed
 
     @cached_property
     def misread(self) -> frozenset[int]:

@@ -248,9 +248,15 @@ class Moves:
         return next((clause.tree for clause in clauses if clause.path == ("steps", number, "set", name)), None)
 
     def _readable(self, number: int, trees: list[Expression]) -> Decision | None:
-        """Return whether everything is defined that expressions read; None where that is certain."""
+        """Return whether all is there that expressions read, and nothing null that may not be; None if certain."""
         doubtful = self._doubtful.get((number, None), {})
-        return _all_defined([name for name in references_of(trees) if name in doubtful])
+        names = references_of(trees)
+        wanted: list[Expression] = [Defined(0, 0, Reference(0, 0, name)) for name in names if name in doubtful]
+        not_null = self.context.narrowed.get(number, ())
+        wanted += [
+            Compare(0, 0, "!=", Reference(0, 0, name), Constant(0, 0, None)) for name in names if name in not_null
+        ]
+        return Decision((_and(wanted),)) if wanted else None
 
     def _assigned(
         self, step: SetStep, trees: dict[str, Expression | None], known: dict[str, Literal]
