@@ -43,7 +43,7 @@ ASKED: Final = {
 }
 READ: Final = {"t": ("use", "$t"), "n": ("add", "$n"), "c": ("send", "$c"), "l": ("use", "$c.no")}
 GIVERS: Final = {"t": ["find", "find", "name"], "n": ["count"], "c": ["card"], "l": ["list"]}
-SET: Final = {"t": ["'x'", None], "n": [0, "$n + 1"], "c": [None, {"no": "2"}], "l": [["a"], None]}
+SET: Final = {"t": ["'x'", "$t", None], "n": [0, "$n", "$n + 1"], "c": [None, "$c", {"no": "2"}], "l": [["a"], None]}
 
 
 def random_program(seed: int) -> dict[str, Any]:
