@@ -76,6 +76,11 @@ class Analyses(ProgramFacts):
         return frozenset(wrong)
 
     @cached_property
+    def _unsure(self) -> frozenset[int]:
+        """The steps with an expression that may fail by its types, unless what comes before rules that out."""
+        return self.misread.union(self.narrowed)
+
+    @cached_property
     def bounds(self) -> Bounds:
         """The most that one run can do, and the shortest way to an ending."""
         from stepward.validator.analysis.bounds import Bounds
@@ -87,7 +92,7 @@ class Analyses(ProgramFacts):
         """Which ways out of a step a run may take."""
         from stepward.validator.analysis.ways import Ways
 
-        return Ways(self, self.assignment)
+        return Ways(self, self.assignment, lambda: self._unsure)
 
     def reader(self, reading: Reading) -> BaseStep:
         """Return the step or sub-step that reads."""

@@ -13,8 +13,8 @@ from stepward.vm.language.flow import END, Flow, Transition
 from stepward.vm.language.steps import ConditionStep, EndStep, SetStep
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.analyses import Analyses
     from stepward.validator.analysis.assignment import Assignment
+    from stepward.validator.analysis.facts import ProgramFacts
 
 
 class Choice:
@@ -45,7 +45,11 @@ class Choice:
 class Ways:
     """The ways of one program."""
 
-    def __init__(self, context: Analyses, assignment: Assignment) -> None:
+    def __init__(
+        self, context: ProgramFacts, assignment: Assignment, unsure: Callable[[], frozenset[int]] = frozenset
+    ) -> None:
+        """Begin with what is known; `unsure` returns the steps of which an expression may fail by its types."""
+        self._unsure = unsure
         self.context = context
         self.flow = context.flow
         self.doubtful = assignment.doubtful_steps
@@ -113,8 +117,7 @@ class Ways:
 
     def _may_fail(self, step: int) -> bool:
         """Whether an expression of a condition or a `set` may have no value in some state."""
-        context = self.context
-        return step in self.doubtful or step in context.misread or step in context.narrowed or self._computes(step)
+        return step in self.doubtful or step in self._unsure() or self._computes(step)
 
     def _computes(self, step: int) -> bool:
         """Whether an expression of the step calculates, and so may run out of digits."""
