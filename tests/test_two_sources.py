@@ -22,7 +22,7 @@ from stepward.vm import Program
 from two_sources import Source, happens, picked, program, source
 
 SAMPLE = int(os.environ.get("STEPWARD_TWO_SOURCES", "100"))
-CHUNK = 50
+CHUNK = 20
 ALONE = {"explicit search": 20, "block formula": 15}
 
 Case = tuple[Source, Source, str, str]
@@ -97,6 +97,7 @@ def test_no_run_refutes_what_is_proved(chunk: int) -> None:
     assert [words for case in cases for words in untrue(case)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", ALONE)
 def test_no_run_refutes_what_a_layer_alone_proves(layer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, layer)
