@@ -74,7 +74,10 @@ TYPES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     ),
     "anything": ({}, ["", "a", "ok", 0, 3, True, None, [], ["a"], {"f": "a"}]),
 }
-LITERALS: list[Any] = ["", "a", "abc", "ok", 0, 1, 0.5, 3, True, False, None, [], ["a"], [0, 5], {"f": "a"}, {}]
+LITERALS: list[Any] = [
+    "", "a", "abc", "ok", 0, 1, 0.5, 3, True, False, None, [], ["a"], [0, 5], [1], [True], [1, "a"],
+    {"f": "a"}, {}, {"f": 1}, {"f": True},
+]  # fmt: skip
 EXPRESSIONS = ["$n + 1", "$n > 3", "len($s)", "$n * 0.5", "not $pick"]
 GIVERS = ("tool", "input", "model", "sub-step", "field")
 FALLBACKS: list[tuple[str, Any]] = [("texts", []), ("short text", "ok"), ("digit", 3), ("text", ""), ("scores", [0])]
@@ -94,7 +97,7 @@ QUESTIONS: dict[str, list[str]] = {
     "boolean": ["$v", "$v == false"],
     "number": ["$v > 3", "$v <= 0.5", "$v == 1", "$v in [0, 3]", "$v + 1 > 4"],
     "array": ["len($v) > 0", "len($v) == 2", "$v contains 'a'", "1 in $v", "len($v) < 2 or $v contains 1"],
-    "object": ["$v.f == 'a'", "len($v.f) > 0", "defined($v.f) and $v.f != ''"],
+    "object": ["$v.f == 'a'", "$v.f == 1", "len($v.f) > 0", "defined($v.f) and $v.f != ''"],
     "": ["defined($v)", "1 == 2", "1 == 1 or $v == 'a'"],
 }
 WAYS = ("then", "or", "loop", "error")

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from stepward.validator.engine.clock import Clock
-from stepward.validator.engine.systems.copies import alike, constants
+from stepward.validator.engine.systems.copies import alike, assigns, constants
 from stepward.validator.engine.systems.liveness import Liveness
 from stepward.validator.engine.systems.system import (
     BAD,
@@ -36,6 +37,7 @@ from stepward.validator.engine.values.states import outcome, references_of
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.expressions.syntax import Expression, Reference
+from stepward.vm.values import Number
 
 LAYER: Final = "explicit search"
 
@@ -76,7 +78,8 @@ class Search:
         self.clock = clock
         groups = alike(system, domains, MAX_REFERENCES)
         self.cutting = Cutting(system.trees, domains, groups, constants(system, domains, groups))
-        if any(one.booleans and one.ranges for one in self.cutting.domain.values()):
+        held = {isinstance(one, bool) for assign in assigns(system) for one in _within(assign.value)}
+        if len(held) > 1 or any(one.booleans and one.ranges for one in self.cutting.domain.values()):
             raise TooMany  # in a tuple of values, `true` and 1 are the same
         self.below: dict[Names, tuple[Names, ...]] = {}
         for name in self.cutting.names:
@@ -322,6 +325,16 @@ class Search:
         ]
         steps = (Step(before[0], edge, after) for (before, edge, _), after in zip(taken, states[1:], strict=True))
         return Path(LAYER, states[0], tuple(steps))
+
+
+def _within(value: Any) -> Iterator[bool | Number]:
+    """Yield the numbers and booleans in a list or an object that is assigned as it is written."""
+    pending = [value.value] if isinstance(value, Literal) and isinstance(value.value, tuple | dict) else []
+    for one in pending:  # grows while it is read
+        if isinstance(one, bool | int | Decimal):
+            yield one
+        elif isinstance(one, tuple | dict):
+            pending += one.values() if isinstance(one, dict) else one
 
 
 def _field(value: Any, fields: tuple[str, ...]) -> Any:

@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple
 from stepward.validator.analysis.product import Fate
 from stepward.validator.engine.values.domains import Names
 from stepward.validator.engine.values.states import State, references_of
-from stepward.vm.expressions.syntax import Expression
+from stepward.vm.expressions.syntax import Expression, Reference
 from stepward.vm.language.flow import Transition
 from stepward.vm.language.names import Source
+from stepward.vm.language.types import same
 
 BAD: Final = -1
 """The target of an edge that breaks the property."""
@@ -63,18 +64,42 @@ class Given(NamedTuple):
 
 
 class Literal(NamedTuple):
-    """One value."""
+    """One value. `1` and `true` are two, which Python takes for one."""
 
     value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and same(self.value, other.value)
+
+    def __ne__(self, other: object) -> bool:  # else that of tuples would be asked
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.value)
 
 
 class Computed(NamedTuple):
     """The value of an expression in the state before; a plain reference copies its fields along.
 
-    Where the expression fails the edge can't be taken; a layer need not see that.
+    Where the expression fails the edge can't be taken; a layer need not see that. Two are one if they copy the same, or
+    have one tree: where two trees differ in a constant alone, `1` and `true` are one to Python.
     """
 
     tree: Expression
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Computed):
+            return False
+        mine, theirs = self.tree, other.tree
+        if isinstance(mine, Reference) and isinstance(theirs, Reference):
+            return mine.names == theirs.names
+        return mine is theirs
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.tree.names) if isinstance(self.tree, Reference) else id(self.tree)
 
 
 class Undefined(NamedTuple):
