@@ -209,7 +209,7 @@ def starts_without_tools(patch: pytest.MonkeyPatch) -> None:
 
 
 def asks_no_policy(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(calls, "_forbidden", lambda plan, call, reader: None)
+    patch.setattr(calls, "forbidden", lambda plan, call, reader: None)
 
 
 def reads_no_condition(patch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from stepward.validator.cli.machine import (
     UNFINISHED,
     MachineError,
     Means,
+    by_option,
     complete_runs,
     driving_options,
     exit_status,
@@ -27,13 +28,16 @@ from stepward.validator.cli.machine import (
     journal_option,
     key_option,
     load_means,
+    load_policies,
     open_journal,
+    policy_options,
     print_json,
     tell_run,
     uses_color,
 )
 
 if TYPE_CHECKING:
+    from stepward.vm.errors import StepwardError
     from stepward.vm.journal.store import Journal, Row
     from stepward.vm.machine.history import History
     from stepward.vm.machine.run import Run
@@ -173,7 +177,9 @@ def receipt(run: str, output: Path | None, **options: Any) -> None:
 @runs.command()
 @click.argument("token")
 @click.option("--payload", required=True, metavar="JSON", help="The output of the step that waits.")
+@by_option
 @driving_options
+@policy_options
 @journal_option
 @format_option
 def resume(token: str, payload: str, **options: Any) -> None:
@@ -186,14 +192,14 @@ def resume(token: str, payload: str, **options: Any) -> None:
         raise MachineError("this is no resume token", "`stepward runs RUN` shows the tokens of a suspended run")
     with _going_on(options, read.run) as (journal, found):
         means = load_means(options)
-        machine = means.machine(journal)
+        machine = means.machine(journal, load_policies(options))
         step = next((waits.step for waits in machine.get_sync(read.run).suspensions if waits.token == token), None)
         if step is not None:  # else the machine says what is wrong with the token
             means.require(found.plan)
         calls = found.plan.steps[found.state.at].calls
         spec = next((call.returns for call in calls if call.id == step), None)
         value = value_of(payload, spec, "the payload")
-        _tell(lambda: machine.resume_sync(token, value), journal, options)
+        _tell(lambda: machine.resume_sync(token, value, by=options["by"]), journal, options)
 
 
 @runs.command()
@@ -201,7 +207,9 @@ def resume(token: str, payload: str, **options: Any) -> None:
 @click.argument("step")
 @click.argument("verdict", type=click.Choice(["done", "not-done", "abandon"]))
 @click.option("--output", metavar="JSON", help="What the tool returned, with `done`.")
+@by_option
 @driving_options
+@policy_options
 @journal_option
 @format_option
 def reconcile(run: str, step: str, verdict: str, output: str | None, **options: Any) -> None:
@@ -223,12 +231,14 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
         spec = next((call.returns for call in calls if call.id == step), None)
         value = None if output is None else value_of(output, spec, "the output")
         said: Any = verdict.replace("-", "_")
-        _tell(lambda: means.machine(journal).reconcile_sync(run, step, said, value), journal, options)
+        machine = means.machine(journal, load_policies(options))
+        _tell(lambda: machine.reconcile_sync(run, step, said, value, by=options["by"]), journal, options)
 
 
 @runs.command()
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @driving_options
+@policy_options
 @journal_option
 @format_option
 def recover(run: str | None, **options: Any) -> None:
@@ -239,7 +249,7 @@ def recover(run: str | None, **options: Any) -> None:
     if run is not None:
         with _going_on(options, run) as (journal, found):
             means = load_means(options)
-            machine = means.machine(journal)
+            machine = means.machine(journal, load_policies(options))
             if found.state.is_over:
                 _tell(lambda: machine.get_sync(run), journal, options)
             means.require(found.plan)
@@ -248,20 +258,24 @@ def recover(run: str | None, **options: Any) -> None:
     with explained(), closing(open_journal(options["journal"])) as journal:
         gc.enable()
         means = load_means(options)
+        machine = means.machine(journal, load_policies(options))
         with redirect_stdout(sys.stderr):
-            picked_up = means.machine(journal).recover_sync()
+            picked_up, failures = machine.recover_all_sync()
         names = {run.id for run in picked_up}
         _list([row for row in journal.rows() if row.run in names], options)
         left = journal.rows(["RUNNING"])
         for row in left:
-            _tell_why_left(row, means, journal)
+            _tell_why_left(row, means, journal, failures.get(row.run))
     sys.exit(UNFINISHED if left else exit_status(*picked_up))
 
 
-def _tell_why_left(row: Row, means: Means, journal: Journal) -> None:
+def _tell_why_left(row: Row, means: Means, journal: Journal, refused: StepwardError | None) -> None:
     from stepward.validator.report.text import safe
     from stepward.vm.machine.runs import LONGEST_LEASE
 
+    if refused is not None:
+        click.echo(f"left: run `{safe(row.run)}`: {safe(str(refused))}", err=True)
+        return
     try:
         means.require(history_of(journal, row.run).plan)
         why = "somebody else drives it"
@@ -278,6 +292,7 @@ def _tell_why_left(row: Row, means: Means, journal: Journal) -> None:
 
 @runs.command()
 @run_argument
+@by_option
 @key_option
 @journal_option
 @format_option
@@ -288,7 +303,7 @@ def cancel(run: str, **options: Any) -> None:
     """
     with _going_on(options, run) as (journal, _):
         _tell(
-            lambda: load_means(options).machine(journal).cancel_sync(run),
+            lambda: load_means(options).machine(journal).cancel_sync(run, by=options["by"]),
             journal,
             options,
             lambda run: 0 if run.status == "CANCELLED" else exit_status(run) or 1,
@@ -298,6 +313,7 @@ def cancel(run: str, **options: Any) -> None:
 @runs.command()
 @run_argument
 @click.option("--yes", is_flag=True, help="Don't ask whether that is meant.")
+@by_option
 @key_option
 @journal_option
 @format_option
@@ -306,7 +322,12 @@ def erase(run: str, yes: bool, **options: Any) -> None:
     with _going_on(options, run) as (journal, _):
         if not yes:
             click.confirm(f"destroy every sensitive value of run `{run}` for ever?", abort=True, err=True)
-        _tell(lambda: load_means(options).machine(journal).erase_sync(run), journal, options, lambda _: 0)
+        _tell(
+            lambda: load_means(options).machine(journal).erase_sync(run, by=options["by"]),
+            journal,
+            options,
+            lambda _: 0,
+        )
 
 
 # -- what they share ---------------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from stepward.vm.journal.canonical import Sealed, Secret, canonical, portable
+from stepward.vm.journal.canonical import Sealed, Secret
 from stepward.vm.journal.chain import read_together
-from stepward.vm.journal.records import read_record, write_record
+from stepward.vm.journal.records import read_record
 from stepward.vm.journal.sealing import seal
 from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Lease, LeaseLost
@@ -17,7 +17,7 @@ from stepward.vm.machine.ask import ask_model, ask_tool
 from stepward.vm.machine.calls import judge, oversize
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.decide import decide
-from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, event
+from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
 from stepward.vm.machine.history import checked_records, require_head
 from stepward.vm.machine.keys import Token, idempotency_key, kept_token, token_reference
 from stepward.vm.machine.models import Model
@@ -45,6 +45,7 @@ RIDES, COMMITS, DURABLE = 0, 1, 2
 
 _URGENCY: Final = {
     "intent": DURABLE,
+    "governed": COMMITS,
     "doubt": DURABLE,
     "reconciled": DURABLE,
     "resumed": DURABLE,
@@ -150,9 +151,7 @@ class Driver:
         self.state = state
 
     def _write(self, happened: Event, state: State, at: int) -> None:
-        last = self._last
-        note = note_text(happened.note)
-        entry = write_record(last.seq + 1, last.digest, happened.kind, happened.text, note, at)
+        entry = entry_of(happened, self._last, at)
         self.pending.append(Pending(happened, at, entry, state))
         self._last = entry
 
@@ -321,15 +320,12 @@ class Driver:
         args = FrozenMap(call.args)
         body = {
             "args": args,
-            "policies": self.plan.policy_digests,
+            "policies": self.plan.digests_under(self.state.governed),
             "step": call.step,
             "tool": plan.tool,
             "visit": call.visit,
         }
-        text = ""
-        if not self.plan.has_sensitive:
-            text = f'{{"args":{canonical(portable(args)) if args else "{}"}{plan.intent_text}{call.visit}}}'
-        self.record(Event("intent", body, said, text))
+        self.record(unsealed("intent", body, said) if self.plan.has_sensitive else event("intent", body, said))
         return token.text() if token is not None else ""
 
     def _answer(self, plan: CallPlan, call: Call, result: Result, note: dict[str, Any], at: int) -> None:
@@ -407,19 +403,3 @@ def _leaves(value: Any) -> list[str]:
     if isinstance(value, tuple):
         return [leaf for item in value for leaf in _leaves(item)]
     return [] if value is None or isinstance(value, bool) else [as_text(value)]
-
-
-def note_text(note: Mapping[str, Any]) -> str:
-    """Return the canonical text of a note; the plainest are written out."""
-    if not note:
-        return "{}"
-    if len(note) == 4 and "took" in note:
-        return (
-            f'{{"attempt":{note["attempt"]},"performance":{note["performance"]}'
-            f',"started":{note["started"]},"took":{note["took"]}}}'
-        )
-    if len(note) == 2 and "limits" in note:
-        return f'{{"limits":[{",".join(map(str, note["limits"]))}],"run":{canonical(note["run"])}}}'
-    if len(note) == 3 and "key" in note:  # a digest, which needs no quoting
-        return f'{{"attempt":{note["attempt"]},"key":"{note["key"]}","performance":{note["performance"]}}}'
-    return canonical(note)

@@ -15,7 +15,7 @@ from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.machine.apply import MisfitError, apply
 from stepward.vm.machine.events import Event
-from stepward.vm.machine.plan import Plan, read_document
+from stepward.vm.machine.plan import Names, Plan, Terms, read_document
 from stepward.vm.machine.state import State, before
 
 Unseal = Callable[[str, str], Sealed]
@@ -83,12 +83,13 @@ def fold(plan: Plan, events: Sequence[Event]) -> State:
 def load(
     journal: Journal,
     run: str,
-    plans: Callable[[str, tuple[str, ...], tuple[str, ...]], Plan],
+    plans: Callable[[str, Names, Names, tuple[tuple[Names, Names], ...]], Plan],
     key: VerifyKey | None = None,
 ) -> History | None:
     """Return a run from its journal, or None when there is none; raises JournalError when it is damaged.
 
-    `plans` makes the plan of a program and policies, given their digests and the waived rules. With a `key`, that one
+    `plans` makes the plan of a program and policies, given their digests, the waived rules, and the digests and waived
+    rules of the terms that the run came under later. With a `key`, that one
     has to have signed the head: whoever goes on with a run signs all of it.
     """
     head, entries = read_together(journal, run)
@@ -98,7 +99,9 @@ def load(
     require_head(run, head, entries[-1], key)
     body = records[0].body
     try:
-        documents = body["program"], tuple(body["policies"]), tuple(body["waived"])
+        later = [record.body for record in records if record.kind == "governed"]
+        terms = tuple((tuple(said["policies"]), tuple(said["waived"])) for said in later)
+        documents = body["program"], tuple(body["policies"]), tuple(body["waived"]), terms
         gone = erased_references(records)
     except (KeyError, TypeError):
         raise JournalError(f"a record of run `{run}` does not name what it must; see `stepward verify`") from None
@@ -119,13 +122,27 @@ def require_head(run: str, head: Head | None, last: Entry, key: VerifyKey | None
         raise JournalError(f"the head of run `{run}` is not signed by the key {key.id}; {why}")
 
 
-def stored_plan(journal: Journal, program: str, policies: Sequence[str], waived: Sequence[str]) -> Plan:
-    """Return the plan of documents that a store keeps; raises JournalError when they are not what their digests say."""
+def stored_plan(
+    journal: Journal,
+    program: str,
+    policies: Sequence[str],
+    waived: Sequence[str],
+    later: Sequence[tuple[Sequence[str], Sequence[str]]] = (),
+) -> Plan:
+    """Return the plan of documents that a store keeps; raises JournalError when they are not what their digests say.
+
+    `later` are the terms that a run came under after it had started: digests of policies, and waived rules.
+    """
     return Plan(
         Program.from_dict(_document(journal, program)),
-        [Policy.from_dict(_document(journal, digest)) for digest in policies],
+        _policies(journal, policies),
         waived,
+        [Terms(tuple(_policies(journal, digests)), frozenset(lifted)) for digests, lifted in later],
     )
+
+
+def _policies(journal: Journal, digests: Sequence[str]) -> list[Policy]:
+    return [Policy.from_dict(_document(journal, digest)) for digest in digests]
 
 
 def _document(journal: Journal, digest: str) -> Any:

@@ -7,7 +7,7 @@ was not asked, an effect without its intent, or an output of another type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import StepwardError
@@ -17,6 +17,7 @@ from stepward.vm.journal.store import Entry, Journal
 from stepward.vm.journal.verdict import Fault
 from stepward.vm.language.types import same
 from stepward.vm.machine.apply import MisfitError, apply
+from stepward.vm.machine.authority import two_people
 from stepward.vm.machine.calls import Visit, prepare
 from stepward.vm.machine.data import refused
 from stepward.vm.machine.decide import decide
@@ -26,8 +27,9 @@ from stepward.vm.machine.keys import idempotency_key
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import FRESH, OPEN, CallState, State, before, visits_of
+from stepward.vm.machine.traces import as_once_traced
 
-FROM_OUTSIDE: Final = ("cancel", "refused", "erased")
+FROM_OUTSIDE: Final = ("governed", "cancel", "refused", "erased")
 """What nobody decides: it comes when it comes."""
 
 HELD: Final = ("resumed", "reconciled")
@@ -77,19 +79,29 @@ def replayer(journal: Journal, run: str, receipts: Sequence[Receipt] = ()) -> Ca
 def misreports(found: History, receipts: Sequence[Receipt]) -> list[Fault]:
     """Return what receipts say otherwise of a run than its records, which are in order, and on which they lie."""
     faults: list[Fault] = []
-    state, done = before(found.plan), 0
+    wanted = {receipt.seq for receipt in receipts}
+    once = _states(found.plan, map(as_once_traced, found.events), wanted)
+    states = _states(found.plan, found.events, wanted)
     for receipt in sorted(receipts, key=lambda receipt: receipt.seq):
-        for happened in found.events[done : receipt.seq + 1]:
-            state = apply(found.plan, state, happened)
-        done = max(done, receipt.seq + 1)
-        for name, says, is_so in (
-            ("status", receipt.status, state.status),
-            ("trace hash", receipt.trace.hex(), state.trace.hex()),
+        state, traces = states[receipt.seq], (states[receipt.seq].trace, once[receipt.seq].trace)
+        for name, says, are_so in (
+            ("status", receipt.status, (state.status,)),
+            ("trace hash", receipt.trace.hex(), tuple(trace.hex() for trace in traces)),
         ):
-            if says != is_so:
-                what = f"the receipt for record {receipt.seq} says the {name} `{says}`, and it was `{is_so}`"
+            if says not in are_so:
+                what = f"the receipt for record {receipt.seq} says the {name} `{says}`, and it was `{are_so[0]}`"
                 faults.append(Fault(found.run, receipt.seq, what, MISREPORTED))
     return faults
+
+
+def _states(plan: Plan, events: Iterable[Event], wanted: Collection[int]) -> dict[int, State]:
+    """Return the states after some of the events, by number."""
+    state, states = before(plan), {}
+    for number, happened in enumerate(events):
+        state = apply(plan, state, happened)
+        if number in wanted:
+            states[number] = state
+    return states
 
 
 def misfits(found: History) -> list[Fault]:
@@ -115,7 +127,7 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
     if kind in FROM_OUTSIDE:
         return None
     if kind in HELD:
-        return _output_misfit(plan, state, happened)
+        return _delivery_misfit(plan, state, happened) or _output_misfit(plan, state, happened)
     is_open = any(held.phase == OPEN for held in state.calls or ())
     # Whoever cancels a run whose process died in a call ends it there: that is decided, and no outcome of the call.
     if kind in ("intent", "attempt", "doubt") or (is_open and kind != "ended"):
@@ -128,6 +140,14 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
     if _has_gone(happened.body) or _was_erased(state):
         return None
     return f"the machine would not have written `{kind}` of `{happened.body.get('step', '')}` here"
+
+
+def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
+    call = next((call for call in plan.steps[state.at].calls if call.id == happened.body.get("step")), None)
+    if call is None or happened.body.get("kind") != "success":
+        return None
+    objection = two_people(plan, state, call, str(happened.note.get("by", "")))
+    return None if objection is None else objection[1]
 
 
 def _was_erased(state: State) -> bool:
@@ -208,7 +228,8 @@ def _outcome_misfit(call: CallPlan, held: CallState, happened: Event) -> str | N
 
 
 def _intent_misfit(plan: Plan, run: str, state: State, call: CallPlan, happened: Event) -> str | None:
-    if happened.body["tool"] != call.tool or list(happened.body["policies"]) != list(plan.policy_documents):
+    policies = plan.digests_under(state.governed)
+    if happened.body["tool"] != call.tool or tuple(happened.body["policies"]) != policies:
         return f"the intent of `{call.id}` names another tool or policy"
     ready = _prepared(plan, state, call)
     if isinstance(ready, Event):

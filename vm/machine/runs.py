@@ -6,20 +6,19 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from stepward.vm.errors import StepwardError
-from stepward.vm.journal.canonical import canonical
-from stepward.vm.journal.records import write_record
 from stepward.vm.journal.store import Append, AppendConflict, JournalError, LeaseLost, Row
 from stepward.vm.machine.apply import apply
+from stepward.vm.machine.authority import governed, missing_terms
 from stepward.vm.machine.driver import Driver, Setup
-from stepward.vm.machine.events import Event, event
+from stepward.vm.machine.events import Event, entry_of, event
 from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.keys import idempotency_key, kept_token, token_reference
-from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.plan import Names, Plan, Terms, policy_digest, policy_text
 from stepward.vm.machine.refusals import NoSuchRun, RunBusy
 from stepward.vm.machine.replay import misfits
 from stepward.vm.machine.run import Doubt, Run, Suspension
@@ -81,12 +80,14 @@ class Runs:
             raise NoSuchRun(f"there is no run `{run}`")
         return found
 
-    def _stored_plan(self, program: str, policies: tuple[str, ...], waived: tuple[str, ...]) -> Plan:
-        key = (program, policies, waived)
+    def _stored_plan(
+        self, program: str, policies: Names, waived: Names, later: tuple[tuple[Names, Names], ...] = ()
+    ) -> Plan:
+        key = (program, policies, waived, later)
         if key not in self._stored:
             if len(self._stored) >= MAX_PLANS:
                 self._stored.clear()
-            self._stored[key] = stored_plan(self.journal, program, policies, waived)
+            self._stored[key] = stored_plan(self.journal, *key)
         return self._stored[key]
 
     def _next_holder(self) -> str:
@@ -94,8 +95,18 @@ class Runs:
         self._leases += 1
         return f"{self._holder}:{self._leases}"
 
-    async def _take(self, run: str, until: float | None = None) -> tuple[Driver, History] | None:
-        """Lease a run and read it; None while somebody else drives it. One that ends at `until` is over."""
+    def _present_terms(self, plan: Plan) -> Terms:
+        """Return the policies that a run of this program has to keep when this machine goes on with it."""
+        raise NotImplementedError
+
+    async def _take(
+        self, run: str, until: float | None = None, *, performs: bool = True
+    ) -> tuple[Driver, History] | None:
+        """Lease a run and read it; None while somebody else drives it. A lease that ends at `until` is over.
+
+        Where the run is to perform something, it comes under the machine's present policies; raises RunRefused where it
+        broke one of their rules.
+        """
         now, ttl = self.clock.now() / 1e6, self._setup.lease_seconds
         at = now if until is None else until
         lease = await self._io(self.journal.acquire, run, self._next_holder(), at, ttl)
@@ -106,11 +117,24 @@ class Runs:
         try:
             found = await self._found(run)
             self._require_meaning(found)
+            found, came = await self._governed(found) if performs else (found, None)
         except StepwardError:
             await self._io(self.journal.release, lease)
             raise
         driver = Driver(self._setup, found.plan, run, found.state, found.last, lease)
+        if came is not None:
+            driver.record(came)
         return driver, found
+
+    async def _governed(self, found: History) -> tuple[History, Event | None]:
+        """Return a run under its own and the machine's policies, and the event that says so where that is new."""
+        missing = None if found.state.is_cancelled else missing_terms(found.plan, self._present_terms(found.plan))
+        if missing is None:
+            return found, None
+        found, came = governed(found, missing)
+        for policy in missing.policies:
+            await self._io(self.journal.put_document, policy_digest(policy), policy_text(policy))
+        return found, came
 
     def _require_meaning(self, found: History) -> None:
         """Raise JournalError for records that no machine wrote: nothing is done on their word.
@@ -121,13 +145,13 @@ class Runs:
             for fault in misfits(found):
                 raise JournalError(f"{fault.what}; see `stepward verify`")
 
-    async def _taken(self, run: str, *, past_any_lease: bool = False) -> tuple[Driver, History]:
+    async def _taken(self, run: str, *, past_any_lease: bool = False, performs: bool = True) -> tuple[Driver, History]:
         """Lease a run that is there and read it; raises RunBusy. One that a wrong clock gave may be passed over."""
         await self._found(run)
-        taken = await self._take(run)
+        taken = await self._take(run, performs=performs)
         if taken is None and past_any_lease:
             until = await self._stranded(run)
-            taken = None if until is None else await self._take(run, until)
+            taken = None if until is None else await self._take(run, until, performs=performs)
         if taken is None:
             raise await self._busy(run)
         return taken
@@ -168,15 +192,15 @@ class Runs:
         found = await self._found(driver.run)
         if found.state.is_cancelled and not found.state.is_over:
             # Somebody asked after the last append, and left it to this driver, which still had the lease.
-            taken = await self._take(driver.run)
+            taken = await self._take(driver.run, performs=False)
             if taken is not None:
                 return await self._drive(taken[0])
         return seen(found)
 
-    async def _refuse(self, run: str, what: str, why: str) -> None:
+    async def _refuse(self, run: str, what: str, why: str, who: Mapping[str, str]) -> None:
         """Put a refused delivery into the journal of the run, so that somebody sees it."""
         body = {"what": what, "why": why}
-        await self._append(run, lambda state: event("refused", body) if state.refusals < MAX_REFUSALS else None)
+        await self._append(run, lambda state: event("refused", body, who) if state.refusals < MAX_REFUSALS else None)
 
     async def _append(self, run: str, make: Callable[[State], Event | None]) -> None:
         """Append what anybody may append, whoever drives the run; nothing where `make` returns None."""
@@ -187,9 +211,7 @@ class Runs:
                 return
             last, now = found.last, self.clock.now()
             state = apply(found.plan, found.state, happened)
-            entry = write_record(
-                last.seq + 1, last.digest, happened.kind, happened.text, canonical(dict(happened.note)), now
-            )
+            entry = entry_of(happened, last, now)
             key = self._setup.key
             signature = None if key is None else key.sign_head(run, entry.seq, entry.digest)
             try:
