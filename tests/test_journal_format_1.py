@@ -81,5 +81,5 @@ def test_what_a_receipt_says_otherwise_is_still_a_fault(folder: Path) -> None:
     vm = machine(folder, "plain")
     said = SAID["plain"]["plain"]["receipt"] | {"trace": "0" * 64}
     receipt = Receipt.from_json(json.dumps(said))
-    faults = replayer(vm.journal, "plain", [receipt])(vm.journal.read("plain"))
+    faults = verify(vm.journal, "plain", replay=replayer(vm.journal, "plain", [receipt])).faults
     assert [fault.what.partition(" `")[0] for fault in faults] == ["the receipt for record 10 says the trace hash"]

@@ -46,7 +46,7 @@ def complete_runs(context: click.Context, _: click.Parameter, incomplete: str) -
     journal = context.params.get("journal") or DEFAULT_JOURNAL
     try:
         with closing(open_journal(str(journal))) as opened:
-            return [row.run for row in opened.rows() if row.run.startswith(incomplete)]
+            return [run for run in opened.names() if run.startswith(incomplete)]
     except Exception:  # a shell that completes shows nothing of what went wrong
         return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import shlex
 import sys
 import time
@@ -86,24 +87,44 @@ def runs() -> None:
 @runs.command()
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @click.option("--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="List only these (repeatable).")
+@click.option("--program", metavar="NAME", help="List only the runs of this program.")
+@click.option("--since", metavar="TIME", help="List only what started then or later: `2026-07-01`, `36h`, `7d`.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="List only the newest N.")
 @journal_option
 @format_option
 def show(run: str | None, statuses: tuple[str, ...], **options: Any) -> None:
     """List the runs, or show the trace of one."""
-    if run is not None and statuses:
-        raise click.UsageError("--status is for the list; leave it out to show a run")
+    filters = {name: options[name] for name in ("program", "since", "limit")}
+    for name, given in {"status": statuses or None, **filters}.items():
+        if run is not None and given is not None:
+            raise click.UsageError(f"--{name} is for the list; leave it out to show a run")
+    filters["since"] = None if options["since"] is None else _since(options["since"], time.time())
     with explained(), closing(open_journal(options["journal"])) as journal:
         if run is not None:
             from stepward.vm.machine.execution import ExecutionVM
 
             tell_run(ExecutionVM(journal=journal).get_sync(run), journal, options)
             return
-        _list(journal.rows(statuses or None), options)
+        _list(journal.rows(statuses or None, **filters), options)
+
+
+def _since(text: str, now: float) -> float:
+    """Return the time that a text names, in seconds since the epoch: a date or time, in UTC, or how long ago."""
+    import datetime
+
+    ago = re.fullmatch(r"(\d{1,9})([smhd])", text)
+    if ago:
+        return now - int(ago[1]) * {"s": 1, "m": 60, "h": 3_600, "d": 86_400}[ago[2]]
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise click.UsageError(f"--since: `{text}` is no time; write `2026-07-01`, `2026-07-01T12:00`, `36h`") from None
 
 
 def _list(rows: list[Row], options: dict[str, Any]) -> None:
     from stepward.validator.report.table import Column, render
-    from stepward.validator.report.text import counted
+    from stepward.validator.report.text import counted, safe
 
     if options["output_format"] == "json":
         print_json({"version": 1, "runs": [_row_data(row) for row in rows]})
@@ -116,6 +137,9 @@ def _list(rows: list[Row], options: dict[str, Any]) -> None:
     ]
     text = f"{render(columns, cells, color=color)}\n" if rows else ""
     click.echo(f"{text}{counted(len(rows), 'run')}", color=color)
+    for row in rows:
+        if row.fault:
+            click.echo(f"warning: the list is damaged at run `{safe(row.run)}`: {row.fault}", err=True)
 
 
 def _short(seconds: float) -> str:
@@ -261,8 +285,8 @@ def recover(run: str | None, **options: Any) -> None:
         machine = means.machine(journal, load_policies(options))
         with redirect_stdout(sys.stderr):
             picked_up, failures = machine.recover_all_sync()
-        names = {run.id for run in picked_up}
-        _list([row for row in journal.rows() if row.run in names], options)
+        names = dict.fromkeys(run.id for run in picked_up)
+        _list([row for name in names if (row := journal.row(name)) is not None], options)
         left = journal.rows(["RUNNING"])
         for row in left:
             _tell_why_left(row, means, journal, failures.get(row.run))

@@ -7,6 +7,7 @@ text that starts with `#`, and a letter that says what follows. A text of the us
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final, NamedTuple, NoReturn
@@ -80,7 +81,7 @@ def read_canonical(raw: bytes) -> Any:
     """
     try:
         text = raw.decode()
-        data = json.loads(text, parse_float=_refuse_number, parse_int=_integer, parse_constant=_refuse_number)
+        data = (_decode_exactly if _MAY_BE_LARGE.search(raw) else _decode)(text)
         if canonical(data) == text:
             return data
     except (ValueError, RecursionError):
@@ -95,6 +96,14 @@ def _integer(text: str) -> int:
 
 def _refuse_number(text: str) -> NoReturn:
     raise ValueError(f"{text[:40]} stands without its tag")
+
+
+# To look at each number takes as long as all the rest; one that is too large has more digits than most records hold.
+_MAY_BE_LARGE: Final = re.compile(rb"[2-9][0-9]{15}|[0-9]{17}")
+_decode: Final = json.JSONDecoder(parse_float=_refuse_number, parse_constant=_refuse_number).decode
+_decode_exactly: Final = json.JSONDecoder(
+    parse_float=_refuse_number, parse_int=_integer, parse_constant=_refuse_number
+).decode
 
 
 def portable(value: Any) -> Any:

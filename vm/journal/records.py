@@ -63,11 +63,18 @@ def write_record(seq: int, prev: bytes, kind: str, body: str, note: str, at: int
 def read_record(entry: Entry) -> Record:
     """Return the record in an entry; raises JournalError when its bytes are no record of this version."""
     try:
-        data = json.loads(entry.record)
+        return record_in(entry, json.loads(entry.record))
+    except (ValueError, RecursionError):
+        raise JournalError(f"entry {entry.seq} is no record") from None
+
+
+def record_in(entry: Entry, data: Any) -> Record:
+    """Return the record that the data in an entry is; raises JournalError as `read_record` does."""
+    try:
         body, kind, note, at, prev, seq, version = (
             data[name] for name in ("body", "kind", "note", "at", "prev", "seq", "v")
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (KeyError, TypeError):
         raise JournalError(f"entry {entry.seq} is no record") from None
     # Exact types: true equals 1, and is no version and no number of a record.
     if type(version) is int and version not in VERSIONS:

@@ -176,7 +176,8 @@ def _awaited(found: History, token: Token) -> CallPlan | None:
 
 def _delivered(found: History, call: CallPlan, payload: Any) -> Result:
     """Return an output that comes from outside, held against its type and the limits of size."""
-    result = typed(call, payload, "failed")
+    limits = found.state.limits
+    result = typed(call, payload, "failed", min(limits.output_bytes, limits.state_bytes))
     if result.answer == "output":
         too_large = oversize(found.plan, found.state, found.plan.steps[found.state.at], result.value)
         if too_large is not None:

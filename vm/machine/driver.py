@@ -245,19 +245,20 @@ class Driver:
             await self.flush()
             if self.state.is_cancelled and not self._is_open(call):
                 return
+        most = min(self.state.limits.output_bytes, self.state.limits.state_bytes)
         started = setup.clock.now()
         if started / 1e6 >= self.lease.expires:
             started = await self._held()
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
-            result = await ask_model(setup.model, setup.clock, plan, call)
+            result = await ask_model(setup.model, setup.clock, plan, call, most)
             spent = result.spent
             note |= {"tokens": spent.tokens, "cost": as_text(spent.cost), "model": spent.model}
         else:
             context = ToolContext(
                 self.plan.digest, self.run, call.step, call.visit, call.attempt, call.performance, token
             )
-            result = await ask_tool(setup.tools, setup.clock, plan, call, context)
+            result = await ask_tool(setup.tools, setup.clock, plan, call, context, most)
         ended = setup.clock.now()
         note["started"] = started
         note["took"] = max(ended - started, 0)  # the clock may have been set back meanwhile

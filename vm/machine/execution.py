@@ -7,7 +7,6 @@ import contextvars
 import datetime
 import os
 import threading
-import weakref
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -35,8 +34,8 @@ from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, MAX_PLANS, is_id, seen
 from stepward.vm.machine.state import Limits, before
 from stepward.vm.machine.tools import FunctionTools, Tools
-from stepward.vm.machine.waiting import wait
-from stepward.vm.values import FrozenMap, ValueRefused, freeze
+from stepward.vm.machine.waiting import KeptLoop, wait
+from stepward.vm.values import FrozenMap, Room, TooLarge, ValueRefused, freeze
 
 T = TypeVar("T")
 
@@ -79,6 +78,8 @@ class ExecutionVM(Deliveries):
         retry_delay: Callable[[int], float] = lambda attempt: min(2.0 ** (attempt - 2), 30.0),
         lease_seconds: float = 60.0,
     ) -> None:
+        if model is not None and not callable(getattr(model, "complete", None)):
+            raise ValueError("`model` is an adapter with a method `complete`: ScriptedModel, LiteLLMModel, or your own")
         self.tools: Tools = tools if _has_tools(tools) else FunctionTools({} if tools is None else tools)  # type: ignore[assignment]
         self.model = model
         self.policies = (policy,) if isinstance(policy, Policy) else tuple(policy)
@@ -118,7 +119,7 @@ class ExecutionVM(Deliveries):
         plan = self._plan(program)
         self._check(plan, accept)
         self._require_tools(plan)
-        given, why = completed(_frozen(inputs or {}), plan.input_types)
+        given, why = completed(_frozen(inputs or {}, self.limits.state_bytes), plan.input_types)
         if why is not None:
             raise RunRefused(f"input {why}")
         run = f"run-{os.urandom(16).hex()}" if run_id is None else run_id
@@ -269,7 +270,10 @@ class ExecutionVM(Deliveries):
         recovered: list[Run] = []
         failures: dict[str, StepwardError] = {}
         for row in await self.runs(["RUNNING"]):
-            if row.expires <= now:
+            if row.fault:
+                why = f"the list of runs is damaged at run `{row.run}`: {row.fault}; recover it by its name"
+                failures[row.run] = JournalError(why)
+            elif row.expires <= now:
                 try:
                     recovered += await self._picked_up(row.run)
                 except (JournalError, RunRefused) as error:
@@ -298,13 +302,12 @@ class ExecutionVM(Deliveries):
         else:
             coroutine.close()
             raise StepwardError("an event loop runs here: await the form without `_sync`")
-        loop = getattr(self._thread, "loop", None)
-        if loop is None:
-            loop = self._thread.loop = asyncio.new_event_loop()
-            weakref.finalize(self, loop.close)
+        kept = getattr(self._thread, "kept", None)
+        if kept is None:
+            kept = self._thread.kept = KeptLoop()
         context = contextvars.copy_context()
         context.run(INLINE.set, True)
-        return wait(loop, coroutine, context)
+        return wait(kept.loop, coroutine, context)
 
     def run_sync(
         self,
@@ -363,9 +366,12 @@ def _has_tools(tools: object) -> bool:
     return callable(getattr(tools, "has", None)) and callable(getattr(tools, "call", None))
 
 
-def _frozen(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+def _frozen(inputs: Mapping[str, Any], most: int) -> Mapping[str, Any]:
+    room = Room(most)
     try:
-        return {name: freeze(value) for name, value in inputs.items()}
+        return {name: freeze(value, room=room) for name, value in inputs.items()}
+    except TooLarge:
+        raise RunRefused(f"the inputs have more than the {most} bytes allowed") from None
     except ValueRefused as error:
         raise RunRefused(f"an input is no value: {error}") from None
     except Exception as error:  # a lazy list or object may fail when it is read

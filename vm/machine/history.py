@@ -20,6 +20,9 @@ from stepward.vm.machine.state import State, before
 
 Unseal = Callable[[str, str], Sealed]
 
+Plans = Callable[[str, Names, Names, tuple[tuple[Names, Names], ...]], Plan]
+"""Makes a plan of documents that a store keeps: what `stored_plan` takes beside the store."""
+
 
 class History(NamedTuple):
     """A run that was read: its plan, its records, and the state after each of them."""
@@ -69,21 +72,24 @@ def fold(plan: Plan, events: Sequence[Event]) -> State:
     """Return the state after events; raises JournalError where one does not fit."""
     state = before(plan)
     for number, happened in enumerate(events):
-        try:
-            state = apply(plan, state, happened)
-        except MisfitError as error:
-            raise JournalError(f"record {number}: {error}; see `stepward verify`") from None
-        except (KeyError, TypeError, ValueError, AttributeError, AssertionError):
-            raise JournalError(
-                f"record {number} is no `{happened.kind}` of this program; see `stepward verify`"
-            ) from None
+        state = applied(plan, state, happened, number)
     return state
+
+
+def applied(plan: Plan, state: State, happened: Event, number: int) -> State:
+    """Return the state after an event; raises JournalError where it does not fit."""
+    try:
+        return apply(plan, state, happened)
+    except MisfitError as error:
+        raise JournalError(f"record {number}: {error}; see `stepward verify`") from None
+    except (KeyError, TypeError, ValueError, AttributeError, AssertionError):
+        raise JournalError(f"record {number} is no `{happened.kind}` of this program; see `stepward verify`") from None
 
 
 def load(
     journal: Journal,
     run: str,
-    plans: Callable[[str, Names, Names, tuple[tuple[Names, Names], ...]], Plan],
+    plans: Plans,
     key: VerifyKey | None = None,
 ) -> History | None:
     """Return a run from its journal, or None when there is none; raises JournalError when it is damaged.
@@ -97,6 +103,12 @@ def load(
         return None
     records = checked_records(run, entries)
     require_head(run, head, entries[-1], key)
+    found = unfolded(journal, run, records, entries[-1], plans)
+    return found._replace(state=fold(found.plan, found.events))
+
+
+def unfolded(journal: Journal, run: str, records: tuple[Record, ...], last: Entry, plans: Plans) -> History:
+    """Return a run whose records are in order, before any of them; raises JournalError for what can't be read."""
     body = records[0].body
     try:
         later = [record.body for record in records if record.kind == "governed"]
@@ -110,7 +122,7 @@ def load(
     secrets = {name: secret for name, secret in kept.items() if type(secret) is bytes}
     unseal = unsealer(secrets, gone)
     events = tuple(event_of(record, unseal) for record in records)
-    return History(run, plan, records, events, fold(plan, events), entries[-1], secrets)
+    return History(run, plan, records, events, before(plan), last, secrets)
 
 
 def require_head(run: str, head: Head | None, last: Entry, key: VerifyKey | None) -> None:

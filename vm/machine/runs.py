@@ -8,6 +8,7 @@ import socket
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from stepward.vm.errors import StepwardError
@@ -60,9 +61,20 @@ class Runs:
         """Return a run as its journal has it; raises NoSuchRun."""
         return seen(await self._found(run))
 
-    async def runs(self, statuses: Iterable[str] | None = None) -> list[Row]:
-        """Return the list of runs, oldest first; with `statuses` only those."""
-        return await self._io(self.journal.rows, statuses)
+    async def runs(
+        self,
+        statuses: Iterable[str] | None = None,
+        *,
+        program: str | None = None,
+        since: float | None = None,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the list of runs, oldest first, as the store has it: no record is read.
+
+        With `statuses` only those, with `program` only those of that name, with `since` only those that started at that
+        time, in seconds since the epoch, or later; with `limit` only the newest so many.
+        """
+        return await self._io(partial(self.journal.rows, statuses, program=program, since=since, limit=limit))
 
     async def _load(self, run: str) -> History | None:
         if not is_id(run):
@@ -158,8 +170,9 @@ class Runs:
 
     async def _stranded(self, run: str) -> float | None:
         """Return when the lease of a run ends that lasts longer than any does; None for any other."""
-        latest = self.clock.now() / 1e6 + LONGEST_LEASE
-        return next((row.expires for row in await self.runs() if row.run == run and row.expires > latest), None)
+        row = await self._io(self.journal.row, run)
+        is_stranded = row is not None and row.expires > self.clock.now() / 1e6 + LONGEST_LEASE
+        return row.expires if row is not None and is_stranded else None
 
     async def _busy(self, run: str) -> RunBusy:
         """Return what says that a run is leased to somebody else."""

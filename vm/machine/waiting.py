@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 import types
+import weakref
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any, TypeVar
@@ -30,6 +31,14 @@ class _Interrupt:
             raise KeyboardInterrupt
         self.task.cancel()
         self.task.get_loop().call_soon_threadsafe(lambda: None)  # it may be asleep
+
+
+class KeptLoop:
+    """An event loop that a thread keeps: closed once the thread has ended, or nobody has its machine any more."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        weakref.finalize(self, self.loop.close)
 
 
 def wait(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], context: Context) -> T:
