@@ -105,6 +105,7 @@ def _run(machine: ExecutionVM, program: Program, given: dict[str, Any], options:
         with redirect_stdout(sys.stderr):  # what a tool prints is no part of the trace
             return machine.run_sync(program, given, run_id=options["run_id"], by=options["by"])
     except KeyboardInterrupt:
+        machine.let_go()  # the tool that was under way ends with this process
         if options["journal"] is not None:
             click.echo(
                 "\ninterrupted: `stepward runs` lists the run, `stepward runs recover` goes on with it", err=True

@@ -40,6 +40,7 @@ from stepward.validator.cli.machine import (
 if TYPE_CHECKING:
     from stepward.vm.errors import StepwardError
     from stepward.vm.journal.store import Journal, Row
+    from stepward.vm.machine.execution import ExecutionVM
     from stepward.vm.machine.history import History
     from stepward.vm.machine.run import Run
 
@@ -223,7 +224,7 @@ def resume(token: str, payload: str, **options: Any) -> None:
         calls = found.plan.steps[found.state.at].calls
         spec = next((call.returns for call in calls if call.id == step), None)
         value = value_of(payload, spec, "the payload")
-        _tell(lambda: machine.resume_sync(token, value, by=options["by"]), journal, options)
+        _tell(machine, lambda: machine.resume_sync(token, value, by=options["by"]), journal, options)
 
 
 @runs.command()
@@ -256,7 +257,7 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
         value = None if output is None else value_of(output, spec, "the output")
         said: Any = verdict.replace("-", "_")
         machine = means.machine(journal, load_policies(options))
-        _tell(lambda: machine.reconcile_sync(run, step, said, value, by=options["by"]), journal, options)
+        _tell(machine, lambda: machine.reconcile_sync(run, step, said, value, by=options["by"]), journal, options)
 
 
 @runs.command()
@@ -275,15 +276,15 @@ def recover(run: str | None, **options: Any) -> None:
             means = load_means(options)
             machine = means.machine(journal, load_policies(options))
             if found.state.is_over:
-                _tell(lambda: machine.get_sync(run), journal, options)
+                _tell(machine, lambda: machine.get_sync(run), journal, options)
             means.require(found.plan)
-            _tell(lambda: machine.recover_sync(run)[0], journal, options)
+            _tell(machine, lambda: machine.recover_sync(run)[0], journal, options)
         return
     with explained(), closing(open_journal(options["journal"])) as journal:
         gc.enable()
         means = load_means(options)
         machine = means.machine(journal, load_policies(options))
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), _letting_go(machine):
             picked_up, failures = machine.recover_all_sync()
         names = dict.fromkeys(run.id for run in picked_up)
         _list([row for name in names if (row := journal.row(name)) is not None], options)
@@ -326,8 +327,10 @@ def cancel(run: str, **options: Any) -> None:
     Exits with 0 when the run is CANCELLED, 1 when it had ended in another way, 4 when whoever drives it still has to.
     """
     with _going_on(options, run) as (journal, _):
+        machine = load_means(options).machine(journal)
         _tell(
-            lambda: load_means(options).machine(journal).cancel_sync(run, by=options["by"]),
+            machine,
+            lambda: machine.cancel_sync(run, by=options["by"]),
             journal,
             options,
             lambda run: 0 if run.status == "CANCELLED" else exit_status(run) or 1,
@@ -346,8 +349,10 @@ def erase(run: str, yes: bool, **options: Any) -> None:
     with _going_on(options, run) as (journal, _):
         if not yes:
             click.confirm(f"destroy every sensitive value of run `{run}` for ever?", abort=True, err=True)
+        machine = load_means(options).machine(journal)
         _tell(
-            lambda: load_means(options).machine(journal).erase_sync(run, by=options["by"]),
+            machine,
+            lambda: machine.erase_sync(run, by=options["by"]),
             journal,
             options,
             lambda _: 0,
@@ -366,10 +371,24 @@ def _going_on(options: dict[str, Any], run: str) -> Iterator[tuple[Journal, Hist
 
 
 def _tell(
-    act: Callable[[], Run], journal: Journal, options: dict[str, Any], status: Callable[[Run], int] = exit_status
+    machine: ExecutionVM,
+    act: Callable[[], Run],
+    journal: Journal,
+    options: dict[str, Any],
+    status: Callable[[Run], int] = exit_status,
 ) -> NoReturn:
     """Act, print the run, and end with its status."""
-    with redirect_stdout(sys.stderr):  # what a tool prints is no part of the trace
+    with redirect_stdout(sys.stderr), _letting_go(machine):  # what a tool prints is no part of the trace
         run = act()
     tell_run(run, journal, options)
     sys.exit(status(run))
+
+
+@contextmanager
+def _letting_go(machine: ExecutionVM) -> Iterator[None]:
+    """Give back what a machine keeps when somebody interrupts it: a tool that is under way ends with the process."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        machine.let_go()
+        raise

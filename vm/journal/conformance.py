@@ -358,7 +358,7 @@ def rows(make: Opener) -> None:
         ({"limit": 0}, []),
         ({"since": 15.0, "limit": 3, "program": f"program of {runs[0]}"}, expected[2:3]),
     ):
-        assert other.rows(by_status, **more) == left, f"the runs with {more} are wrong"  # type: ignore[arg-type]
+        assert other.rows(by_status, **more) == left, f"the runs with {more} are wrong"
     assert [other.row(row.run) for row in expected] == expected, "the line of a run is wrong"
     assert other.row(fresh_name()) is None, "there is a line of a run that does not exist"
     assert [name for name in other.names() if name in runs] == runs, "the names of the runs are wrong"

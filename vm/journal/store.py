@@ -77,7 +77,7 @@ class Row(NamedTuple):
             found.append(value if fits else kinds[0](value) if kinds[0] is str else kinds[0]())
             odd += [] if fits else [f"`{name}`"]
         fault = f"{', '.join(odd)} can't be read" if odd else ""
-        return cls(*found, fault=fault)  # type: ignore[arg-type]
+        return cls._make((*found, fault))
 
 
 _KINDS: Final = ((str,), (str,), (str,), (int,), (float, int), (float, int), (float, int))

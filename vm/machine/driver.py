@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +21,7 @@ from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
 from stepward.vm.machine.history import checked_records, require_head
+from stepward.vm.machine.keeping import AT_IT, Left
 from stepward.vm.machine.keys import Token, idempotency_key, kept_token, token_reference
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.plan import CallPlan, Plan
@@ -97,6 +100,7 @@ class Driver:
         self.urgency = RIDES
         self.secrets: dict[str, bytes] = {}
         self.known: list[str] = []
+        self.under_way: dict[int, tuple[list[threading.Event], float | None]] = {}
         self._last = last
         self._flushing: asyncio.Lock | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -246,9 +250,13 @@ class Driver:
             if self.state.is_cancelled and not self._is_open(call):
                 return
         most = min(self.state.limits.output_bytes, self.state.limits.state_bytes)
+        events: list[threading.Event] = []
+        AT_IT.set(events)
         started = setup.clock.now()
         if started / 1e6 >= self.lease.expires:
             started = await self._held()
+        if plan.has_intent:
+            self.under_way[call.sub] = (events, None if plan.timeout is None else time.monotonic() + plan.timeout)
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
             result = await ask_model(setup.model, setup.clock, plan, call, most)
@@ -259,10 +267,16 @@ class Driver:
                 self.plan.digest, self.run, call.step, call.visit, call.attempt, call.performance, token
             )
             result = await ask_tool(setup.tools, setup.clock, plan, call, context, most)
+        self.under_way.pop(call.sub, None)
         ended = setup.clock.now()
         note["started"] = started
         note["took"] = max(ended - started, 0)  # the clock may have been set back meanwhile
         self._answer(plan, call, result, note, ended)
+
+    def left_behind(self) -> list[Left]:
+        """Return the calls with an intent that are still under way after the caller was interrupted."""
+        left = [Left(tuple(events), until) for events, until in self.under_way.values()]
+        return [one for one in left if not one.is_over]
 
     async def _held(self) -> int:
         """Return the time, at which the lease lasts; raises LeaseLost.

@@ -25,7 +25,7 @@ from stepward.vm.machine.clock import Clock, DatedClock, SystemClock
 from stepward.vm.machine.data import completed
 from stepward.vm.machine.deliveries import Deliveries, Verdict
 from stepward.vm.machine.driver import Driver, Setup
-from stepward.vm.machine.events import event, unsealed
+from stepward.vm.machine.events import NOTHING, event, unsealed
 from stepward.vm.machine.history import History
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.plan import Plan, Terms
@@ -135,7 +135,9 @@ class ExecutionVM(Deliveries):
             return self._same(found, plan, given)
         return await self._drive(driver)
 
-    async def _create(self, plan: Plan, run: str, inputs: Mapping[str, Any], who: Mapping[str, str]) -> Driver | None:
+    async def _create(
+        self, plan: Plan, run: str, inputs: Mapping[str, Any], who: Mapping[str, str] = NOTHING
+    ) -> Driver | None:
         setup = self._setup
         if plan.digest not in self._known:
             for digest, text in {plan.digest: plan.document, **plan.policy_documents}.items():

@@ -6,24 +6,26 @@ import asyncio
 import os
 import socket
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from stepward.vm.errors import StepwardError
-from stepward.vm.journal.store import Append, AppendConflict, JournalError, LeaseLost, Row
+from stepward.vm.journal.store import Append, AppendConflict, JournalError, Lease, LeaseLost, Row
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import governed, missing_terms
 from stepward.vm.machine.driver import Driver, Setup
 from stepward.vm.machine.events import Event, entry_of, event
 from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.keeping import Keeper, Left
 from stepward.vm.machine.keys import idempotency_key, kept_token, token_reference
 from stepward.vm.machine.plan import Names, Plan, Terms, policy_digest, policy_text
 from stepward.vm.machine.refusals import NoSuchRun, RunBusy
 from stepward.vm.machine.replay import misfits
 from stepward.vm.machine.run import Doubt, Run, Suspension
-from stepward.vm.machine.state import OPEN, State, visits_of
+from stepward.vm.machine.state import State, visits_of
 
 T = TypeVar("T")
 
@@ -49,6 +51,7 @@ class Runs:
         self._setup = setup
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._leases = 0
+        self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
         self._stored: dict[Any, Plan] = {}
 
     async def _io(self, function: Callable[..., T], *args: Any) -> T:
@@ -191,10 +194,11 @@ class Runs:
             await driver.drive()
         except LeaseLost:
             return seen(await self._found(driver.run))
-        except asyncio.CancelledError:
-            # A tool in a thread goes on: while the lease lasts nobody may take its effect for not done. Who is
-            # interrupted in the synchronous form ends with the process, and the tool with it.
-            keeps = not INLINE.get() and any(call.phase == OPEN for call in driver.state.calls or ())
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            left = [] if driver.committed[0].is_over else driver.left_behind()
+            keeps = bool(left)
+            if keeps:
+                self._keep(driver.lease, left)
             raise
         finally:
             if not keeps and not driver.committed[0].is_over:
@@ -209,6 +213,20 @@ class Runs:
             if taken is not None:
                 return await self._drive(taken[0])
         return seen(found)
+
+    def _keep(self, lease: Lease, left: list[Left]) -> None:
+        """Keep a lease while calls of an interrupted caller are under way."""
+        keeper = Keeper(self.journal, self.clock, lease, self._setup.lease_seconds, left)
+        self._keepers.add(keeper)
+        keeper.start()
+
+    def let_go(self) -> None:
+        """Give back the leases that are kept for interrupted callers: for a process that ends now, its tools with it.
+
+        A process that ends in good order does so by itself, as long as its journal is open.
+        """
+        for keeper in list(self._keepers):
+            keeper.let_go()
 
     async def _refuse(self, run: str, what: str, why: str, who: Mapping[str, str]) -> None:
         """Put a refused delivery into the journal of the run, so that somebody sees it."""
