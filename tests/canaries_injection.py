@@ -238,6 +238,7 @@ def redacts_nothing_cut_off(patch: pytest.MonkeyPatch) -> None:
     from stepward.vm.machine import redaction
 
     patch.setattr(redaction, "_without_start", lambda piece, form: piece)
+    patch.setattr(redaction, "quotes", lambda text, secrets: False)
 
 
 def tells_models(patch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,9 @@ from stepward.vm.values import Room, TooLarge, ValueRefused, exact, freeze
 MAX_NAME: Final = 200
 """Characters of a model's name that are kept."""
 
+LEAST_ROOM: Final = 1 << 16
+"""Bytes of an output that are read in any case."""
+
 MAX_ERROR: Final = 2_000
 """Characters of an error text that are kept."""
 
@@ -83,7 +86,9 @@ def _suspended(plan: CallPlan, output: Suspend, most: int) -> Result:
         why = f"tool `{plan.tool}` suspends, and its manifest does not say so"
         return Result("doubt" if plan.writes else "failed", error=why)
     try:
-        return Result("suspended", freeze(output.request, room=Room(most)))
+        return Result("suspended", freeze(output.request, room=_room(most)))
+    except TooLarge:
+        return Result("suspended", f"its request can't be kept: it has more than the {most} bytes allowed")
     except BaseException as error:  # ValueRefused, or what a lazy list or object raises when it is read
         return Result("suspended", f"its request can't be kept: {error_text(error)}")
 
@@ -94,7 +99,7 @@ def typed(plan: CallPlan, output: Any, otherwise: Answer, most: int) -> Result:
     It is not copied where it has more than `most` bytes.
     """
     try:
-        value = freeze(output, room=Room(most))
+        value = freeze(output, room=_room(most))
     except TooLarge:
         return Result(otherwise, error=f"the output of `{plan.id}` has more than the {most} bytes allowed")
     except ValueRefused as error:
@@ -105,6 +110,11 @@ def typed(plan: CallPlan, output: Any, otherwise: Answer, most: int) -> Result:
         return Result("output", value)
     why = refused(value, plan.returns, f"the output of `{plan.id}`")
     return Result("output", marked(value, plan.returns)) if why is None else Result(otherwise, error=why)
+
+
+def _room(most: int) -> Room:
+    """Return room for more than may be kept, so that of what is somewhat too large the size can be told."""
+    return Room(2 * max(most, LEAST_ROOM))
 
 
 async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most: int) -> Result:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.journal.canonical import Sealed, Secret
@@ -18,6 +19,7 @@ from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
 from stepward.vm.machine.calls import judge, oversize
 from stepward.vm.machine.clock import Clock
+from stepward.vm.machine.data import REDACTED
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
 from stepward.vm.machine.history import checked_records, require_head
@@ -25,7 +27,7 @@ from stepward.vm.machine.keeping import AT_IT, Left
 from stepward.vm.machine.keys import Token, idempotency_key, kept_token, token_reference
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.plan import CallPlan, Plan
-from stepward.vm.machine.redaction import redacted
+from stepward.vm.machine.redaction import LEAST_OTHERWISE, redacted
 from stepward.vm.machine.state import OPEN, State
 from stepward.vm.machine.tools import ToolContext, Tools
 from stepward.vm.machine.waiting import heard
@@ -390,17 +392,23 @@ class Driver:
         return tuple(self._seal(item) for item in value) if isinstance(value, tuple) else value
 
     def _redacted_value(self, value: Any) -> Any:
-        """Return what a tool asks of whoever resumes: its texts may quote what the tool was given."""
+        """Return what a tool asks of whoever resumes: texts, numbers and keys may quote what the tool was given."""
         if isinstance(value, str):
             return self.redacted(value)
         if isinstance(value, dict):
-            return FrozenMap((key, self._redacted_value(item)) for key, item in value.items())
+            return FrozenMap((self.redacted(key), self._redacted_value(item)) for key, item in value.items())
+        if isinstance(value, int | Decimal) and not isinstance(value, bool):
+            text = as_text(value)
+            return REDACTED if len(text) >= LEAST_OTHERWISE and text in self._secret_texts() else value
         return tuple(self._redacted_value(item) for item in value) if isinstance(value, tuple) else value
 
     def redacted(self, text: str) -> str:
         """Return a text without any sensitive value of the run."""
+        return redacted(text, self._secret_texts())
+
+    def _secret_texts(self) -> list[str]:
         held = [leaf for chunk in self.state.slots for value in chunk for leaf in sealed_leaves(value)]
-        return redacted(text, [*held, *self.known])
+        return [*held, *self.known]
 
 
 def sealed_leaves(value: Any) -> list[str]:
