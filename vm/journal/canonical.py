@@ -47,7 +47,20 @@ class NotCanonicalError(StepwardError):
 
 # `ensure_ascii=False` and these separators give the bytes of RFC 8785 for what records hold, but for the order of keys
 # beyond the Basic Multilingual Plane: the RFC sorts by UTF-16 code units, Python by code points.
-_encode: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+def _encoder() -> Callable[[Any], str]:
+    """Return what writes JSON with sorted keys. `JSONEncoder.encode` makes an encoder in C anew for each text."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # there is no C in every Python
+        return json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+    parts = make(None, _refuse_object, json.encoder.encode_basestring, None, ":", ",", True, False, False)
+    return lambda value: "".join(parts(value, 0))
+
+
+def _refuse_object(value: object) -> NoReturn:
+    raise TypeError(f"a {type(value).__name__} is no JSON")
+
+
+_encode: Final = _encoder()
 _encode_in_order: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 

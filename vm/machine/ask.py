@@ -13,7 +13,7 @@ from stepward.vm.language.steps import LlmCall
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.data import marked, refused
 from stepward.vm.machine.events import Answer, Call, Result, Spent
-from stepward.vm.machine.keeping import at_it
+from stepward.vm.machine.keeping import begin
 from stepward.vm.machine.models import Model, ModelReply, ModelRequest, is_async
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, Tools, in_thread
@@ -52,10 +52,9 @@ class _Raised(Exception):  # noqa: N818 - it carries what a tool raised past tho
 
 async def _answered(asked: Awaitable[Any]) -> Any:
     """Await an answer. A time-out, an exit or a cancellation of the tool's own is its failure, and nobody else's."""
-    task = asyncio.current_task()
+    task, finish = asyncio.current_task(), begin()
     try:
-        with at_it():
-            return await asked
+        return await asked
     except TimeoutError as error:
         raise _Raised(error_text(error)) from error
     except Exception:
@@ -67,6 +66,8 @@ async def _answered(asked: Awaitable[Any]) -> Any:
             raise
         said = "it was cancelled" if isinstance(error, asyncio.CancelledError) else error_text(error)
         raise _Raised(said) from None
+    finally:
+        finish()
 
 
 def _is_running(task: asyncio.Task[Any]) -> bool:

@@ -252,12 +252,13 @@ class Driver:
             if self.state.is_cancelled and not self._is_open(call):
                 return
         most = min(self.state.limits.output_bytes, self.state.limits.state_bytes)
-        events: list[threading.Event] = []
-        AT_IT.set(events)
         started = setup.clock.now()
         if started / 1e6 >= self.lease.expires:
             started = await self._held()
+        AT_IT.set(None)
         if plan.has_intent:
+            events: list[threading.Event] = []
+            AT_IT.set(events)
             self.under_way[call.sub] = (events, None if plan.timeout is None else time.monotonic() + plan.timeout)
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"

@@ -10,8 +10,7 @@ import atexit
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Final, NamedTuple
 
@@ -35,23 +34,18 @@ class Left(NamedTuple):
         return is_late or all(event.is_set() for event in self.done)
 
 
-@contextmanager
-def at_it() -> Iterator[None]:
-    """Say that something of the present call is under way, for as long as the body runs."""
-    finish = begin()
-    try:
-        yield
-    finally:
-        finish()
-
-
 def begin() -> Callable[[], None]:
     """Say that something of the present call is under way from now on; what is returned says that it has ended."""
     known = AT_IT.get()
+    if known is None:
+        return _nothing
     done = threading.Event()
-    if known is not None:
-        known.append(done)
+    known.append(done)
     return done.set
+
+
+def _nothing() -> None:
+    """Do nothing: nobody keeps anything for what only reads."""
 
 
 class Keeper:
