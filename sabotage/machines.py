@@ -11,7 +11,7 @@ from stepward.sabotage.world import ProcessModel, ProcessTools
 from stepward.vm.journal.store import Append, Entry, Journal, Lease
 from stepward.vm.language.program import Program
 from stepward.vm.machine.execution import ExecutionVM
-from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.plan import Names, Plan
 from stepward.vm.machine.tools import Tools
 
 if TYPE_CHECKING:
@@ -76,14 +76,16 @@ class Machine(ExecutionVM):
         is_the_same = program is target.program and self.policies == target.policies
         return target.plan if is_the_same else super()._plan(program)
 
-    def _stored_plan(self, program: str, policies: tuple[str, ...], waived: tuple[str, ...]) -> Plan:
+    def _stored_plan(
+        self, program: str, policies: Names, waived: Names, later: tuple[tuple[Names, Names], ...] = ()
+    ) -> Plan:
         """Likewise, where the store has the very documents that the plan was made of."""
         plan = self._target.plan
-        if (program, policies, frozenset(waived)) == (plan.digest, plan.policy_digests, plan.waived):
+        if not later and (program, policies, frozenset(waived)) == (plan.digest, plan.policy_digests, plan.waived):
             kept = [self.journal.document(digest) for digest in (program, *policies)]
             if kept == [plan.document, *plan.policy_documents.values()]:
                 return plan
-        return super()._stored_plan(program, policies, waived)
+        return super()._stored_plan(program, policies, waived, later)
 
     async def _io(self, function: Callable[..., T], *args: Any) -> T:
         name = getattr(function, "__name__", "call")

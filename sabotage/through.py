@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from stepward.vm.journal.store import Append, Entry, Head, Journal, Lease, Row, Vault
 
@@ -48,9 +49,17 @@ class ThroughStore:
         """Return the end of a run's chain."""
         return self.inner.head(run)
 
-    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
+    def rows(self, statuses: Iterable[str] | None = None, **filters: Any) -> list[Row]:
         """Return the list of runs."""
-        return self.inner.rows(statuses)
+        return self.inner.rows(statuses, **filters)
+
+    def row(self, run: str) -> Row | None:
+        """Return the line of a run."""
+        return self.inner.row(run)
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of the runs."""
+        return self.inner.names()
 
     def put_document(self, digest: str, text: bytes) -> None:
         """Keep a document."""

@@ -115,8 +115,8 @@ def changes_keys(patch: pytest.MonkeyPatch) -> None:
     """Give what is repeated after a crash a key of its own."""
     whole = calls.prepare
 
-    def prepare(at: Any, call: Any, now: Any) -> Any:
-        found = whole(at, call, now)
+    def prepare(at: Any, call: Any, now: Any, **how: Any) -> Any:
+        found = whole(at, call, now, **how)
         is_repeated = now.phase == OPEN and not isinstance(found, calls.Event)
         return found._replace(performance=found.performance + 1) if is_repeated else found
 
@@ -136,7 +136,7 @@ def keeps_values_afterwards(patch: pytest.MonkeyPatch) -> None:
 
 
 def erases_first(patch: pytest.MonkeyPatch) -> None:
-    async def erase(self: Deliveries, run_id: str) -> Any:
+    async def erase(self: Deliveries, run_id: str, **_: Any) -> Any:
         await self.cancel(run_id)
         secrets = await self._io(self.journal.vault.get, run_id)
         references = tuple(sorted(name for name in secrets if not name.startswith("token:")))

@@ -138,6 +138,7 @@ def no_order(patch: pytest.MonkeyPatch) -> None:
     reads_with(patch, links=False, numbers=False)
     patch.setattr(chain, "_check_links", lambda *_: None)
     patch.setattr(chain, "read_record", _unnumbered)
+    patch.setattr(chain, "record_in", lambda entry, data: _unnumbered(entry))
 
 
 def any_start(patch: pytest.MonkeyPatch) -> None:

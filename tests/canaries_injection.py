@@ -209,7 +209,7 @@ def starts_without_tools(patch: pytest.MonkeyPatch) -> None:
 
 
 def asks_no_policy(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(calls, "_forbidden", lambda plan, call, reader: None)
+    patch.setattr(calls, "forbidden", lambda plan, call, reader: None)
 
 
 def reads_no_condition(patch: pytest.MonkeyPatch) -> None:
@@ -238,6 +238,7 @@ def redacts_nothing_cut_off(patch: pytest.MonkeyPatch) -> None:
     from stepward.vm.machine import redaction
 
     patch.setattr(redaction, "_without_start", lambda piece, form: piece)
+    patch.setattr(redaction, "quotes", lambda text, secrets: False)
 
 
 def tells_models(patch: pytest.MonkeyPatch) -> None:

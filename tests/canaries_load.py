@@ -108,8 +108,8 @@ def _forgets(patch: pytest.MonkeyPatch, forget: Callable[[State], State]) -> Non
     """Have whoever picks up a run forget something of its state."""
     take = runs.Runs._take
 
-    async def taken(self: Any, run: str) -> Any:
-        found = await take(self, run)
+    async def taken(self: Any, run: str, *until: Any, **how: Any) -> Any:
+        found = await take(self, run, *until, **how)
         if found is not None:
             found[0].state = forget(found[0].state)
         return found

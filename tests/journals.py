@@ -39,6 +39,12 @@ class Shelf:
     def head(self, run: str) -> Head | None:
         return self.heads.get(run)
 
+    def row(self, run: str) -> Row | None:
+        return next((row for row in self.rows() if row.run == run), None)
+
+    def names(self) -> Iterator[str]:
+        yield from self.heads
+
     def rows(self, statuses: object = None) -> list[Row]:
         return [Row(run, "", "RUNNING", head.seq, 0.0, 0.0, 0.0) for run, head in self.heads.items()]
 

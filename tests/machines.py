@@ -124,8 +124,8 @@ class Bench:
         assert found is not None
         return [record.kind for record in found.records]
 
-    def stored(self, program: str, policies: tuple[str, ...], waived: tuple[str, ...]) -> Plan:
-        return stored_plan(self.journal, program, policies, waived)
+    def stored(self, *documents: Any) -> Plan:
+        return stored_plan(self.journal, *documents)
 
 
 def program(*steps: dict[str, Any], **more: Any) -> Program:

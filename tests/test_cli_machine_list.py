@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from shops import STEPWARD, TOOLS, as_json, open_shop, says, shop, stepward
+from shops import GIVEN, STEPWARD, TOOLS, as_json, crashed, database, open_shop, says, shop, stepward
+from stepward.vm import SQLiteJournal
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +35,61 @@ def test_runs_are_listed_the_oldest_first() -> None:
     assert data["version"] == 1
     assert [(row["id"], row["seq"], row["leased_until"]) for row in data["runs"]] == [("b", 8, None), ("a", 5, None)]
     assert data["runs"][0].keys() == {"id", "program", "status", "seq", "started", "updated", "leased_until"}
+
+
+def test_the_list_is_narrowed_without_a_record_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for run in ("a", "b", "c"):
+        stepward("run", "ends.yaml", "--journal", "runs.db", "--run-id", run)
+    shop("--run-id", "d", amount=60)
+    with database("runs.db") as connection:
+        for days, run in enumerate(("d", "c", "b", "a")):
+            connection.execute("UPDATE runs SET started = ? WHERE run = ?", (time.time() - days * 86_400 - 60, run))
+    monkeypatch.setattr(SQLiteJournal, "read", None)
+
+    def names(*options: str) -> list[str]:
+        return [row["id"] for row in as_json(stepward("runs", *options, "--output-format", "json"))["runs"]]
+
+    assert names() == ["a", "b", "c", "d"]
+    assert names("--program", "ends") == ["a", "b", "c"]
+    assert names("--limit", "2") == ["c", "d"]
+    assert names("--since", "36h", "--program", "ends", "--status", "SUCCESS") == ["c"]
+    assert names("--since", "2d", "--limit", "1", "--status", "SUCCESS") == ["c"]
+    day = datetime.datetime.fromtimestamp(time.time() - 2.5 * 86_400, datetime.UTC)
+    assert names("--since", day.strftime("%Y-%m-%dT%H:%M")) == ["b", "c", "d"]
+    assert names("--since", "2999-01-01") == []
+    assert names("--limit", "0") == names("--program", "none") == []
+
+
+@pytest.mark.parametrize("text", ["yesterday", "7w", "", "12", "2026-13-01", "12:00"])
+def test_what_is_no_time_is_said_to_be_none(text: str) -> None:
+    says(stepward("runs", "--since", text), 2, "--since", "is no time; write `2026-07-01`")
+
+
+@pytest.mark.parametrize("option", [["--program", "shop"], ["--since", "1d"], ["--limit", "0"]])
+def test_what_narrows_the_list_is_not_for_one_run(option: list[str]) -> None:
+    says(stepward("runs", "r", *option), 2, f"{option[0]} is for the list; leave it out to show a run")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("expires", "x"), ("started", b"7"), ("status", b"?"), ("program", b"p")]
+)
+def test_one_bad_row_stops_nothing_else(column: str, value: object) -> None:
+    for run in ("good", "bad"):
+        crashed(run, 9)
+    with database("runs.db") as connection:
+        connection.execute(f"UPDATE runs SET {column} = ? WHERE run = 'bad'", (value,))
+    listed = stepward("runs")
+    assert (listed.exit_code, listed.stdout.count("good")) == (0, 1)
+    assert f"the list is damaged at run `bad`: `{column}` can't be read" in listed.stderr
+    verified = stepward("verify", "runs.db")
+    assert (verified.exit_code, verified.stdout.count("run `good`: 5 records, intact")) == (1, 1)
+    assert f"the list of runs is damaged: `{column}` can't be read" in verified.stdout
+    recovered = stepward("runs", "recover", *GIVEN)
+    assert "IN_DOUBT" in recovered.stdout
+    if column != "status":  # a run of no status is none that anybody looks for
+        assert f"left: run `bad`: the list of runs is damaged at run `bad`: `{column}`" in recovered.stderr
+    assert stepward("runs", "recover", "bad", *GIVEN).exit_code == 4
+    assert "in doubt" in stepward("runs", "bad").stdout
 
 
 def test_an_empty_list_is_no_error() -> None:

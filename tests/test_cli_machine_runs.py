@@ -204,3 +204,60 @@ def test_an_interrupted_run_stays_in_the_journal() -> None:
     assert (running.returncode, out) == (130, "")
     assert "interrupted: `stepward runs` lists the run, `stepward runs recover` goes on with it" in err
     assert stepward("runs", "recover", "r1", *GIVEN).exit_code == 4
+
+
+# -- policies, and who -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_goes_on_keeps_the_policies_that_are_given_and_configured(tmp_path: Path) -> None:
+    assert shop("--run-id", "r", amount=60).exit_code == 4
+    token = as_json(stepward("runs", "r", "--output-format", "json"))["run"]["suspensions"][0]["token"]
+    Path("closed.yaml").write_text("policy: closed\nallow: [pay]\n")
+    Path("open.yaml").write_text("policy: open\nallow: [ask, pay]\n")
+    resume = ["runs", "resume", token, "--payload", '{"ok": true}', *GIVEN]
+    refused = stepward(*resume, "--policy", "closed.yaml")
+    says(
+        refused,
+        2,
+        "run `r` breaks rule `allow`",
+        "in record",
+        "policy `closed` does not allow tool `ask`",
+        "= help: cancel it",
+    )
+    Path("stepward.toml").write_text('policies = ["closed.yaml"]\n')
+    says(stepward(*resume), 2, "breaks rule `allow`")
+    says(stepward(*resume, "--isolated", "--config", "stepward.toml"), 2, "--config names a configuration")
+    done = stepward(*resume, "--isolated", "--policy", "open.yaml", "--by", "ann", "--output-format", "json")
+    assert done.exit_code == 1, "what the policy does not allow any more fails"
+    assert trace(done)[-6:] == [
+        "- governed",
+        "ask resumed",
+        "agreed branched",
+        "pay intent",
+        "pay attempt",
+        "tell rejected",
+    ]
+    shown = stepward("runs", "r")
+    assert "by ann" in shown.stdout
+    assert "also under policies" in shown.stdout
+
+
+def test_recover_takes_policies_and_tells_which_run_is_left_and_why() -> None:
+    crashed("r", 9)
+    Path("closed.yaml").write_text("policy: closed\nallow: [tell]\n")
+    result = stepward("runs", "recover", *GIVEN, "--policy", "closed.yaml")
+    assert result.exit_code == 4
+    assert "left: run `r`: run `r` breaks rule `allow` of this machine's policies" in result.stderr
+    says(stepward("runs", "recover", "r", *GIVEN, "--policy", "closed.yaml"), 2, "breaks rule `allow`")
+    assert stepward("runs", "cancel", "r", "--by", "ann").exit_code == 0
+    assert "by ann" in stepward("runs", "r").stdout
+
+
+def test_four_eyes_on_the_command_line() -> None:
+    Path("eyes.yaml").write_text("policy: eyes\nfour_eyes: [ask]\n")
+    assert shop("--run-id", "r", "--policy", "eyes.yaml", "--by", "ann", amount=60).exit_code == 4
+    token = as_json(stepward("runs", "r", "--output-format", "json"))["run"]["suspensions"][0]["token"]
+    resume = ["runs", "resume", token, "--payload", '{"ok": true}', *GIVEN]
+    says(stepward(*resume, "--by", "ann"), 2, "another settles a call of `ask`", "that was `ann`")
+    says(stepward(*resume), 2, "say who you are")
+    assert stepward(*resume, "--by", "bob").exit_code == 0

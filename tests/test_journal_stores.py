@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -199,18 +200,44 @@ class KnowsNoCase(MemoryJournal):
 
 
 class SortsByName(MemoryJournal):
-    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
-        return sorted(super().rows(statuses))
+    def rows(self, statuses: Iterable[str] | None = None, **more: Any) -> list[Row]:
+        return sorted(super().rows(statuses, **more))
 
 
 class SortsByLastChange(MemoryJournal):
-    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
-        return sorted(super().rows(statuses), key=lambda row: row.updated)
+    def rows(self, statuses: Iterable[str] | None = None, **more: Any) -> list[Row]:
+        return sorted(super().rows(statuses, **more), key=lambda row: row.updated)
 
 
 class ListsAll(MemoryJournal):
-    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
-        return super().rows(statuses or None)
+    def rows(self, statuses: Iterable[str] | None = None, **more: Any) -> list[Row]:
+        return super().rows(statuses or None, **more)
+
+
+class ListsEveryProgram(MemoryJournal):
+    def rows(self, statuses: Iterable[str] | None = None, **more: Any) -> list[Row]:
+        return super().rows(statuses, **{**more, "program": None})
+
+
+class ListsWhatCameBefore(MemoryJournal):
+    def rows(self, statuses: Iterable[str] | None = None, **more: Any) -> list[Row]:
+        return super().rows(statuses, **{**more, "since": None})
+
+
+class ListsTheOldest(MemoryJournal):
+    def rows(self, statuses: Iterable[str] | None = None, *, limit: int | None = None, **more: Any) -> list[Row]:
+        return super().rows(statuses, **more)[:limit]
+
+
+class HasTheLineOfAnother(MemoryJournal):
+    def row(self, run: str) -> Row | None:
+        return self.rows()[0]
+
+
+class NamesARunTwice(MemoryJournal):
+    def names(self) -> Iterator[str]:
+        yield from super().names()
+        yield from super().names()
 
 
 class KeepsAnOldSignature(MemoryJournal):
@@ -267,9 +294,9 @@ class KeepsValuesInTheList(OneVaultForAll):
         def all(self, run: str) -> str:
             return repr(self.get(run))
 
-    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
+    def rows(self, statuses: Iterable[str] | None = None, **more: Any) -> list[Row]:
         assert isinstance(self.vault, self.Vault)
-        return [row._replace(program=row.program + self.vault.all(row.run)) for row in super().rows(statuses)]
+        return [row._replace(program=row.program + self.vault.all(row.run)) for row in super().rows(statuses, **more)]
 
 
 class StartsAnew(MemoryJournal):
@@ -305,6 +332,11 @@ BROKEN: dict[type[MemoryJournal], set[str]] = {
     SortsByName: {"rows"},
     SortsByLastChange: {"rows"},
     ListsAll: {"rows"},
+    ListsEveryProgram: {"rows"},
+    ListsWhatCameBefore: {"rows"},
+    ListsTheOldest: {"rows"},
+    HasTheLineOfAnother: {"rows"},
+    NamesARunTwice: {"rows"},
     KeepsAnOldSignature: {"heads"},
     HasTheFirstHead: {"heads"},
     RefusesAKnownDocument: {"documents"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from journals import (
     written,
 )
 from stepward.vm.journal.receipts import Receipt
-from stepward.vm.journal.records import NO_DIGEST, document_digest
+from stepward.vm.journal.records import NO_DIGEST, Record, document_digest
 from stepward.vm.journal.store import Entry, Head
 from stepward.vm.journal.verdict import Fault
 from stepward.vm.journal.verify import verify, verify_all
@@ -303,7 +304,7 @@ def test_all_runs_of_a_store_are_verified_and_those_that_receipts_speak_of() -> 
     store = shelf(RUN, *GOOD)
     store.entries["run-2"], store.heads["run-2"] = OTHER.entries[:-1], OTHER.head
     gone = Receipt.give("run-3", 0, bytes(32), "RUNNING", bytes(32))
-    verdicts = verify_all(store, receipts=[gone, receipt(3)])
+    verdicts = list(verify_all(store, receipts=[gone, receipt(3)]))
     assert [(verdict.run, verdict.is_intact, verdict.receipts) for verdict in verdicts] == [
         ("run-1", True, 1),
         ("run-2", False, 0),
@@ -314,7 +315,8 @@ def test_all_runs_of_a_store_are_verified_and_those_that_receipts_speak_of() -> 
 def test_the_replay_is_asked_only_of_an_unbroken_chain() -> None:
     asked: list[int] = []
 
-    def replay(entries: list[Entry]) -> list[Fault]:
+    def replay(entries: Sequence[Entry], records: Sequence[Record]) -> list[Fault]:
+        assert [record.seq for record in records] == [entry.seq for entry in entries]
         asked.append(len(entries))
         return [Fault(RUN, 5, "the branch is not the one that its condition takes", "look at it")]
 

@@ -123,7 +123,7 @@ def test_what_the_program_admits_can_have_happened(forge: Forge) -> None:
     [
         (skip, "an attempt of `left` can't come to `skipped`"),
         (fallback, "an attempt of `two` can't come to `fallback`"),
-        (doubt, "`both` is joined before its sub-steps are done"),
+        (doubt, "an attempt of `left` can't come to `doubt`"),
         (patience, "an attempt of `one` can't come to `again`"),
     ],
 )

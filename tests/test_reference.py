@@ -575,7 +575,7 @@ MISTAKES: dict[str, tuple[str, Any]] = {
     "a write that is never in doubt": ("calls._outcome", no_doubt),
     "an output that stays when a step fails": ("apply._unset", lambda step, error: [(step.error, error)]),
     "retries in place of repeats": ("calls._is_new", lambda *_: True),
-    "a list of allowed tools that nobody asks": ("calls._forbidden", lambda *_: None),
+    "a list of allowed tools that nobody asks": ("calls.forbidden", lambda *_: None),
     "arguments of a model call": ("calls._arguments", lambda attempt: FrozenMap(attempt.args or {})),
     "data that is read as references": ("data._text", two_passes),
 }

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -339,9 +340,9 @@ def test_a_closed_journal_says_so(path: Path) -> None:
     store = SQLiteJournal(path)
     store.vault.put("run", {"a": b"1"})
     store.close()
-    with pytest.raises(JournalError, match="closed database"):
+    with pytest.raises(JournalError, match="was closed; open it again to go on"):
         store.rows()
-    with pytest.raises(JournalError, match="closed database"):
+    with pytest.raises(JournalError, match="was closed; open it again to go on"):
         store.vault.get("run")
 
 
@@ -430,3 +431,53 @@ def test_a_vault_of_which_no_value_was_put_is_not_made(path: Path, store: SQLite
     assert store.vault.get("run") == {}
     store.vault.put("run", {})
     assert not Path(f"{path}.vault").exists()
+
+
+# -- a file that holds what no journal has ----------------------------------------------------------------------------
+
+
+PLANTED = {
+    "a trigger": "CREATE TRIGGER a AFTER INSERT ON records BEGIN DELETE FROM records WHERE seq > 0; END",
+    "a view": "CREATE VIEW a AS SELECT * FROM runs",
+    "a table": "CREATE TABLE a (x)",
+    "an index": "CREATE INDEX a ON runs (status)",
+    "another column": "ALTER TABLE runs ADD COLUMN a",
+    "a missing table": "DROP TABLE documents",
+    "an older layout": "PRAGMA user_version = 0",
+    "a trigger that looks like SQLite's": (
+        "PRAGMA writable_schema = ON; INSERT INTO sqlite_master VALUES ('trigger', 'sqlite_a', 'records', 0, "
+        "'CREATE TRIGGER sqlite_a AFTER INSERT ON records BEGIN DELETE FROM records; END')"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_file_with_what_no_journal_has_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "journal.db"
+    SQLiteJournal(path).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(PLANTED[name])
+    why = "was written by an older version" if name == "an older layout" else r"can't be trusted: it(s table| holds)"
+    with pytest.raises(JournalError, match=why):
+        SQLiteJournal(path)
+
+
+def test_a_vault_with_what_no_vault_has_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = SQLiteJournal(path)
+    journal.vault.put("r", {"a": b"x"})
+    journal.close()
+    with closing(sqlite3.connect(f"{path}.vault", isolation_level=None)) as connection:
+        connection.execute(
+            "CREATE TRIGGER a AFTER DELETE ON secrets BEGIN INSERT INTO secrets VALUES ('r', 'b', 1); END"
+        )
+    with pytest.raises(JournalError, match=r"the vault .* holds a trigger `a`, which no vault has"):
+        SQLiteJournal(path).vault.get("r")
+
+
+def test_what_sqlite_makes_by_itself_is_no_such_thing(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    SQLiteJournal(path).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("ANALYZE")
+    SQLiteJournal(path).close()

@@ -31,6 +31,14 @@ class ValueRefused(StepwardError):  # noqa: N818 - reads better where it is caug
     """A value is none of the language: not a number, too long, too deep, or of a type that JSON does not have."""
 
 
+class TooLarge(ValueRefused):
+    """A value has more bytes than it may have: `most`."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"it has more than {most} bytes")
+        self.most = most
+
+
 class FrozenMap(dict[str, Any]):
     """An object value: a dict that refuses to change, so that nobody outside rewrites history."""
 
@@ -102,17 +110,40 @@ def arithmetic(operator: str, left: Number, right: Number) -> Number:
         raise EvaluationError(f"the result of `{operator}` has over {MAX_DIGITS} digits") from None
 
 
-def freeze(value: object, depth: int = 0) -> Any:
+class Room:
+    """How many bytes of canonical JSON a value may have at most, while it is copied.
+
+    A list that holds one list many times, as YAML with aliases gives it, is small in memory and huge when written out:
+    it has to be stopped on the way. What is taken is at most what the text has.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._left = most
+
+    def take(self, size: int) -> None:
+        """Take so many bytes; raises ValueRefused when there is no room for them."""
+        self._left -= size
+        if self._left < 0:
+            raise TooLarge(self.most)
+
+
+def freeze(value: object, depth: int = 0, room: Room | None = None) -> Any:
     """Return an immutable copy of a JSON-like value with exact numbers.
 
-    Lists become tuples, dicts become FrozenMap. Raises ValueRefused for what the language does not have.
+    Lists become tuples, dicts become FrozenMap. Raises ValueRefused for what the language does not have, and TooLarge
+    where there is no `room` for it.
     """
     kind = type(value)
+    if room is not None:
+        room.take(_least(value, kind))
     if kind is str and value.isascii():  # type: ignore[attr-defined]
         return value
     if value is None or kind is bool:
         return value
     if type(value) is dict and depth < MAX_DEPTH and is_plain(value):
+        if room is not None:
+            room.take(sum(len(key) + 3 + _least(item, type(item)) for key, item in value.items()))
         return FrozenMap(value)
     if isinstance(value, (int, float, decimal.Decimal)):
         return exact(value)
@@ -123,15 +154,24 @@ def freeze(value: object, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         return FrozenMap(
             {
-                key if type(key) is str and key.isascii() else _text_key(key): (
-                    item if type(item) is str and item.isascii() else freeze(item, depth + 1)
+                key if type(key) is str and key.isascii() and room is None else _text_key(key, room): (
+                    item if type(item) is str and item.isascii() and room is None else freeze(item, depth + 1, room)
                 )
                 for key, item in value.items()
             }
         )
     if isinstance(value, list | tuple):
-        return tuple(freeze(item, depth + 1) for item in value)
+        return tuple(freeze(item, depth + 1, room) for item in value)
     raise ValueRefused(f"a value must be text, a number, true, false, null, a list or an object, not {_kind(value)}")
+
+
+def _least(value: Any, kind: type) -> int:
+    """Return how many bytes of canonical JSON a value takes at least, without what it holds."""
+    if kind is str:
+        return len(value) + 2
+    if kind is list or kind is tuple:
+        return len(value) + 1 if value else 2
+    return 1
 
 
 def is_plain(data: dict[object, object]) -> bool:
@@ -151,9 +191,11 @@ def is_plain(data: dict[object, object]) -> bool:
     return True
 
 
-def _text_key(key: object) -> str:
+def _text_key(key: object, room: Room | None) -> str:
     if not isinstance(key, str):
         raise ValueRefused(f"a key of an object must be text, not `{key}`")
+    if room is not None:
+        room.take(len(key))
     return _text(key)
 
 

@@ -46,7 +46,7 @@ def complete_runs(context: click.Context, _: click.Parameter, incomplete: str) -
     journal = context.params.get("journal") or DEFAULT_JOURNAL
     try:
         with closing(open_journal(str(journal))) as opened:
-            return [row.run for row in opened.rows() if row.run.startswith(incomplete)]
+            return [run for run in opened.names() if run.startswith(incomplete)]
     except Exception:  # a shell that completes shows nothing of what went wrong
         return []
 
@@ -93,6 +93,26 @@ def driving_options(function: F) -> F:
     return tools(model(key_option(function)))
 
 
+def policy_options(function: F) -> F:
+    """Add the options that say which policies a machine holds: `--policy`, and the configuration with others."""
+    for option in (
+        click.option("--isolated", is_flag=True, help="Use no configuration file."),
+        click.option("--config", type=FILE, metavar="FILE", help="Use this configuration."),
+        click.option(
+            "--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable)."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def by_option(function: F) -> F:
+    """Add `--by`, who does it."""
+    return click.option("--by", metavar="NAME", help="Who does it: for the journal, and policies with `four_eyes`.")(
+        function
+    )
+
+
 # -- what the options name ---------------------------------------------------------------------------------------------
 
 
@@ -110,6 +130,8 @@ def explained() -> Iterator[None]:
         raise MachineError(str(error), "`stepward runs` lists them; `--journal` names another journal") from None
     except RunRefused as error:
         help = "name the new run otherwise with `--run-id`" if str(error).startswith("run `") else ""
+        if " breaks rule `" in str(error):
+            help = "cancel it, or let it go on under policies that it has kept"
         raise MachineError(str(error), help) from None
     except DeliveryRefused as error:
         raise MachineError(str(error), "`stepward runs RUN` shows what the run waits for") from None
@@ -177,6 +199,22 @@ def load_model(name: str | None) -> Model | None:
 
     with redirect_stdout(sys.stderr):  # it has much to say when it is imported
         return LiteLLMModel(name)
+
+
+def load_policies(options: dict[str, Any]) -> list[Policy]:
+    """Return the policies that a run is held to which goes on: those that are given, and those configured here.
+
+    Raises ConfigurationError for settings that can't be used, PolicyError for a policy that is none.
+    """
+    from stepward.validator.gate.policies import Policies
+    from stepward.validator.gate.settings import Configurations, Overrides
+
+    if options["config"] and options["isolated"]:
+        raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
+    configured = Configurations(
+        Overrides(policies=options["policies"]), config=options["config"], is_isolated=options["isolated"]
+    )
+    return Policies().of(configured.above(Path.cwd()))
 
 
 class Means(NamedTuple):
@@ -296,9 +334,12 @@ def _again(options: dict[str, Any]) -> str:
     journal = options.get("journal")
     if journal not in (None, DEFAULT_JOURNAL):
         words += ["--journal", _without_password(str(journal))]
-    for name, option in (("tools", "--tools"), ("model", "--model"), ("key_file", "--key")):
+    for name, option in (("tools", "--tools"), ("model", "--model"), ("key_file", "--key"), ("config", "--config")):
         if options.get(name) is not None:
             words += [option, str(options[name])]
+    for policy in options.get("policies") or ():
+        words += ["--policy", str(policy)]
+    words += ["--isolated"] if options.get("isolated") else []
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 

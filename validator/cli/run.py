@@ -15,12 +15,14 @@ from stepward.validator.cli.machine import (
     FILE,
     INTERRUPTED,
     MachineError,
+    by_option,
     driving_options,
     exit_status,
     explained,
     format_option,
     load_means,
     open_journal,
+    policy_options,
     tell_run,
 )
 
@@ -67,11 +69,10 @@ def _complete_inputs(context: click.Context, _: click.Parameter, incomplete: str
 @driving_options
 @click.option("--journal", metavar="FILE", help="The journal: a SQLite file, or `postgresql://…`.  [default: memory]")
 @click.option("--run-id", metavar="ID", help="Names the run; the same id and inputs give the run that exists.")
-@click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable).")
+@by_option
 @click.option("--accept", multiple=True, metavar="CODES", help="Run in spite of these findings (repeatable).")
 @click.option("--program", "name", metavar="NAME", help="Which program, when the file holds several.")
-@click.option("--config", type=FILE, metavar="FILE", help="Use this configuration.")
-@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+@policy_options
 @format_option
 def run(file: Path, **options: Any) -> None:
     """Run the program in PROGRAM, when it passes the gate, and print its trace.
@@ -102,8 +103,9 @@ def run(file: Path, **options: Any) -> None:
 def _run(machine: ExecutionVM, program: Program, given: dict[str, Any], options: dict[str, Any]) -> MachineRun:
     try:
         with redirect_stdout(sys.stderr):  # what a tool prints is no part of the trace
-            return machine.run_sync(program, given, run_id=options["run_id"])
+            return machine.run_sync(program, given, run_id=options["run_id"], by=options["by"])
     except KeyboardInterrupt:
+        machine.let_go()  # the tool that was under way ends with this process
         if options["journal"] is not None:
             click.echo(
                 "\ninterrupted: `stepward runs` lists the run, `stepward runs recover` goes on with it", err=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import shlex
 import sys
 import time
@@ -18,6 +19,7 @@ from stepward.validator.cli.machine import (
     UNFINISHED,
     MachineError,
     Means,
+    by_option,
     complete_runs,
     driving_options,
     exit_status,
@@ -27,14 +29,18 @@ from stepward.validator.cli.machine import (
     journal_option,
     key_option,
     load_means,
+    load_policies,
     open_journal,
+    policy_options,
     print_json,
     tell_run,
     uses_color,
 )
 
 if TYPE_CHECKING:
+    from stepward.vm.errors import StepwardError
     from stepward.vm.journal.store import Journal, Row
+    from stepward.vm.machine.execution import ExecutionVM
     from stepward.vm.machine.history import History
     from stepward.vm.machine.run import Run
 
@@ -82,24 +88,44 @@ def runs() -> None:
 @runs.command()
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @click.option("--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="List only these (repeatable).")
+@click.option("--program", metavar="NAME", help="List only the runs of this program.")
+@click.option("--since", metavar="TIME", help="List only what started then or later: `2026-07-01`, `36h`, `7d`.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="List only the newest N.")
 @journal_option
 @format_option
 def show(run: str | None, statuses: tuple[str, ...], **options: Any) -> None:
     """List the runs, or show the trace of one."""
-    if run is not None and statuses:
-        raise click.UsageError("--status is for the list; leave it out to show a run")
+    filters = {name: options[name] for name in ("program", "since", "limit")}
+    for name, given in {"status": statuses or None, **filters}.items():
+        if run is not None and given is not None:
+            raise click.UsageError(f"--{name} is for the list; leave it out to show a run")
+    filters["since"] = None if options["since"] is None else _since(options["since"], time.time())
     with explained(), closing(open_journal(options["journal"])) as journal:
         if run is not None:
             from stepward.vm.machine.execution import ExecutionVM
 
             tell_run(ExecutionVM(journal=journal).get_sync(run), journal, options)
             return
-        _list(journal.rows(statuses or None), options)
+        _list(journal.rows(statuses or None, **filters), options)
+
+
+def _since(text: str, now: float) -> float:
+    """Return the time that a text names, in seconds since the epoch: a date or time, in UTC, or how long ago."""
+    import datetime
+
+    ago = re.fullmatch(r"(\d{1,9})([smhd])", text)
+    if ago:
+        return now - int(ago[1]) * {"s": 1, "m": 60, "h": 3_600, "d": 86_400}[ago[2]]
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise click.UsageError(f"--since: `{text}` is no time; write `2026-07-01`, `2026-07-01T12:00`, `36h`") from None
 
 
 def _list(rows: list[Row], options: dict[str, Any]) -> None:
     from stepward.validator.report.table import Column, render
-    from stepward.validator.report.text import counted
+    from stepward.validator.report.text import counted, safe
 
     if options["output_format"] == "json":
         print_json({"version": 1, "runs": [_row_data(row) for row in rows]})
@@ -112,6 +138,9 @@ def _list(rows: list[Row], options: dict[str, Any]) -> None:
     ]
     text = f"{render(columns, cells, color=color)}\n" if rows else ""
     click.echo(f"{text}{counted(len(rows), 'run')}", color=color)
+    for row in rows:
+        if row.fault:
+            click.echo(f"warning: the list is damaged at run `{safe(row.run)}`: {row.fault}", err=True)
 
 
 def _short(seconds: float) -> str:
@@ -173,7 +202,9 @@ def receipt(run: str, output: Path | None, **options: Any) -> None:
 @runs.command()
 @click.argument("token")
 @click.option("--payload", required=True, metavar="JSON", help="The output of the step that waits.")
+@by_option
 @driving_options
+@policy_options
 @journal_option
 @format_option
 def resume(token: str, payload: str, **options: Any) -> None:
@@ -186,14 +217,14 @@ def resume(token: str, payload: str, **options: Any) -> None:
         raise MachineError("this is no resume token", "`stepward runs RUN` shows the tokens of a suspended run")
     with _going_on(options, read.run) as (journal, found):
         means = load_means(options)
-        machine = means.machine(journal)
+        machine = means.machine(journal, load_policies(options))
         step = next((waits.step for waits in machine.get_sync(read.run).suspensions if waits.token == token), None)
         if step is not None:  # else the machine says what is wrong with the token
             means.require(found.plan)
         calls = found.plan.steps[found.state.at].calls
         spec = next((call.returns for call in calls if call.id == step), None)
         value = value_of(payload, spec, "the payload")
-        _tell(lambda: machine.resume_sync(token, value), journal, options)
+        _tell(machine, lambda: machine.resume_sync(token, value, by=options["by"]), journal, options)
 
 
 @runs.command()
@@ -201,7 +232,9 @@ def resume(token: str, payload: str, **options: Any) -> None:
 @click.argument("step")
 @click.argument("verdict", type=click.Choice(["done", "not-done", "abandon"]))
 @click.option("--output", metavar="JSON", help="What the tool returned, with `done`.")
+@by_option
 @driving_options
+@policy_options
 @journal_option
 @format_option
 def reconcile(run: str, step: str, verdict: str, output: str | None, **options: Any) -> None:
@@ -223,12 +256,14 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
         spec = next((call.returns for call in calls if call.id == step), None)
         value = None if output is None else value_of(output, spec, "the output")
         said: Any = verdict.replace("-", "_")
-        _tell(lambda: means.machine(journal).reconcile_sync(run, step, said, value), journal, options)
+        machine = means.machine(journal, load_policies(options))
+        _tell(machine, lambda: machine.reconcile_sync(run, step, said, value, by=options["by"]), journal, options)
 
 
 @runs.command()
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @driving_options
+@policy_options
 @journal_option
 @format_option
 def recover(run: str | None, **options: Any) -> None:
@@ -239,29 +274,33 @@ def recover(run: str | None, **options: Any) -> None:
     if run is not None:
         with _going_on(options, run) as (journal, found):
             means = load_means(options)
-            machine = means.machine(journal)
+            machine = means.machine(journal, load_policies(options))
             if found.state.is_over:
-                _tell(lambda: machine.get_sync(run), journal, options)
+                _tell(machine, lambda: machine.get_sync(run), journal, options)
             means.require(found.plan)
-            _tell(lambda: machine.recover_sync(run)[0], journal, options)
+            _tell(machine, lambda: machine.recover_sync(run)[0], journal, options)
         return
     with explained(), closing(open_journal(options["journal"])) as journal:
         gc.enable()
         means = load_means(options)
-        with redirect_stdout(sys.stderr):
-            picked_up = means.machine(journal).recover_sync()
-        names = {run.id for run in picked_up}
-        _list([row for row in journal.rows() if row.run in names], options)
+        machine = means.machine(journal, load_policies(options))
+        with redirect_stdout(sys.stderr), _letting_go(machine):
+            picked_up, failures = machine.recover_all_sync()
+        names = dict.fromkeys(run.id for run in picked_up)
+        _list([row for name in names if (row := journal.row(name)) is not None], options)
         left = journal.rows(["RUNNING"])
         for row in left:
-            _tell_why_left(row, means, journal)
+            _tell_why_left(row, means, journal, failures.get(row.run))
     sys.exit(UNFINISHED if left else exit_status(*picked_up))
 
 
-def _tell_why_left(row: Row, means: Means, journal: Journal) -> None:
+def _tell_why_left(row: Row, means: Means, journal: Journal, refused: StepwardError | None) -> None:
     from stepward.validator.report.text import safe
     from stepward.vm.machine.runs import LONGEST_LEASE
 
+    if refused is not None:
+        click.echo(f"left: run `{safe(row.run)}`: {safe(str(refused))}", err=True)
+        return
     try:
         means.require(history_of(journal, row.run).plan)
         why = "somebody else drives it"
@@ -278,6 +317,7 @@ def _tell_why_left(row: Row, means: Means, journal: Journal) -> None:
 
 @runs.command()
 @run_argument
+@by_option
 @key_option
 @journal_option
 @format_option
@@ -287,8 +327,10 @@ def cancel(run: str, **options: Any) -> None:
     Exits with 0 when the run is CANCELLED, 1 when it had ended in another way, 4 when whoever drives it still has to.
     """
     with _going_on(options, run) as (journal, _):
+        machine = load_means(options).machine(journal)
         _tell(
-            lambda: load_means(options).machine(journal).cancel_sync(run),
+            machine,
+            lambda: machine.cancel_sync(run, by=options["by"]),
             journal,
             options,
             lambda run: 0 if run.status == "CANCELLED" else exit_status(run) or 1,
@@ -298,6 +340,7 @@ def cancel(run: str, **options: Any) -> None:
 @runs.command()
 @run_argument
 @click.option("--yes", is_flag=True, help="Don't ask whether that is meant.")
+@by_option
 @key_option
 @journal_option
 @format_option
@@ -306,7 +349,14 @@ def erase(run: str, yes: bool, **options: Any) -> None:
     with _going_on(options, run) as (journal, _):
         if not yes:
             click.confirm(f"destroy every sensitive value of run `{run}` for ever?", abort=True, err=True)
-        _tell(lambda: load_means(options).machine(journal).erase_sync(run), journal, options, lambda _: 0)
+        machine = load_means(options).machine(journal)
+        _tell(
+            machine,
+            lambda: machine.erase_sync(run, by=options["by"]),
+            journal,
+            options,
+            lambda _: 0,
+        )
 
 
 # -- what they share ---------------------------------------------------------------------------------------------------
@@ -321,10 +371,24 @@ def _going_on(options: dict[str, Any], run: str) -> Iterator[tuple[Journal, Hist
 
 
 def _tell(
-    act: Callable[[], Run], journal: Journal, options: dict[str, Any], status: Callable[[Run], int] = exit_status
+    machine: ExecutionVM,
+    act: Callable[[], Run],
+    journal: Journal,
+    options: dict[str, Any],
+    status: Callable[[Run], int] = exit_status,
 ) -> NoReturn:
     """Act, print the run, and end with its status."""
-    with redirect_stdout(sys.stderr):  # what a tool prints is no part of the trace
+    with redirect_stdout(sys.stderr), _letting_go(machine):  # what a tool prints is no part of the trace
         run = act()
     tell_run(run, journal, options)
     sys.exit(status(run))
+
+
+@contextmanager
+def _letting_go(machine: ExecutionVM) -> Iterator[None]:
+    """Give back what a machine keeps when somebody interrupts it: a tool that is under way ends with the process."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        machine.let_go()
+        raise

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,6 @@ from stepward.validator.cli.machine import (
     explained,
     format_option,
     open_journal,
-    print_json,
 )
 
 if TYPE_CHECKING:
@@ -43,19 +44,20 @@ def verify(journal: str, run: str | None, keys: tuple[Path, ...], receipts: tupl
     With a key every head has to be signed by it; a receipt shows what was rewritten or cut since it was given. Exits
     with 0 when all is intact, 1 when something is not, 2 when the journal can't be read, 3 when it has no runs.
     """
+    gc.enable()  # there may be very many runs
     with explained(), closing(open_journal(journal)) as opened:
         from stepward.vm.journal.signing import VerifyKey
 
         known = [VerifyKey.load(file) for file in keys]
         verdicts = _verdicts(opened, run, known, [_receipt(file) for file in receipts])
-    if options["output_format"] == "json":
-        print_json({"version": 1, "runs": [_data(verdict) for verdict in verdicts]})
-    else:
-        click.echo("".join(f"{line}\n" for line in _lines(verdicts, bool(keys or receipts))), nl=False)
-    if not verdicts:
+        is_json = options["output_format"] == "json"
+        verified, intact = (_tell_json if is_json else _tell)(verdicts)
+    if not verified:
         click.echo("error: nothing to verify: the journal has no runs", err=True)
         sys.exit(NOTHING_TO_VERIFY)
-    sys.exit(0 if all(verdict.is_intact for verdict in verdicts) else DAMAGED)
+    if not is_json:
+        click.echo(_summary(verified, intact, is_held=bool(keys or receipts)), nl=False)
+    sys.exit(0 if intact == verified else DAMAGED)
 
 
 def _receipt(file: Path) -> Receipt:
@@ -73,34 +75,61 @@ def _receipt(file: Path) -> Receipt:
 
 def _verdicts(
     journal: Journal, run: str | None, keys: Sequence[VerifyKey], receipts: Sequence[Receipt]
-) -> list[Verdict]:
+) -> Iterable[Verdict]:
     from stepward.vm.journal.verify import verify as check
     from stepward.vm.journal.verify import verify_all
-    from stepward.vm.machine.replay import replayer
+    from stepward.vm.machine.replay import kept_plans, replayer
 
     if run is None:
-        return verify_all(journal, keys=keys, receipts=receipts, replay=lambda name: replayer(journal, name, receipts))
+        plans = kept_plans(journal)
+        again = partial(replayer, journal, plans=plans)
+        return verify_all(journal, keys=keys, receipts=receipts, replay=again)
     return [check(journal, run, keys=keys, receipts=receipts, replay=replayer(journal, run, receipts))]
 
 
-def _lines(verdicts: Sequence[Verdict], is_held: bool) -> Iterator[str]:
+def _tell(verdicts: Iterable[Verdict]) -> tuple[int, int]:
+    """Print verdicts as they come; return how many there were, and how many of intact runs."""
+    verified = intact = 0
+    for verdict in verdicts:
+        click.echo("".join(f"{line}\n" for line in _lines(verdict)), nl=False)
+        verified, intact = verified + 1, intact + verdict.is_intact
+    return verified, intact
+
+
+def _tell_json(verdicts: Iterable[Verdict]) -> tuple[int, int]:
+    """Print verdicts as one JSON object, each as it comes; return what `_tell` does."""
+    from stepward.vm.values import to_json
+
+    verified = intact = 0
+    click.echo('{\n  "version": 1,\n  "runs": [', nl=False)
+    for verdict in verdicts:
+        text = to_json(_data(verdict), indent=2).replace("\n", "\n    ")
+        click.echo(f"{',' if verified else ''}\n    {text}", nl=False)
+        verified, intact = verified + 1, intact + verdict.is_intact
+    click.echo("\n  ]\n}" if verified else "]\n}")
+    return verified, intact
+
+
+def _lines(verdict: Verdict) -> Iterator[str]:
     from stepward.validator.report.text import counted, safe
 
-    for verdict in verdicts:
-        parts = [counted(verdict.records, "record")]
-        parts += [f"signed by {verdict.signed_by}"] if verdict.signed_by else []
-        parts += [counted(verdict.receipts, "receipt")] if verdict.receipts else []
-        parts.append(counted(len(verdict.faults), "fault") if verdict.faults else "intact")
-        yield f"run `{safe(verdict.run)}`: {', '.join(parts)}"
-        for fault in verdict.faults:
-            yield f"  error: {safe(fault.what)}"
-            yield f"    = help: {safe(fault.help)}"
-    if not verdicts:
-        return
-    intact = sum(verdict.is_intact for verdict in verdicts)
-    yield f"{intact:,} of {counted(len(verdicts), 'run')} intact"
+    parts = [counted(verdict.records, "record")]
+    parts += [f"signed by {verdict.signed_by}"] if verdict.signed_by else []
+    parts += [counted(verdict.receipts, "receipt")] if verdict.receipts else []
+    parts.append(counted(len(verdict.faults), "fault") if verdict.faults else "intact")
+    yield f"run `{safe(verdict.run)}`: {', '.join(parts)}"
+    for fault in verdict.faults:
+        yield f"  error: {safe(fault.what)}"
+        yield f"    = help: {safe(fault.help)}"
+
+
+def _summary(verified: int, intact: int, *, is_held: bool) -> str:
+    from stepward.validator.report.text import counted
+
+    text = f"{intact:,} of {counted(verified, 'run')} intact\n"
     if not is_held and intact:
-        yield "note: without a key or a receipt, a journal rewritten whole, or cut with its head, looks intact too"
+        text += "note: without a key or a receipt, a journal rewritten whole, or cut with its head, looks intact too\n"
+    return text
 
 
 def _data(verdict: Verdict) -> dict[str, Any]:

@@ -69,6 +69,8 @@ def _details(happened: Event) -> Iterator[str]:
         yield telling(body)
     if happened.kind == "reconciled":
         yield str(happened.note["verdict"]).replace("_", " ")
+    if happened.note.get("by"):
+        yield f"by {happened.note['by']}"
     if body.get("rule") and happened.kind == "attempt":
         yield f"rejected by `{body['rule']}`"
     if body.get("error"):
@@ -92,6 +94,7 @@ def _branched(body: Mapping[str, Any]) -> str:
 
 
 _TELLING: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
+    "governed": lambda body: f"also under policies {', '.join(digest[:8] for digest in body['policies'])}",
     "started": lambda body: _pairs(body["inputs"]),
     "intent": lambda body: f"{body['tool']}({_pairs(body['args'])})",
     "assigned": lambda body: _pairs(body["values"]),

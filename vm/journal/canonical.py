@@ -7,6 +7,7 @@ text that starts with `#`, and a letter that says what follows. A text of the us
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final, NamedTuple, NoReturn
@@ -46,7 +47,20 @@ class NotCanonicalError(StepwardError):
 
 # `ensure_ascii=False` and these separators give the bytes of RFC 8785 for what records hold, but for the order of keys
 # beyond the Basic Multilingual Plane: the RFC sorts by UTF-16 code units, Python by code points.
-_encode: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+def _encoder() -> Callable[[Any], str]:
+    """Return what writes JSON with sorted keys. `JSONEncoder.encode` makes an encoder in C anew for each text."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # there is no C in every Python
+        return json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+    parts = make(None, _refuse_object, json.encoder.encode_basestring, None, ":", ",", True, False, False)
+    return lambda value: "".join(parts(value, 0))
+
+
+def _refuse_object(value: object) -> NoReturn:
+    raise TypeError(f"a {type(value).__name__} is no JSON")
+
+
+_encode: Final = _encoder()
 _encode_in_order: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -80,7 +94,7 @@ def read_canonical(raw: bytes) -> Any:
     """
     try:
         text = raw.decode()
-        data = json.loads(text, parse_float=_refuse_number, parse_int=_integer, parse_constant=_refuse_number)
+        data = (_decode_exactly if _MAY_BE_LARGE.search(raw) else _decode)(text)
         if canonical(data) == text:
             return data
     except (ValueError, RecursionError):
@@ -95,6 +109,14 @@ def _integer(text: str) -> int:
 
 def _refuse_number(text: str) -> NoReturn:
     raise ValueError(f"{text[:40]} stands without its tag")
+
+
+# To look at each number takes as long as all the rest; one that is too large has more digits than most records hold.
+_MAY_BE_LARGE: Final = re.compile(rb"[2-9][0-9]{15}|[0-9]{17}")
+_decode: Final = json.JSONDecoder(parse_float=_refuse_number, parse_constant=_refuse_number).decode
+_decode_exactly: Final = json.JSONDecoder(
+    parse_float=_refuse_number, parse_int=_integer, parse_constant=_refuse_number
+).decode
 
 
 def portable(value: Any) -> Any:

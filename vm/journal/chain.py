@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from typing import Final, NamedTuple
 
-from stepward.vm.journal.canonical import NotCanonicalError, Sealed, read_canonical, restored
-from stepward.vm.journal.records import NO_DIGEST, Record, digest_of, read_record
+from stepward.vm.journal.canonical import TAG, NotCanonicalError, Sealed, read_canonical, restored
+from stepward.vm.journal.records import NO_DIGEST, Record, digest_of, read_record, record_in
 from stepward.vm.journal.store import Entry, Head, Journal, JournalError
 from stepward.vm.journal.verdict import Fault
 
 FIRST_KIND: Final = "started"
+
+
+_TAGGED: Final = f'"{TAG}'.encode()
+"""What stands in every record with a tagged string: most have none."""
 
 
 class Anchor(NamedTuple):
@@ -120,9 +124,9 @@ def _check_entries(chain: Chain, kept: list[Entry], anchors: Sequence[Anchor]) -
                 continue
             chain.add(seq, f"the digest that is kept beside record {seq} was changed; the record itself was not")
         try:
-            read_canonical(entry.record)
-            record = read_record(entry)
-            chain.sealed.extend((seq, sealed) for sealed in _sealed_in(record))
+            record = record_in(entry, read_canonical(entry.record))
+            if _TAGGED in entry.record:
+                chain.sealed.extend((seq, sealed) for sealed in _sealed_in(record))
             chain.records[seq] = record
         except JournalError as error:
             chain.add(seq, str(error))

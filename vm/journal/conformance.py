@@ -331,7 +331,7 @@ def strange_names(make: Opener) -> None:
 def rows(make: Opener) -> None:
     """The list of runs is sorted by start, tells what was last written of each, and can be asked for some statuses."""
     store, status = make(), fresh_name()
-    runs = [fresh_name() for _ in range(4)]
+    runs = sorted(fresh_name() for _ in range(4))  # in another order than they start in
     for run, started in zip(runs, (30.0, 10.5, 40.0, 20.0), strict=True):
         append = Append(run, -1, entries(2), f"{status} made", started, True)
         assert store.create(append, f"program of {run}", "a", TTL), "a run could not be made"
@@ -350,6 +350,18 @@ def rows(make: Opener) -> None:
         found = other.rows(iter(statuses))
         assert found == [row for row in expected if row.status in statuses], f"the runs of {statuses} are wrong"
     assert other.rows([]) == [], "runs of no status were asked for, and some were found"
+    by_status = [f"{status} made", f"{status} done"]
+    for more, left in (
+        ({"program": f"program of {runs[3]}"}, expected[1:2]),
+        ({"since": 20.0}, expected[1:]),
+        ({"limit": 2}, expected[2:]),
+        ({"limit": 0}, []),
+        ({"since": 15.0, "limit": 3, "program": f"program of {runs[0]}"}, expected[2:3]),
+    ):
+        assert other.rows(by_status, **more) == left, f"the runs with {more} are wrong"
+    assert [other.row(row.run) for row in expected] == expected, "the line of a run is wrong"
+    assert other.row(fresh_name()) is None, "there is a line of a run that does not exist"
+    assert [name for name in other.names() if name in runs] == runs, "the names of the runs are wrong"
 
 
 def heads(make: Opener) -> None:

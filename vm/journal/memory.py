@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from stepward.vm.journal.refusals import append_refused, erased, lease_lost, no_such_run
 from stepward.vm.journal.store import Append, Entry, Head, Lease, Row
@@ -21,6 +21,10 @@ class _Run:
         self.holder = holder
         self.fence = lease.fence
         self.expires = lease.expires
+
+
+def _row(run: str, kept: _Run) -> Row:
+    return Row(run, kept.program, kept.status, len(kept.entries) - 1, kept.started, kept.updated, kept.expires)
 
 
 class MemoryVault:
@@ -120,15 +124,35 @@ class MemoryJournal:
             last = kept.entries[-1]
             return Head(run, last.seq, last.digest, kept.signature)
 
-    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
+    def rows(
+        self,
+        statuses: Iterable[str] | None = None,
+        *,
+        program: str | None = None,
+        since: float | None = None,
+        limit: int | None = None,
+    ) -> list[Row]:
         wanted = None if statuses is None else set(statuses)
         with self._lock:
             rows = [
-                Row(run, kept.program, kept.status, len(kept.entries) - 1, kept.started, kept.updated, kept.expires)
+                _row(run, kept)
                 for run, kept in self._runs.items()
-                if wanted is None or kept.status in wanted
+                if (wanted is None or kept.status in wanted)
+                and (program is None or kept.program == program)
+                and (since is None or kept.started >= since)
             ]
-        return sorted(rows, key=lambda row: row.started)
+        rows.sort(key=lambda row: row.started)
+        return rows if limit is None else rows[max(len(rows) - limit, 0) :]
+
+    def row(self, run: str) -> Row | None:
+        with self._lock:
+            kept = self._runs.get(run)
+            return None if kept is None else _row(run, kept)
+
+    def names(self) -> Iterator[str]:
+        with self._lock:
+            names = list(self._runs)
+        yield from names
 
     def put_document(self, digest: str, text: bytes) -> None:
         self._documents.setdefault(digest, text)

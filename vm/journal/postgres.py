@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from stepward.vm.journal.refusals import append_refused, erased, lease_lost, no_such_run
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 30
 """How long an erasure waits for transactions that still see what it deletes."""
+
+PAGE: Final = 1_000
+"""Names of runs that are read at once."""
 
 # Each append is one statement: one way to the server and back, and nothing between its parts that could be lost. What
 # the commit waits for is said inside it, for this one transaction. `writer` tells whose entries a run holds when the
@@ -146,11 +149,38 @@ class PostgresJournal:
         found = self._connection.rows(query, {"run": run})
         return Head._make(found[0]) if found else None
 
-    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
+    def rows(
+        self,
+        statuses: Iterable[str] | None = None,
+        *,
+        program: str | None = None,
+        since: float | None = None,
+        limit: int | None = None,
+    ) -> list[Row]:
         query = """SELECT run, program, status, seq, started, updated, expires FROM runs
-            WHERE %(every)s OR status = ANY(%(statuses)s) ORDER BY started, number"""
-        values = {"every": statuses is None, "statuses": list(statuses or ())}
-        return list(map(Row._make, self._connection.rows(query, values)))
+            WHERE (%(statuses)s::text[] IS NULL OR status = ANY(%(statuses)s))
+            AND program = coalesce(%(program)s::text, program) AND started >= coalesce(%(since)s::float8, started)
+            ORDER BY started DESC, number DESC LIMIT %(limit)s::bigint"""
+        values = {
+            "statuses": None if statuses is None else list(statuses),
+            "program": program,
+            "since": since,
+            "limit": limit,
+        }
+        return [Row(*found) for found in reversed(self._connection.rows(query, values))]
+
+    def row(self, run: str) -> Row | None:
+        query = "SELECT run, program, status, seq, started, updated, expires FROM runs WHERE run = %(run)s"
+        found = self._connection.rows(query, {"run": run})
+        return Row(*found[0]) if found else None
+
+    def names(self) -> Iterator[str]:
+        query = "SELECT number, run FROM runs WHERE number > %(last)s ORDER BY number LIMIT %(page)s"
+        last: int | None = -1
+        while last is not None:
+            page = self._connection.rows(query, {"last": last, "page": PAGE})
+            last = page[-1][0] if page else None
+            yield from (run for _, run in page)
 
     def put_document(self, digest: str, text: bytes) -> None:
         statement = """INSERT INTO documents (digest, text) VALUES (%(digest)s, %(text)b)

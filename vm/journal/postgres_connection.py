@@ -46,6 +46,7 @@ class PostgresConnection:
         self._schema = schema
         self._process = os.getpid()
         self._lock = threading.Lock()
+        self._is_closed = False
         with self._explained("opened"):
             self._connection = self._connect()
             try:
@@ -59,7 +60,7 @@ class PostgresConnection:
 
         So a statement may happen twice: it must not matter whether it does.
         """
-        self._check_process()
+        self._check_open()
         with self._lock, self._explained("used"):
             try:
                 return self._rows(statement, values)
@@ -84,7 +85,7 @@ class PostgresConnection:
         def note(diagnostic: psycopg.errors.Diagnostic) -> None:
             details.append(diagnostic.message_detail or "")
 
-        self._check_process()
+        self._check_open()
         with self._lock, self._explained("used"):
             self._connection.add_notice_handler(note)
             try:
@@ -97,6 +98,7 @@ class PostgresConnection:
         """Let go of the connection."""
         self._check_process()
         with self._lock:
+            self._is_closed = True
             self._connection.close()
 
     def _rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
@@ -105,6 +107,11 @@ class PostgresConnection:
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise JournalError("the journal in PostgreSQL was opened by another process; open it again after a fork")
+
+    def _check_open(self) -> None:
+        self._check_process()
+        if self._is_closed:
+            raise JournalError("the journal in PostgreSQL was closed; open it again to go on")
 
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         connection = psycopg.connect(self._conninfo, autocommit=True, client_encoding="UTF8")

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.store import Entry, JournalError
 
-VERSION: Final = 1
+VERSIONS: Final = (1, 2)
+"""Versions of a record. The second has a kind and a field of a note that the first lacks; a record has the lowest that
+it needs, so that what needs neither is what it always was."""
+
+LATER_KINDS: Final = frozenset({"governed"})
+LATER_NOTES: Final = frozenset({"by"})
 
 # A digest never speaks of two things: each starts with the tag of what it is a digest of.
 RECORD_TAG: Final = b"stepward.record.1\n"
@@ -39,12 +45,17 @@ class Record(NamedTuple):
     prev: str
 
 
-def write_record(seq: int, prev: bytes, kind: str, body: str, note: str, at: int) -> Entry:
+def version_of(kind: str, note: Mapping[str, Any]) -> int:
+    """Return the version of a record: the lowest that has its kind, and the fields of its note."""
+    return 2 if kind in LATER_KINDS or not LATER_NOTES.isdisjoint(note) else 1
+
+
+def write_record(seq: int, prev: bytes, kind: str, body: str, note: str, at: int, version: int = 1) -> Entry:  # noqa: PLR0917 - the fields of a record
     """Return the entry of a record whose body and note are canonical text already.
 
     The keys stand in the order of RFC 8785, so that the whole is canonical without being sorted again.
     """
-    text = f'{{"at":{at},"body":{body},"kind":"{kind}","note":{note},"prev":"{prev.hex()}","seq":{seq},"v":{VERSION}}}'
+    text = f'{{"at":{at},"body":{body},"kind":"{kind}","note":{note},"prev":"{prev.hex()}","seq":{seq},"v":{version}}}'
     record = text.encode()
     return Entry(seq, record, sha256(RECORD_TAG + record).digest())
 
@@ -52,15 +63,24 @@ def write_record(seq: int, prev: bytes, kind: str, body: str, note: str, at: int
 def read_record(entry: Entry) -> Record:
     """Return the record in an entry; raises JournalError when its bytes are no record of this version."""
     try:
-        data = json.loads(entry.record)
+        return record_in(entry, json.loads(entry.record))
+    except (ValueError, RecursionError):
+        raise JournalError(f"entry {entry.seq} is no record") from None
+
+
+def record_in(entry: Entry, data: Any) -> Record:
+    """Return the record that the data in an entry is; raises JournalError as `read_record` does."""
+    try:
         body, kind, note, at, prev, seq, version = (
             data[name] for name in ("body", "kind", "note", "at", "prev", "seq", "v")
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (KeyError, TypeError):
         raise JournalError(f"entry {entry.seq} is no record") from None
     # Exact types: true equals 1, and is no version and no number of a record.
-    if type(version) is int and version != VERSION:
-        raise JournalError(f"record {entry.seq} has version {version}; this is a reader of version {VERSION}")
+    if type(version) is int and version not in VERSIONS:
+        raise JournalError(
+            f"record {entry.seq} has version {version}; this is a reader of versions 1 to {VERSIONS[-1]}"
+        )
     kinds = (dict, str, dict, int, str, int, int)
     if len(data) != len(kinds) or tuple(map(type, (body, kind, note, at, prev, seq, version))) != kinds:
         raise JournalError(f"entry {entry.seq} is no record")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from stepward.vm.journal.refusals import append_refused, lease_lost, no_such_run
@@ -35,7 +35,12 @@ _ADVANCE: Final = """UPDATE runs SET status = ?, seq = ?, digest = ?, signature 
     WHERE run = ? AND seq = ? AND fence = coalesce(?, fence)"""
 _ADD: Final = "INSERT INTO records (run, seq, record, digest) VALUES (?, ?, ?, ?)"
 _LEASE: Final = """UPDATE runs SET holder = ?, fence = fence + 1, expires = ?
-    WHERE run = ? AND (holder = ? OR expires <= ?)"""
+    WHERE run = ? AND (holder = ? OR CAST(expires AS REAL) <= ?)"""
+_ROW: Final = "run, program, status, seq, started, updated, expires"
+
+PAGE: Final = 1_000
+"""Names of runs that are read at once."""
+
 _EXPIRE: Final = "UPDATE runs SET expires = ? WHERE run = ? AND fence = ?"
 
 
@@ -109,14 +114,43 @@ class SQLiteJournal:
             found = connection.execute(query, (run,)).fetchone()
         return Head._make(found) if found else None
 
-    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
-        query = "SELECT run, program, status, seq, started, updated, expires FROM runs ORDER BY started, number"
+    def rows(
+        self,
+        statuses: Iterable[str] | None = None,
+        *,
+        program: str | None = None,
+        since: float | None = None,
+        limit: int | None = None,
+    ) -> list[Row]:
+        wanted: list[tuple[str, list[object]]] = []
+        if statuses is not None:
+            given: list[object] = [*statuses]
+            wanted.append((f"status IN ({', '.join('?' * len(given))})", given))
+        if program is not None:
+            wanted.append(("program = ?", [program]))
+        if since is not None:
+            wanted.append(("started >= ?", [since]))
+        where = f"WHERE {' AND '.join(text for text, _ in wanted)}" if wanted else ""
+        # The newest are those that a limit leaves.
+        query = f"SELECT {_ROW} FROM runs {where} ORDER BY started DESC, number DESC LIMIT ?"
+        values = [value for _, values in wanted for value in values]
         with self._file.reading() as connection:
-            rows = list(map(Row._make, connection.execute(query)))
-        if statuses is None:
-            return rows
-        wanted = set(statuses)
-        return [row for row in rows if row.status in wanted]
+            found = connection.execute(query, (*values, -1 if limit is None else limit)).fetchall()
+        return [Row.read(values) for values in reversed(found)]
+
+    def row(self, run: str) -> Row | None:
+        with self._file.reading() as connection:
+            found = connection.execute(f"SELECT {_ROW} FROM runs WHERE run = ?", (run,)).fetchone()
+        return Row.read(found) if found else None
+
+    def names(self) -> Iterator[str]:
+        query = "SELECT number, run FROM runs WHERE number > ? ORDER BY number LIMIT ?"
+        last: int | None = -1
+        while last is not None:
+            with self._file.reading() as connection:
+                page = connection.execute(query, (last, PAGE)).fetchall()
+            last = page[-1][0] if page else None
+            yield from (str(run) for _, run in page)
 
     def put_document(self, digest: str, text: bytes) -> None:
         with self._file.writing(durable=True) as connection:

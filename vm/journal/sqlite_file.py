@@ -58,6 +58,7 @@ class DatabaseFile:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._synchronous = layout.synchronous
+        self._is_closed = False
         if os.path.isdir(path):
             raise JournalError(f"{self._name} is a folder; name a file")
         if not os.path.exists(path):
@@ -70,14 +71,14 @@ class DatabaseFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend the connection for one statement that reads."""
-        self._check_process()
+        self._check_open()
         with self._lock, self._explained("read"):
             yield self._connection
 
     @contextmanager
     def writing(self, *, durable: bool) -> Iterator[sqlite3.Connection]:
         """Lend the connection for one transaction, committed at the end and rolled back on any error."""
-        self._check_process()
+        self._check_open()
         connection = self._connection
         with self._lock:
             try:
@@ -95,7 +96,7 @@ class DatabaseFile:
 
     def rewrite(self) -> None:
         """Write the whole file again, so that no page holds anything but live rows."""
-        self._check_process()
+        self._check_open()
         with self._lock, self._explained("written"):
             self._connection.execute("VACUUM")
 
@@ -103,11 +104,17 @@ class DatabaseFile:
         """Let go of the file."""
         self._check_process()
         with self._lock:
+            self._is_closed = True
             self._connection.close()
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise JournalError(f"{self._name} was opened by another process; open it again after a fork")
+
+    def _check_open(self) -> None:
+        self._check_process()
+        if self._is_closed:
+            raise JournalError(f"{self._name} was closed; open it again to go on")
 
     def _synchronize(self, level: str) -> None:
         # Only when it changes: it costs as much as a statement.
@@ -191,12 +198,45 @@ class DatabaseFile:
         owner, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
         if owner == self._layout.application_id:
             if version == self._layout.version:
+                self._refuse_odd_schema(connection)
                 return False
+            if isinstance(version, int) and version < self._layout.version:
+                raise JournalError(f"{self._name} was written by an older version, which this one can't read")
             raise JournalError(f"{self._name} was written by a newer version; update Stepward")
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if owner or version or tables:
             raise JournalError(f"{self._name} is a database of something else; name another file")
         return True
+
+    def _refuse_odd_schema(self, connection: sqlite3.Connection) -> None:
+        """Raise JournalError for a file that holds anything but the tables of its layout, as they were made.
+
+        A trigger or a view does what no table does: an append that was answered with success would not be there.
+        """
+        objects = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+        found = {name: (kind, sql) for kind, name, sql in objects if not _is_of_sqlite(kind, name, sql)}
+        tables = {_table_name(sql): sql for sql in self._layout.tables}
+        for name, (kind, _) in found.items():
+            if name not in tables:
+                why = f"it holds a {kind} `{name}`, which no {self._layout.kind} has; find out who had the file"
+                raise JournalError(f"{self._name} can't be trusted: {why}")
+        for name, sql in tables.items():
+            if name not in found or _words(found[name][1]) != _words(sql):
+                why = f"its table `{name}` is not as it was made; bring the file back from a copy"
+                raise JournalError(f"{self._name} can't be trusted: {why}")
+
+
+def _is_of_sqlite(kind: str, name: str, sql: str | None) -> bool:
+    """Return whether SQLite makes an object by itself: the index of a key, and what ANALYZE finds."""
+    return (kind == "index" and sql is None) or (kind == "table" and name in ("sqlite_stat1", "sqlite_stat4"))
+
+
+def _table_name(sql: str) -> str:
+    return sql.split()[2]
+
+
+def _words(sql: object) -> list[str]:
+    return str(sql).replace("(", " ( ").split()
 
 
 def _primary_code(error: sqlite3.Error) -> int:

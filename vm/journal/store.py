@@ -6,8 +6,8 @@ Methods block; they may be called from several threads at once, and several proc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from stepward.vm.errors import StepwardError
 
@@ -56,6 +56,7 @@ class Row(NamedTuple):
     """A line in the list of runs. `status` and `program` are for finding runs; what a run is, its entries say.
 
     `started` and `updated` are seconds since the epoch; `expires` is when its lease ends, 0.0 where nobody holds it.
+    `fault` says which of them can't be read, where a store does not keep to its types; those are empty or 0.
     """
 
     run: str
@@ -65,6 +66,21 @@ class Row(NamedTuple):
     started: float
     updated: float
     expires: float
+    fault: str = ""
+
+    @classmethod
+    def read(cls, values: Sequence[object]) -> Row:
+        """Return the line that a store has, whatever the types are that it kept."""
+        found, odd = [], []
+        for name, value, kinds in zip(cls._fields, values, _KINDS, strict=False):
+            fits = type(value) in kinds
+            found.append(value if fits else kinds[0](value) if kinds[0] is str else kinds[0]())
+            odd += [] if fits else [f"`{name}`"]
+        fault = f"{', '.join(odd)} can't be read" if odd else ""
+        return cls._make((*found, fault))
+
+
+_KINDS: Final = ((str,), (str,), (str,), (int,), (float, int), (float, int), (float, int))
 
 
 class Append(NamedTuple):
@@ -157,8 +173,29 @@ class Journal(Protocol):
         """Return the end of a run's chain as it was written with the last append; None when there is no such run."""
         ...
 
-    def rows(self, statuses: Iterable[str] | None = None) -> list[Row]:
-        """Return the list of runs, oldest first; with `statuses` only those."""
+    def rows(
+        self,
+        statuses: Iterable[str] | None = None,
+        *,
+        program: str | None = None,
+        since: float | None = None,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the list of runs, oldest first; with `statuses` only those, with `program` only those of that name.
+
+        `since` leaves out what started before, in seconds since the epoch; `limit` leaves the newest so many.
+        """
+        ...
+
+    def row(self, run: str) -> Row | None:
+        """Return the line of one run, or None."""
+        ...
+
+    def names(self) -> Iterator[str]:
+        """Yield the name of every run, in the order in which they were made, without holding all of them.
+
+        What is made meanwhile may come or not.
+        """
         ...
 
     def put_document(self, digest: str, text: bytes) -> None:

@@ -12,14 +12,14 @@ from typing import Final
 from stepward.vm.journal.canonical import NotCanonicalError, Sealed
 from stepward.vm.journal.chain import Anchor, Chain, check_chain, read_together
 from stepward.vm.journal.receipts import Receipt
-from stepward.vm.journal.records import document_digest
+from stepward.vm.journal.records import Record, document_digest
 from stepward.vm.journal.sealing import unsealer
 from stepward.vm.journal.signing import VerifyKey, signer_of
 from stepward.vm.journal.store import Entry, Head, Journal, JournalError
 from stepward.vm.journal.verdict import Fault, Verdict
 
-Replay = Callable[[list[Entry]], Sequence[Fault]]
-"""Checks what the entries of an unbroken chain mean, by running them again."""
+Replay = Callable[[Sequence[Entry], Sequence[Record]], Sequence[Fault]]
+"""Checks what the entries of an unbroken chain mean, given with their records, by running them again."""
 
 ERASED_KIND: Final = "erased"
 
@@ -55,12 +55,16 @@ def verify(
             faults.append(_unsigned(run, head, chain.last))
     on_chain = {receipt.seq for receipt in good if chain.digests.get(receipt.seq) == receipt.digest}
     off_chain = [receipt for receipt in good if chain.digests.get(receipt.seq) != receipt.digest]
+    row = journal.row(run)
+    if row is not None and row.fault:
+        help = "go on with the run by its name, and the list is mended"
+        faults.append(Fault(run, None, f"the list of runs is damaged: {row.fault}", help))
     faults += _off_the_chain(chain, off_chain, on_chain)
     faults += bad
     faults += _documents(journal, chain)
     faults += _secrets(journal, chain)
     if replay is not None and not chain.faults and entries:
-        faults += replay(entries)
+        faults += replay(entries, [chain.records[entry.seq] for entry in entries])
     return Verdict(
         run, len(chain.digests), head, signer.id if signer else None, len(good) - len(off_chain), tuple(faults)
     )
@@ -71,25 +75,24 @@ def verify_all(
     *,
     keys: Sequence[VerifyKey] = (),
     receipts: Sequence[Receipt] = (),
-    replay: Callable[[str], Replay] | None = None,
-) -> list[Verdict]:
-    """Check every run of a store, and every run that a receipt speaks of: one that is gone shows only there.
+    replay: Callable[[str, Sequence[Receipt]], Replay] | None = None,
+) -> Iterator[Verdict]:
+    """Check every run of a store, one after the other, and every run that a receipt speaks of.
 
-    `replay` makes, for a run, what checks the meaning of its entries. Raises JournalError when the store can't be read
+    One that is gone shows only by its receipt. `replay` makes, for a run and the receipts that speak of it, what checks
+    the meaning of its entries. No more than one run is held at a time. Raises JournalError when the store can't be read
     at all.
     """
-    runs = dict.fromkeys(str(row.run) for row in journal.rows())
-    runs.update(dict.fromkeys(receipt.run for receipt in receipts))
-    return [
-        verify(
-            journal,
-            run,
-            keys=keys,
-            receipts=[receipt for receipt in receipts if receipt.run == run],
-            replay=replay(run) if replay is not None else None,
-        )
-        for run in runs
-    ]
+    spoken_of: dict[str, list[Receipt]] = {}
+    for receipt in receipts:
+        spoken_of.setdefault(receipt.run, []).append(receipt)
+
+    def verified(run: str) -> Verdict:
+        own = spoken_of.pop(run, ())
+        return verify(journal, run, keys=keys, receipts=own, replay=replay(run, own) if replay is not None else None)
+
+    yield from map(verified, journal.names())
+    yield from map(verified, list(spoken_of))
 
 
 def _unsigned(run: str, head: Head | None, last: int) -> Fault:

@@ -63,6 +63,7 @@ class Policy(Node):
     applies_to: Annotated[tuple[str, ...], Field(strict=False)] | None = None
     tools: dict[str, ToolSpec] | None = None
     allow: Annotated[tuple[Annotated[Allowed, BeforeValidator(_allowed)], ...], Field(strict=False)] | None = None
+    four_eyes: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] | None = None
     guardrails: Annotated[tuple[Guardrail, ...], Field(strict=False)] = ()
     waivers: Annotated[tuple[Waiver, ...], Field(strict=False)] = ()
 

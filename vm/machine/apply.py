@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import StepwardError
-from stepward.vm.journal.canonical import SEALED, canonical, portable
-from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG, extend_trace
+from stepward.vm.journal.canonical import canonical, portable
+from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG
 from stepward.vm.language.flow import Transition
 from stepward.vm.language.types import same
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, UNFINISHED, Event
 from stepward.vm.machine.monitors import Left, Part
-from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan
+from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan, policy_digest
 from stepward.vm.machine.slots import UNDEFINED, get, put
 from stepward.vm.machine.state import FRESH, OPEN, READY, SETTLED, CallState, Limits, State
+from stepward.vm.machine.traces import traced
 from stepward.vm.values import FrozenMap, arithmetic
 
 
 class MisfitError(StepwardError):
     """An event can't happen in this state: a journal that holds it was not written by the machine for this program."""
-
-
-_REFERENCE: Final = re.compile(f'"{SEALED}[0-9a-f]+:[0-9a-f]+"')
-_FROM_OUTSIDE: Final = {"reconciled": "attempt", "resumed": "attempt"}
-"""What a call gave has one meaning, whoever brought it."""
-
-
-def traced(trace: bytes, event: Event) -> bytes:
-    """Return the trace hash after an event: of a sensitive value it knows only that there is one."""
-    text = event.text if SEALED not in event.text else _REFERENCE.sub(f'"{SEALED}"', event.text)
-    return extend_trace(trace, _FROM_OUTSIDE.get(event.kind, event.kind), text)
 
 
 def apply(plan: Plan, state: State, event: Event) -> State:
@@ -57,8 +46,20 @@ def _started(plan: Plan, state: State, event: Event) -> State:
         slots=put(state.slots, changes) if changes else state.slots,
         monitors=plan.watch.first,
         limits=Limits(*event.note["limits"]),
+        by=str(event.note.get("by", "")),
         trace=traced(state.trace, event),
     )
+
+
+def _governed(plan: Plan, state: State, event: Event) -> State:
+    number = state.governed + 1
+    if number >= len(plan.terms):
+        raise MisfitError("the run came under policies that are not known")
+    terms = plan.terms[number]
+    said = tuple(event.body["policies"]), frozenset(event.body["waived"])
+    if said != (tuple(map(policy_digest, terms.policies)), terms.waived):
+        raise MisfitError("the run came under other policies")
+    return state._replace(governed=number, trace=traced(state.trace, event))
 
 
 def _ended(plan: Plan, state: State, event: Event) -> State:
@@ -208,27 +209,13 @@ def _opened_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> S
     visits, size = (0, 0) if held is UNDEFINED else held
     attempt, performance = note["attempt"], note["performance"]
     monitors = plan.watch.performed(state.monitors, step.part) if performance > 0 else state.monitors
-    # Written out, as in `_leave`.
-    return State(
-        RUNNING,
-        state.reason,
-        state.at,
-        put(state.slots, [(step.visits, (visits + 1, size))]),
-        (CallState(OPEN, attempt, 0, performance, token=note.get("token", "")),),
-        1,
-        state.steps + step.cost,
-        state.tokens,
-        state.cost,
-        state.idle,
-        state.size,
-        monitors,
-        state.trace,
-        state.output,
-        state.error,
-        state.refusals,
-        state.is_cancelled,
-        state.is_erased,
-        state.limits,
+    return state._replace(
+        status=RUNNING,
+        slots=put(state.slots, [(step.visits, (visits + 1, size))]),
+        calls=(CallState(OPEN, attempt, 0, performance, token=note.get("token", "")),),
+        round=1,
+        steps=state.steps + step.cost,
+        monitors=monitors,
     )
 
 
@@ -466,6 +453,8 @@ def _leave(
         state.is_cancelled,
         state.is_erased,
         state.limits,
+        state.by,
+        state.governed,
     )
 
 
@@ -482,6 +471,7 @@ def _step(plan: Plan, state: State, body: Any) -> StepPlan:
 
 _HANDLERS: Final[dict[str, Callable[[Plan, State, Event], State]]] = {
     "started": _started,
+    "governed": _governed,
     "intent": _intent,
     "attempt": _attempt,
     "doubt": _doubt,

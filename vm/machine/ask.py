@@ -13,20 +13,24 @@ from stepward.vm.language.steps import LlmCall
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.data import marked, refused
 from stepward.vm.machine.events import Answer, Call, Result, Spent
+from stepward.vm.machine.keeping import begin
 from stepward.vm.machine.models import Model, ModelReply, ModelRequest, is_async
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, Tools, in_thread
-from stepward.vm.values import ValueRefused, exact, freeze
+from stepward.vm.values import Room, TooLarge, ValueRefused, exact, freeze
 
 MAX_NAME: Final = 200
 """Characters of a model's name that are kept."""
+
+LEAST_ROOM: Final = 1 << 16
+"""Bytes of an output that are read in any case."""
 
 MAX_ERROR: Final = 2_000
 """Characters of an error text that are kept."""
 
 
-async def ask_tool(tools: Tools, clock: Clock, plan: CallPlan, call: Call, context: ToolContext) -> Result:
-    """Call a tool, and return what became of it. What it raises is an answer, never an error of ours."""
+async def ask_tool(tools: Tools, clock: Clock, plan: CallPlan, call: Call, context: ToolContext, most: int) -> Result:
+    """Call a tool, and return what became of it: an output of `most` bytes. What it raises is an answer, never ours."""
     args = opened(call.args)
     try:
         answer = _answered(tools.call(plan.tool, args, context))
@@ -37,9 +41,9 @@ async def ask_tool(tools: Tools, clock: Clock, plan: CallPlan, call: Call, conte
         return _timed_out(plan)
     except Exception as error:
         return Result("failed", error=error_text(error))
-    if isinstance(output, Suspend):
-        return _suspended(plan, output)
-    return typed(plan, output, "doubt" if plan.writes else "failed")
+    if issubclass(type(output), Suspend):  # what an object says of its class is not asked
+        return _suspended(plan, output, most)
+    return typed(plan, output, "doubt" if plan.writes else "failed", most)
 
 
 class _Raised(Exception):  # noqa: N818 - it carries what a tool raised past those who would take it for their own
@@ -48,38 +52,60 @@ class _Raised(Exception):  # noqa: N818 - it carries what a tool raised past tho
 
 async def _answered(asked: Awaitable[Any]) -> Any:
     """Await an answer. A time-out, an exit or a cancellation of the tool's own is its failure, and nobody else's."""
+    task, finish = asyncio.current_task(), begin()
     try:
         return await asked
-    except (TimeoutError, SystemExit) as error:
+    except TimeoutError as error:
         raise _Raised(error_text(error)) from error
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+    except Exception:
+        raise
+    except BaseException as error:
+        # Whoever cancels this task or closes this coroutine is heard; else it is the tool that wants to end more
+        # than itself.
+        if task is None or task.cancelling() or not _is_running(task):
             raise
-        raise _Raised("it was cancelled") from None
+        said = "it was cancelled" if isinstance(error, asyncio.CancelledError) else error_text(error)
+        raise _Raised(said) from None
+    finally:
+        finish()
+
+
+def _is_running(task: asyncio.Task[Any]) -> bool:
+    """Return whether a task is at it: a coroutine that is closed runs in none, or in that of somebody else."""
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:
+        return False
 
 
 def _timed_out(plan: CallPlan) -> Result:
     return Result("timeout", error=f"`{plan.id}` took longer than {plan.timeout:g} seconds")
 
 
-def _suspended(plan: CallPlan, output: Suspend) -> Result:
+def _suspended(plan: CallPlan, output: Suspend, most: int) -> Result:
     if not plan.may_suspend:
         why = f"tool `{plan.tool}` suspends, and its manifest does not say so"
         return Result("doubt" if plan.writes else "failed", error=why)
     try:
-        return Result("suspended", freeze(output.request))
-    except Exception as error:  # ValueRefused, or what a lazy list or object raises when it is read
+        return Result("suspended", freeze(output.request, room=_room(most)))
+    except TooLarge:
+        return Result("suspended", f"its request can't be kept: it has more than the {most} bytes allowed")
+    except BaseException as error:  # ValueRefused, or what a lazy list or object raises when it is read
         return Result("suspended", f"its request can't be kept: {error_text(error)}")
 
 
-def typed(plan: CallPlan, output: Any, otherwise: Answer) -> Result:
-    """Return an output as the program has it: frozen, of its type, sensitive parts marked; else the other answer."""
+def typed(plan: CallPlan, output: Any, otherwise: Answer, most: int) -> Result:
+    """Return an output as the program has it: frozen, of its type, sensitive parts marked; else the other answer.
+
+    It is not copied where it has more than `most` bytes.
+    """
     try:
-        value = freeze(output)
+        value = freeze(output, room=_room(most))
+    except TooLarge:
+        return Result(otherwise, error=f"the output of `{plan.id}` has more than the {most} bytes allowed")
     except ValueRefused as error:
         return Result(otherwise, error=f"the output of `{plan.id}` is no value: {error}")
-    except Exception as error:  # a lazy list or object may fail when it is read
+    except BaseException as error:  # a lazy list or object may do anything when it is read
         return Result(otherwise, error=f"the output of `{plan.id}` can't be read: {error_text(error)}")
     if plan.returns is None:
         return Result("output", value)
@@ -87,7 +113,12 @@ def typed(plan: CallPlan, output: Any, otherwise: Answer) -> Result:
     return Result("output", marked(value, plan.returns)) if why is None else Result(otherwise, error=why)
 
 
-async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call) -> Result:
+def _room(most: int) -> Room:
+    """Return room for more than may be kept, so that of what is somewhat too large the size can be told."""
+    return Room(2 * max(most, LEAST_ROOM))
+
+
+async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most: int) -> Result:
     """Ask a model, and return what became of it. A reply that the program does not accept is rejected, and charged."""
     request = ModelRequest(call.prompt, call.system, plan.allowed, _schema(plan), call.step, call.visit, call.attempt)
     try:
@@ -101,9 +132,9 @@ async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call) -> R
         return _timed_out(plan)
     except Exception as error:
         return Result("failed", error=error_text(error))
-    if not isinstance(reply, ModelReply):
-        return Result("failed", error="the model's adapter returned no reply")
-    return _accepted(plan, reply)._replace(spent=_spent(reply))
+    if not issubclass(type(reply), ModelReply):
+        return Result("failed", error=f"the model's adapter returned a {type(reply).__name__}, not a ModelReply")
+    return _accepted(plan, reply, most)._replace(spent=_spent(reply))
 
 
 def _spent(reply: ModelReply) -> Spent:
@@ -123,7 +154,7 @@ def _schema(plan: CallPlan) -> dict[str, Any] | None:
     return None if plan.call.returns is None else plan.call.returns.to_data()
 
 
-def _accepted(plan: CallPlan, reply: ModelReply) -> Result:
+def _accepted(plan: CallPlan, reply: ModelReply, most: int) -> Result:
     assert isinstance(plan.call, LlmCall)
     content = reply.content
     if issubclass(type(content), str):  # what a class says of itself, and what it calls equal, is not asked
@@ -140,7 +171,7 @@ def _accepted(plan: CallPlan, reply: ModelReply) -> Result:
             content = json.loads(content, parse_float=Decimal, parse_constant=_no_constant)
         except (ValueError, RecursionError, ArithmeticError):  # an exponent may be too large for a decimal
             return Result("failed", error=f"the reply to `{plan.id}` is no JSON", rule="returns")
-    result = typed(plan, content, "failed")
+    result = typed(plan, content, "failed", most)
     return result if result.answer == "output" else result._replace(rule="returns")
 
 
@@ -159,7 +190,7 @@ def _written(thing: object) -> str:
     """Return `str(thing)`, fit for a record, also of what can't write itself."""
     try:
         return str(thing).encode("utf-8", "replace").decode()
-    except Exception:
+    except BaseException:  # it may want to end the process, and only says what went wrong
         return type(thing).__name__
 
 

@@ -164,8 +164,11 @@ def _arguments(attempt: Call) -> Any:
     return UNDEFINED if attempt.args is None else attempt.args
 
 
-def prepare(at: Visit, call: CallPlan, now: CallState) -> Call | Event:
-    """Return the next attempt of a call, or the event that says why it fails before it starts."""
+def prepare(at: Visit, call: CallPlan, now: CallState, *, asks: bool = True) -> Call | Event:
+    """Return the next attempt of a call, or the event that says why it fails before it starts.
+
+    Unless it `asks`, allow-lists are left aside.
+    """
     plan, state, _, visit = at
     reader = Reader(plan, state.slots)
     attempt, performance = now.attempt + 1, now.performance + 1
@@ -185,9 +188,9 @@ def prepare(at: Visit, call: CallPlan, now: CallState) -> Call | Event:
         if why is not None:
             return unstarted(at, call, "blocked", f"`{call.id}` can't start: argument {why}")
         args = FrozenMap(args)
-    forbidden = _forbidden(plan, call, Reader(plan, state.slots, args))
-    if forbidden is not None:
-        rule, why = forbidden
+    objection = forbidden(plan, call, Reader(plan, state.slots, args)) if asks else None
+    if objection is not None:
+        rule, why = objection
         return unstarted(at, call, "rejected", why, rule)
     return Call(call.sub, call.id, visit, attempt, performance, args, "", None, attempt > 1, is_started)
 
@@ -204,11 +207,10 @@ def _prompted(at: Visit, call: CallPlan, reader: Reader, attempt: int, performan
     return Call(call.sub, call.id, at.number, attempt, performance, None, prompt, system, attempt > 1)
 
 
-def _forbidden(plan: Plan, call: CallPlan, reader: Reader) -> tuple[str, str] | None:
-    """Return the policy whose allow-list does not admit a call, and why; None when all do."""
-    for policy in plan.policies:
-        if policy.allow is None or {f"{policy.policy}:allow", f"{policy.policy}:SW403"} & plan.waived:
-            continue
+def forbidden(plan: Plan, call: CallPlan, reader: Reader) -> tuple[str, str] | None:
+    """Return `allow` and why, where the allow-list of a policy does not admit a call; None when all do."""
+    for policy in plan.allowing:
+        assert policy.allow is not None
         entries = [entry for entry in policy.allow if entry.tool == call.tool]
         if not entries:
             return "allow", f"policy `{policy.policy}` does not allow tool `{call.tool}`"
@@ -270,10 +272,8 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     step = plan.steps[state.at]
     call = step.calls[attempt.sub]
     if result.answer == "output" and not plan.has_sensitive:
-        text = "null" if result.value is None else canonical(portable(result.value))
         body = {"kind": "success", "output": result.value, "step": call.id, "visit": attempt.visit, **call.going}
-        before, after = call.success_text
-        return Event("attempt", body, note, f"{before}{text}{after}{attempt.visit}}}")
+        return event("attempt", body, note)
     base = 0 if state.calls is None else state.calls[attempt.sub].base
     kind = _outcome(call, attempt.attempt - base, result)
     body = {"kind": kind, "step": call.id, "visit": attempt.visit}

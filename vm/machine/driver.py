@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from stepward.vm.journal.canonical import Sealed, Secret, canonical, portable
+from stepward.vm.journal.canonical import Sealed, Secret
 from stepward.vm.journal.chain import read_together
-from stepward.vm.journal.records import read_record, write_record
+from stepward.vm.journal.records import read_record
 from stepward.vm.journal.sealing import seal
 from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Lease, LeaseLost
@@ -16,13 +19,15 @@ from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
 from stepward.vm.machine.calls import judge, oversize
 from stepward.vm.machine.clock import Clock
+from stepward.vm.machine.data import REDACTED
 from stepward.vm.machine.decide import decide
-from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, event
+from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
 from stepward.vm.machine.history import checked_records, require_head
+from stepward.vm.machine.keeping import AT_IT, Left
 from stepward.vm.machine.keys import Token, idempotency_key, kept_token, token_reference
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.plan import CallPlan, Plan
-from stepward.vm.machine.redaction import redacted
+from stepward.vm.machine.redaction import LEAST_OTHERWISE, redacted
 from stepward.vm.machine.state import OPEN, State
 from stepward.vm.machine.tools import ToolContext, Tools
 from stepward.vm.machine.waiting import heard
@@ -45,6 +50,7 @@ RIDES, COMMITS, DURABLE = 0, 1, 2
 
 _URGENCY: Final = {
     "intent": DURABLE,
+    "governed": COMMITS,
     "doubt": DURABLE,
     "reconciled": DURABLE,
     "resumed": DURABLE,
@@ -96,6 +102,7 @@ class Driver:
         self.urgency = RIDES
         self.secrets: dict[str, bytes] = {}
         self.known: list[str] = []
+        self.under_way: dict[int, tuple[list[threading.Event], float | None]] = {}
         self._last = last
         self._flushing: asyncio.Lock | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -150,9 +157,7 @@ class Driver:
         self.state = state
 
     def _write(self, happened: Event, state: State, at: int) -> None:
-        last = self._last
-        note = note_text(happened.note)
-        entry = write_record(last.seq + 1, last.digest, happened.kind, happened.text, note, at)
+        entry = entry_of(happened, self._last, at)
         self.pending.append(Pending(happened, at, entry, state))
         self._last = entry
 
@@ -246,23 +251,35 @@ class Driver:
             await self.flush()
             if self.state.is_cancelled and not self._is_open(call):
                 return
+        most = min(self.state.limits.output_bytes, self.state.limits.state_bytes)
         started = setup.clock.now()
         if started / 1e6 >= self.lease.expires:
             started = await self._held()
+        AT_IT.set(None)
+        if plan.has_intent:
+            events: list[threading.Event] = []
+            AT_IT.set(events)
+            self.under_way[call.sub] = (events, None if plan.timeout is None else time.monotonic() + plan.timeout)
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
-            result = await ask_model(setup.model, setup.clock, plan, call)
+            result = await ask_model(setup.model, setup.clock, plan, call, most)
             spent = result.spent
             note |= {"tokens": spent.tokens, "cost": as_text(spent.cost), "model": spent.model}
         else:
             context = ToolContext(
                 self.plan.digest, self.run, call.step, call.visit, call.attempt, call.performance, token
             )
-            result = await ask_tool(setup.tools, setup.clock, plan, call, context)
+            result = await ask_tool(setup.tools, setup.clock, plan, call, context, most)
+        self.under_way.pop(call.sub, None)
         ended = setup.clock.now()
         note["started"] = started
         note["took"] = max(ended - started, 0)  # the clock may have been set back meanwhile
         self._answer(plan, call, result, note, ended)
+
+    def left_behind(self) -> list[Left]:
+        """Return the calls with an intent that are still under way after the caller was interrupted."""
+        left = [Left(tuple(events), until) for events, until in self.under_way.values()]
+        return [one for one in left if not one.is_over]
 
     async def _held(self) -> int:
         """Return the time, at which the lease lasts; raises LeaseLost.
@@ -321,15 +338,12 @@ class Driver:
         args = FrozenMap(call.args)
         body = {
             "args": args,
-            "policies": self.plan.policy_digests,
+            "policies": self.plan.digests_under(self.state.governed),
             "step": call.step,
             "tool": plan.tool,
             "visit": call.visit,
         }
-        text = ""
-        if not self.plan.has_sensitive:
-            text = f'{{"args":{canonical(portable(args)) if args else "{}"}{plan.intent_text}{call.visit}}}'
-        self.record(Event("intent", body, said, text))
+        self.record(unsealed("intent", body, said) if self.plan.has_sensitive else event("intent", body, said))
         return token.text() if token is not None else ""
 
     def _answer(self, plan: CallPlan, call: Call, result: Result, note: dict[str, Any], at: int) -> None:
@@ -379,17 +393,23 @@ class Driver:
         return tuple(self._seal(item) for item in value) if isinstance(value, tuple) else value
 
     def _redacted_value(self, value: Any) -> Any:
-        """Return what a tool asks of whoever resumes: its texts may quote what the tool was given."""
+        """Return what a tool asks of whoever resumes: texts, numbers and keys may quote what the tool was given."""
         if isinstance(value, str):
             return self.redacted(value)
         if isinstance(value, dict):
-            return FrozenMap((key, self._redacted_value(item)) for key, item in value.items())
+            return FrozenMap((self.redacted(key), self._redacted_value(item)) for key, item in value.items())
+        if isinstance(value, int | Decimal) and not isinstance(value, bool):
+            text = as_text(value)
+            return REDACTED if len(text) >= LEAST_OTHERWISE and text in self._secret_texts() else value
         return tuple(self._redacted_value(item) for item in value) if isinstance(value, tuple) else value
 
     def redacted(self, text: str) -> str:
         """Return a text without any sensitive value of the run."""
+        return redacted(text, self._secret_texts())
+
+    def _secret_texts(self) -> list[str]:
         held = [leaf for chunk in self.state.slots for value in chunk for leaf in sealed_leaves(value)]
-        return redacted(text, [*held, *self.known])
+        return [*held, *self.known]
 
 
 def sealed_leaves(value: Any) -> list[str]:
@@ -407,19 +427,3 @@ def _leaves(value: Any) -> list[str]:
     if isinstance(value, tuple):
         return [leaf for item in value for leaf in _leaves(item)]
     return [] if value is None or isinstance(value, bool) else [as_text(value)]
-
-
-def note_text(note: Mapping[str, Any]) -> str:
-    """Return the canonical text of a note; the plainest are written out."""
-    if not note:
-        return "{}"
-    if len(note) == 4 and "took" in note:
-        return (
-            f'{{"attempt":{note["attempt"]},"performance":{note["performance"]}'
-            f',"started":{note["started"]},"took":{note["took"]}}}'
-        )
-    if len(note) == 2 and "limits" in note:
-        return f'{{"limits":[{",".join(map(str, note["limits"]))}],"run":{canonical(note["run"])}}}'
-    if len(note) == 3 and "key" in note:  # a digest, which needs no quoting
-        return f'{{"attempt":{note["attempt"]},"key":"{note["key"]}","performance":{note["performance"]}}}'
-    return canonical(note)

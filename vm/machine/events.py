@@ -7,6 +7,8 @@ from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
 
 from stepward.vm.journal.canonical import canonical, portable
+from stepward.vm.journal.records import version_of, write_record
+from stepward.vm.journal.store import Entry
 
 RUNNING: Final = "RUNNING"
 SUSPENDED: Final = "SUSPENDED"
@@ -15,6 +17,7 @@ UNFINISHED: Final = (RUNNING, SUSPENDED, IN_DOUBT)
 
 Kind = Literal[
     "started",
+    "governed",
     "intent",
     "attempt",
     "doubt",
@@ -56,6 +59,13 @@ def event(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTHING
 def unsealed(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTHING) -> Event:
     """Return an event whose sensitive values somebody still has to seal: it has no text yet."""
     return Event(kind, body, note, "")
+
+
+def entry_of(happened: Event, last: Entry, at: int) -> Entry:
+    """Return the record of an event behind the last entry of its run."""
+    note = canonical(happened.note)
+    version = version_of(happened.kind, happened.note)
+    return write_record(last.seq + 1, last.digest, happened.kind, happened.text, note, at, version)
 
 
 class Idle(NamedTuple):

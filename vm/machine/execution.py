@@ -7,7 +7,6 @@ import contextvars
 import datetime
 import os
 import threading
-import weakref
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -21,21 +20,22 @@ from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import same
 from stepward.vm.machine.ask import error_text
+from stepward.vm.machine.authority import require_name
 from stepward.vm.machine.clock import Clock, DatedClock, SystemClock
 from stepward.vm.machine.data import completed
 from stepward.vm.machine.deliveries import Deliveries, Verdict
 from stepward.vm.machine.driver import Driver, Setup
-from stepward.vm.machine.events import Event, unsealed
+from stepward.vm.machine.events import NOTHING, event, unsealed
 from stepward.vm.machine.history import History
 from stepward.vm.machine.models import Model
-from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.plan import Plan, Terms
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, MAX_PLANS, is_id, seen
 from stepward.vm.machine.state import Limits, before
 from stepward.vm.machine.tools import FunctionTools, Tools
-from stepward.vm.machine.waiting import wait
-from stepward.vm.values import FrozenMap, ValueRefused, freeze
+from stepward.vm.machine.waiting import KeptLoop, wait
+from stepward.vm.values import FrozenMap, Room, TooLarge, ValueRefused, freeze
 
 T = TypeVar("T")
 
@@ -78,6 +78,8 @@ class ExecutionVM(Deliveries):
         retry_delay: Callable[[int], float] = lambda attempt: min(2.0 ** (attempt - 2), 30.0),
         lease_seconds: float = 60.0,
     ) -> None:
+        if model is not None and not callable(getattr(model, "complete", None)):
+            raise ValueError("`model` is an adapter with a method `complete`: ScriptedModel, LiteLLMModel, or your own")
         self.tools: Tools = tools if _has_tools(tools) else FunctionTools({} if tools is None else tools)  # type: ignore[assignment]
         self.model = model
         self.policies = (policy,) if isinstance(policy, Policy) else tuple(policy)
@@ -105,16 +107,19 @@ class ExecutionVM(Deliveries):
         *,
         run_id: str | None = None,
         accept: Collection[str] = (),
+        by: str | None = None,
     ) -> Run:
         """Run a program until it ends, suspends or is in doubt, and return the run.
 
         With a `run_id` that exists, the run that exists is returned, finished or not; raises RunRefused when it is of
-        another program, other policies or other inputs. `accept` names the codes of findings that may be.
+        another program, other policies or other inputs. `accept` names the codes of findings that may be. `by` says who
+        starts it, for the journal and for policies with `four_eyes`.
         """
+        who = require_name(by, RunRefused)
         plan = self._plan(program)
         self._check(plan, accept)
         self._require_tools(plan)
-        given, why = completed(_frozen(inputs or {}), plan.input_types)
+        given, why = completed(_frozen(inputs or {}, self.limits.state_bytes), plan.input_types)
         if why is not None:
             raise RunRefused(f"input {why}")
         run = f"run-{os.urandom(16).hex()}" if run_id is None else run_id
@@ -123,14 +128,16 @@ class ExecutionVM(Deliveries):
             found = await self._load(run)
             if found is not None:
                 return self._same(found, plan, given)
-        driver = await self._create(plan, run, given)
+        driver = await self._create(plan, run, given, who)
         if driver is None:
             found = await self._load(run)
             assert found is not None, "a run that could not be made exists"
             return self._same(found, plan, given)
         return await self._drive(driver)
 
-    async def _create(self, plan: Plan, run: str, inputs: Mapping[str, Any]) -> Driver | None:
+    async def _create(
+        self, plan: Plan, run: str, inputs: Mapping[str, Any], who: Mapping[str, str] = NOTHING
+    ) -> Driver | None:
         setup = self._setup
         if plan.digest not in self._known:
             for digest, text in {plan.digest: plan.document, **plan.policy_documents}.items():
@@ -142,14 +149,10 @@ class ExecutionVM(Deliveries):
             "program": plan.digest,
             "waived": tuple(sorted(plan.waived)),
         }
-        note = {"limits": self._limits, "run": run}
+        note = {"limits": self._limits, "run": run, **who}
         nobody = Lease(run, 0, 0.0)
         driver = Driver(setup, plan, run, before(plan), Entry(-1, b"", NO_DIGEST), nobody)
-        if plan.has_sensitive:
-            driver.record(unsealed("started", body, note))
-        else:
-            start = f'{{"inputs":{canonical(portable(inputs)) if inputs else "{}"}{plan.start_text}'
-            driver.record(Event("started", body, note, start))
+        driver.record(unsealed("started", body, note) if plan.has_sensitive else event("started", body, note))
         first = driver.pending[0]
         size = len(first.entry.record)
         if plan.has_sensitive:  # the record has references in their place
@@ -185,25 +188,33 @@ class ExecutionVM(Deliveries):
     # -- what is asked before a run starts -----------------------------------------------------------------------------
 
     def _plan(self, program: Program) -> Plan:
-        # A waiver ends while the machine goes on.
-        today = (
-            datetime.datetime.fromtimestamp(self.clock.now() / 1e6, datetime.UTC).date() if self._has_waivers else None
-        )
+        today = self._today()
         kept = self._plans.get(id(program))
         if kept is not None and kept[0] is program and kept[2] == today:
             return kept[1]
         policies = [policy for policy in self.policies if policy.applies(program.name, program.source_name)]
-        waived = sorted(
-            f"{policy.policy}:{waiver.rule}"
-            for policy in policies
-            for waiver in policy.waivers
-            if today is not None and waiver.program == program.name and not waiver.is_expired(today)
-        )
-        plan = Plan(program, policies, waived)
+        plan = Plan(program, policies, _waived(program, policies, today))
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
         self._plans[id(program)] = (program, plan, today)
         return plan
+
+    def _today(self) -> datetime.date | None:
+        """Return the day, on which waivers hang; None where there are none. They end while the machine goes on."""
+        if not self._has_waivers:
+            return None
+        return datetime.datetime.fromtimestamp(self.clock.now() / 1e6, datetime.UTC).date()
+
+    def _present_terms(self, plan: Plan) -> Terms:
+        """Return what this machine holds runs of a program to that it goes on with.
+
+        The store does not know where the file of the program was. So a policy that applies by a path alone is held
+        where the run is under one of its name already.
+        """
+        program = plan.program
+        known = {policy.policy for terms in plan.terms for policy in terms.policies}
+        policies = [one for one in self.policies if one.policy in known or one.applies(program.name, "")]
+        return Terms(tuple(policies), frozenset(_waived(program, policies, self._today())))
 
     def _check(self, plan: Plan, accept: Collection[str]) -> None:
         if self.checker is None:
@@ -234,8 +245,10 @@ class ExecutionVM(Deliveries):
 
         A run whose lease lasts longer than any does, because a clock was wrong, is picked up only by its name.
 
-        A write that had started is repeated under its key when its tool is idempotent; else the run is IN_DOUBT. Where
-        one of several can't be read or written, its JournalError is raised once the others were picked up.
+        A write that had started is repeated under its key when its tool is idempotent; else the run is IN_DOUBT. A run
+        keeps the policies that it was started under, and those of this machine too: raises RunRefused for one that
+        broke a rule of theirs. Where one of several is refused, or can't be read or written, its error is raised once
+        the others were picked up.
         """
         if run_id is not None:
             found = await self._found(run_id)
@@ -244,19 +257,30 @@ class ExecutionVM(Deliveries):
             self._require_tools(found.plan)
             driver, _ = await self._taken(run_id, past_any_lease=True)
             return [await self._drive(driver)]
+        recovered, failures = await self.recover_all()
+        for error in failures.values():
+            raise error
+        return recovered
+
+    async def recover_all(self) -> tuple[list[Run], dict[str, StepwardError]]:
+        """Go on with all runs that nobody drives any more, as `recover` does.
+
+        Return those that were picked up and, by the name of the run, why others can't go on: the error that `recover`
+        raises for it.
+        """
         now = self.clock.now() / 1e6
-        rows = await self.runs(["RUNNING"])
         recovered: list[Run] = []
-        failures: list[JournalError] = []
-        for row in rows:
-            if row.expires <= now:
+        failures: dict[str, StepwardError] = {}
+        for row in await self.runs(["RUNNING"]):
+            if row.fault:
+                why = f"the list of runs is damaged at run `{row.run}`: {row.fault}; recover it by its name"
+                failures[row.run] = JournalError(why)
+            elif row.expires <= now:
                 try:
                     recovered += await self._picked_up(row.run)
-                except JournalError as error:
-                    failures.append(error)
-        if failures:
-            raise failures[0]
-        return recovered
+                except (JournalError, RunRefused) as error:
+                    failures[row.run] = error
+        return recovered, failures
 
     async def _picked_up(self, run: str) -> list[Run]:
         taken = await self._take(run)
@@ -280,13 +304,12 @@ class ExecutionVM(Deliveries):
         else:
             coroutine.close()
             raise StepwardError("an event loop runs here: await the form without `_sync`")
-        loop = getattr(self._thread, "loop", None)
-        if loop is None:
-            loop = self._thread.loop = asyncio.new_event_loop()
-            weakref.finalize(self, loop.close)
+        kept = getattr(self._thread, "kept", None)
+        if kept is None:
+            kept = self._thread.kept = KeptLoop()
         context = contextvars.copy_context()
         context.run(INLINE.set, True)
-        return wait(loop, coroutine, context)
+        return wait(kept.loop, coroutine, context)
 
     def run_sync(
         self,
@@ -295,9 +318,10 @@ class ExecutionVM(Deliveries):
         *,
         run_id: str | None = None,
         accept: Collection[str] = (),
+        by: str | None = None,
     ) -> Run:
         """Do as `run` does, for code without an event loop."""
-        return self._wait(self.run(program, inputs, run_id=run_id, accept=accept))
+        return self._wait(self.run(program, inputs, run_id=run_id, accept=accept, by=by))
 
     def get_sync(self, run: str) -> Run:
         """Do as `get` does, for code without an event loop."""
@@ -307,30 +331,49 @@ class ExecutionVM(Deliveries):
         """Do as `recover` does, for code without an event loop."""
         return self._wait(self.recover(run_id))
 
-    def resume_sync(self, token: str, payload: Any = None) -> Run:
+    def recover_all_sync(self) -> tuple[list[Run], dict[str, StepwardError]]:
+        """Do as `recover_all` does, for code without an event loop."""
+        return self._wait(self.recover_all())
+
+    def resume_sync(self, token: str, payload: Any = None, *, by: str | None = None) -> Run:
         """Do as `resume` does, for code without an event loop."""
-        return self._wait(self.resume(token, payload))
+        return self._wait(self.resume(token, payload, by=by))
 
-    def reconcile_sync(self, run_id: str, step: str, verdict: Verdict, output: Any = None) -> Run:
+    def reconcile_sync(
+        self, run_id: str, step: str, verdict: Verdict, output: Any = None, *, by: str | None = None
+    ) -> Run:
         """Do as `reconcile` does, for code without an event loop."""
-        return self._wait(self.reconcile(run_id, step, verdict, output))
+        return self._wait(self.reconcile(run_id, step, verdict, output, by=by))
 
-    def cancel_sync(self, run_id: str) -> Run:
+    def cancel_sync(self, run_id: str, *, by: str | None = None) -> Run:
         """Do as `cancel` does, for code without an event loop."""
-        return self._wait(self.cancel(run_id))
+        return self._wait(self.cancel(run_id, by=by))
 
-    def erase_sync(self, run_id: str) -> Run:
+    def erase_sync(self, run_id: str, *, by: str | None = None) -> Run:
         """Do as `erase` does, for code without an event loop."""
-        return self._wait(self.erase(run_id))
+        return self._wait(self.erase(run_id, by=by))
+
+
+def _waived(program: Program, policies: Iterable[Policy], today: datetime.date | None) -> list[str]:
+    """Return the rules of policies that are waived for a program today: `policy:rule`, sorted."""
+    return sorted(
+        f"{policy.policy}:{waiver.rule}"
+        for policy in policies
+        for waiver in policy.waivers
+        if today is not None and waiver.program == program.name and not waiver.is_expired(today)
+    )
 
 
 def _has_tools(tools: object) -> bool:
     return callable(getattr(tools, "has", None)) and callable(getattr(tools, "call", None))
 
 
-def _frozen(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+def _frozen(inputs: Mapping[str, Any], most: int) -> Mapping[str, Any]:
+    room = Room(most)
     try:
-        return {name: freeze(value) for name, value in inputs.items()}
+        return {name: freeze(value, room=room) for name, value in inputs.items()}
+    except TooLarge:
+        raise RunRefused(f"the inputs have more than the {most} bytes allowed") from None
     except ValueRefused as error:
         raise RunRefused(f"an input is no value: {error}") from None
     except Exception as error:  # a lazy list or object may fail when it is read

@@ -15,10 +15,13 @@ from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.machine.apply import MisfitError, apply
 from stepward.vm.machine.events import Event
-from stepward.vm.machine.plan import Plan, read_document
+from stepward.vm.machine.plan import Names, Plan, Terms, read_document
 from stepward.vm.machine.state import State, before
 
 Unseal = Callable[[str, str], Sealed]
+
+Plans = Callable[[str, Names, Names, tuple[tuple[Names, Names], ...]], Plan]
+"""Makes a plan of documents that a store keeps: what `stored_plan` takes beside the store."""
 
 
 class History(NamedTuple):
@@ -69,26 +72,30 @@ def fold(plan: Plan, events: Sequence[Event]) -> State:
     """Return the state after events; raises JournalError where one does not fit."""
     state = before(plan)
     for number, happened in enumerate(events):
-        try:
-            state = apply(plan, state, happened)
-        except MisfitError as error:
-            raise JournalError(f"record {number}: {error}; see `stepward verify`") from None
-        except (KeyError, TypeError, ValueError, AttributeError, AssertionError):
-            raise JournalError(
-                f"record {number} is no `{happened.kind}` of this program; see `stepward verify`"
-            ) from None
+        state = applied(plan, state, happened, number)
     return state
+
+
+def applied(plan: Plan, state: State, happened: Event, number: int) -> State:
+    """Return the state after an event; raises JournalError where it does not fit."""
+    try:
+        return apply(plan, state, happened)
+    except MisfitError as error:
+        raise JournalError(f"record {number}: {error}; see `stepward verify`") from None
+    except (KeyError, TypeError, ValueError, AttributeError, AssertionError):
+        raise JournalError(f"record {number} is no `{happened.kind}` of this program; see `stepward verify`") from None
 
 
 def load(
     journal: Journal,
     run: str,
-    plans: Callable[[str, tuple[str, ...], tuple[str, ...]], Plan],
+    plans: Plans,
     key: VerifyKey | None = None,
 ) -> History | None:
     """Return a run from its journal, or None when there is none; raises JournalError when it is damaged.
 
-    `plans` makes the plan of a program and policies, given their digests and the waived rules. With a `key`, that one
+    `plans` makes the plan of a program and policies, given their digests, the waived rules, and the digests and waived
+    rules of the terms that the run came under later. With a `key`, that one
     has to have signed the head: whoever goes on with a run signs all of it.
     """
     head, entries = read_together(journal, run)
@@ -96,9 +103,17 @@ def load(
         return None
     records = checked_records(run, entries)
     require_head(run, head, entries[-1], key)
+    found = unfolded(journal, run, records, entries[-1], plans)
+    return found._replace(state=fold(found.plan, found.events))
+
+
+def unfolded(journal: Journal, run: str, records: tuple[Record, ...], last: Entry, plans: Plans) -> History:
+    """Return a run whose records are in order, before any of them; raises JournalError for what can't be read."""
     body = records[0].body
     try:
-        documents = body["program"], tuple(body["policies"]), tuple(body["waived"])
+        later = [record.body for record in records if record.kind == "governed"]
+        terms = tuple((tuple(said["policies"]), tuple(said["waived"])) for said in later)
+        documents = body["program"], tuple(body["policies"]), tuple(body["waived"]), terms
         gone = erased_references(records)
     except (KeyError, TypeError):
         raise JournalError(f"a record of run `{run}` does not name what it must; see `stepward verify`") from None
@@ -107,7 +122,7 @@ def load(
     secrets = {name: secret for name, secret in kept.items() if type(secret) is bytes}
     unseal = unsealer(secrets, gone)
     events = tuple(event_of(record, unseal) for record in records)
-    return History(run, plan, records, events, fold(plan, events), entries[-1], secrets)
+    return History(run, plan, records, events, before(plan), last, secrets)
 
 
 def require_head(run: str, head: Head | None, last: Entry, key: VerifyKey | None) -> None:
@@ -119,13 +134,27 @@ def require_head(run: str, head: Head | None, last: Entry, key: VerifyKey | None
         raise JournalError(f"the head of run `{run}` is not signed by the key {key.id}; {why}")
 
 
-def stored_plan(journal: Journal, program: str, policies: Sequence[str], waived: Sequence[str]) -> Plan:
-    """Return the plan of documents that a store keeps; raises JournalError when they are not what their digests say."""
+def stored_plan(
+    journal: Journal,
+    program: str,
+    policies: Sequence[str],
+    waived: Sequence[str],
+    later: Sequence[tuple[Sequence[str], Sequence[str]]] = (),
+) -> Plan:
+    """Return the plan of documents that a store keeps; raises JournalError when they are not what their digests say.
+
+    `later` are the terms that a run came under after it had started: digests of policies, and waived rules.
+    """
     return Plan(
         Program.from_dict(_document(journal, program)),
-        [Policy.from_dict(_document(journal, digest)) for digest in policies],
+        _policies(journal, policies),
         waived,
+        [Terms(tuple(_policies(journal, digests)), frozenset(lifted)) for digests, lifted in later],
     )
+
+
+def _policies(journal: Journal, digests: Sequence[str]) -> list[Policy]:
+    return [Policy.from_dict(_document(journal, digest)) for digest in digests]
 
 
 def _document(journal: Journal, digest: str) -> Any:

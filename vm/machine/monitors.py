@@ -6,7 +6,7 @@ state, so that it survives crashes, and replays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from stepward.vm.errors import EvaluationError
@@ -28,11 +28,13 @@ from stepward.vm.language.guardrails import (
     guards,
 )
 from stepward.vm.language.selectors import Hit, branch_names, matches
+from stepward.vm.machine.plan import meaning_under
 from stepward.vm.machine.state import Reader
 
 if TYPE_CHECKING:
+    from stepward.vm.language.meaning import Meaning
     from stepward.vm.language.policy import Policy
-    from stepward.vm.machine.plan import Plan
+    from stepward.vm.machine.plan import Plan, Terms
 
 Part = tuple[int, int | None]
 """A step by its position, or a sub-step of it."""
@@ -101,13 +103,13 @@ class _Base:
 class RequiresMonitor(_Base):
     """`protects: P, requires: G`: remembers of every G whether it never came, went stale, or stands."""
 
-    def __init__(self, rule: Requires, plan: Plan) -> None:
-        super().__init__(rule, matches(rule.protects, plan.meaning))
+    def __init__(self, rule: Requires, plan: Plan, meaning: Meaning) -> None:
+        super().__init__(rule, matches(rule.protects, meaning))
         self.requirement = rule.requires
         self.guards = tuple(dict.fromkeys(guards(rule.requires)))
         self.position = {guard: number for number, guard in enumerate(self.guards)}
         self.hits = [
-            {(hit.step, hit.sub): _branch(guard, hit) for hit in matches(guard, plan.meaning)} for guard in self.guards
+            {(hit.step, hit.sub): _branch(guard, hit) for hit in matches(guard, meaning)} for guard in self.guards
         ]
         self.stale_by = [plan.assigners(_reads(guard, plan)) if rule.fresh else frozenset() for guard in self.guards]
         coming = frozenset(step for hits in self.hits for step, _ in hits)
@@ -156,8 +158,8 @@ def _reads(guard: AnyGuard, plan: Plan) -> frozenset[int]:
 class NeverMonitor(_Base):
     """`never: P`, with or without `when`."""
 
-    def __init__(self, rule: Never, plan: Plan) -> None:
-        super().__init__(rule, matches(rule.never, plan.meaning))
+    def __init__(self, rule: Never, _: Plan, meaning: Meaning) -> None:
+        super().__init__(rule, matches(rule.never, meaning))
         self.text = rule.when
         self.when: Expression | None = None if rule.when is None else parse(rule.when)
 
@@ -173,8 +175,8 @@ class NeverMonitor(_Base):
 class AtMostOnceMonitor(_Base):
     """`at_most_once: P`: remembers whether P was performed."""
 
-    def __init__(self, rule: AtMostOnce, plan: Plan) -> None:
-        super().__init__(rule, matches(rule.at_most_once, plan.meaning))
+    def __init__(self, rule: AtMostOnce, _: Plan, meaning: Meaning) -> None:
+        super().__init__(rule, matches(rule.at_most_once, meaning))
 
     def objection(self, memory: Any, part: Part, reader: Reader) -> str | None:  # noqa: ARG002
         return "it was performed before" if memory else None
@@ -186,8 +188,8 @@ class AtMostOnceMonitor(_Base):
 class ExclusiveMonitor(_Base):
     """`exclusive: [P, Q]`: remembers which of the two were performed."""
 
-    def __init__(self, rule: Exclusive, plan: Plan) -> None:
-        self.sides = [frozenset((hit.step, hit.sub) for hit in matches(side, plan.meaning)) for side in rule.exclusive]
+    def __init__(self, rule: Exclusive, _: Plan, meaning: Meaning) -> None:
+        self.sides = [frozenset((hit.step, hit.sub) for hit in matches(side, meaning)) for side in rule.exclusive]
         super().__init__(rule, ())
         self.parts = self.sides[0] | self.sides[1]
 
@@ -201,12 +203,10 @@ class ExclusiveMonitor(_Base):
 class FollowedByMonitor(_Base):
     """`followed_by`: remembers whether Q is owed. It blocks nothing: an ended run that owes is a broken promise."""
 
-    def __init__(self, rule: FollowedBy, plan: Plan) -> None:
-        then = matches(rule.followed_by.then, plan.meaning)
+    def __init__(self, rule: FollowedBy, _: Plan, meaning: Meaning) -> None:
+        then = matches(rule.followed_by.then, meaning)
         super().__init__(rule, then)
-        self.first = (
-            frozenset((hit.step, hit.sub) for hit in matches(rule.followed_by.first, plan.meaning)) - self.parts
-        )
+        self.first = frozenset((hit.step, hit.sub) for hit in matches(rule.followed_by.first, meaning)) - self.parts
         self.ends = rule.ends
         self.text = rule.followed_by.then.text()
         self.steps = frozenset(step for step, _ in self.first)
@@ -241,12 +241,23 @@ MONITORS: Final[dict[type[AnyRule], Any]] = {
 }
 
 
-def _is_waived(rule: AnyRule, policy: Policy | None, waived: frozenset[str]) -> bool:
+def _is_waived(rule: AnyRule, policy: Policy | None, terms: Terms) -> bool:
     """Whether the policy lifts a rule for this run: by its name, or by all that the checker could say of it."""
     if policy is None:
         return False
-    names = {name.removeprefix(f"{policy.policy}:") for name in waived if name.startswith(f"{policy.policy}:")}
-    return rule.name in names or names.issuperset(CODES[type(rule)])
+    codes = CODES[type(rule)]
+    return terms.waives(policy, rule.name) or all(terms.waives(policy, code) for code in codes)
+
+
+def _monitors(plan: Plan) -> Iterator[Monitor]:
+    """Yield a monitor for each rule in force: those of the program, then those of all terms that the run is under."""
+    for number, terms in enumerate(plan.terms):
+        meaning = plan.meaning
+        if number:  # what a tool is by these policies decides what their rules speak of
+            meaning = meaning_under(plan.program, (*plan.policies, *terms.policies))
+        for rule, policy in meaning.rules[len(plan.meaning.rules) if number else 0 :]:
+            if not _is_waived(rule, policy, terms):
+                yield MONITORS[type(rule)](rule, plan, meaning)
 
 
 class Watch:
@@ -256,11 +267,7 @@ class Watch:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.monitors: tuple[Monitor, ...] = tuple(
-            MONITORS[type(rule)](rule, plan)
-            for rule, policy in plan.meaning.rules
-            if not _is_waived(rule, policy, plan.waived)
-        )
+        self.monitors: tuple[Monitor, ...] = tuple(_monitors(plan))
         self.asked: dict[Part, tuple[int, ...]] = {}
         self.told: dict[int, tuple[int, ...]] = {}
         self.first = tuple(monitor.start() for monitor in self.monitors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.vm.errors import ExpressionError, Problem, ProgramError
 from stepward.vm.expressions.parser import parse
@@ -39,6 +39,17 @@ Names = tuple[str, ...]
 NOWHERE: Final = -1
 
 
+class Terms(NamedTuple):
+    """Policies that a run came under together, and the rules of theirs that were waived then (`policy:rule`)."""
+
+    policies: tuple[Policy, ...]
+    waived: frozenset[str] = frozenset()
+
+    def waives(self, policy: Policy, *names: str) -> bool:
+        """Return whether a rule of a policy is waived; `names` are the names that it goes by."""
+        return any(f"{policy.policy}:{name}" in self.waived for name in names)
+
+
 class CallPlan:
     """A call to a model or a tool, as a step or as a sub-step of a parallel one."""
 
@@ -52,7 +63,6 @@ class CallPlan:
         "going",
         "has_intent",
         "id",
-        "intent_text",
         "is_idempotent",
         "is_model",
         "keeps_key",
@@ -61,7 +71,6 @@ class CallPlan:
         "output",
         "returns",
         "sub",
-        "success_text",
         "timeout",
         "tool",
         "variable",
@@ -92,39 +101,15 @@ class CallPlan:
         self.returns = plan.meaning.typing.effective(source)
         self.allowed = call.allowed_outputs if isinstance(call, LlmCall) else None
         self.going = going
-        self.success_text = _success_text(call.id, going)
-        self.intent_text = _intent_text(plan.policy_digests, call.id, self.tool) if self.has_intent else ""
         self.first: Calls | None = None
-        if isinstance(call, ToolCall) and self.arg_types is None and not plan.policies and not any(embedded(call.args)):
+        is_free = not any(terms.policies for terms in plan.terms)
+        if isinstance(call, ToolCall) and self.arg_types is None and is_free and not any(embedded(call.args)):
             self.first = Calls((Call(sub, call.id, 1, 1, 1, fill(call.args, _no_reference)),))
 
     @property
     def has_fallback(self) -> bool:
         """Whether a time-out may end in a value that the program gives."""
         return self.call.on_timeout == "fallback"
-
-
-def _success_text(step: str, going: Mapping[str, str]) -> tuple[str, str]:
-    """Return the canonical text of a success up to its output, and from there up to the number of the visit.
-
-    Every step that goes well writes one, and only its output and visit differ.
-    """
-    texts = {"kind": '"success"'} | {name: canonical(value) for name, value in going.items()}
-    before = "".join(f'"{name}":{texts[name]},' for name in sorted(texts) if name < "output")
-    after = "".join(f'"{name}":{texts[name]},' for name in sorted(texts) if name > "output")
-    return f'{{{before}"output":', f',{after}"step":{canonical(step)},"visit":'
-
-
-def _intent_text(policies: Sequence[str], step: str, tool: str) -> str:
-    """Return the canonical text of an intent from behind its arguments up to the number of the visit."""
-    body = {"args": None, "policies": list(policies), "step": step, "tool": tool, "visit": 0}
-    return canonical(portable(body)).removeprefix('{"args":null').removesuffix("0}")
-
-
-def _start_text(policies: Sequence[str], program: str, waived: Sequence[str]) -> str:
-    """Return the canonical text of the start of a run, from behind its inputs on."""
-    body = {"inputs": None, "policies": list(policies), "program": program, "waived": sorted(waived)}
-    return canonical(portable(body)).removeprefix('{"inputs":null')
 
 
 class StepPlan:
@@ -203,22 +188,28 @@ class Plan:
     """A program under its policies, ready to run. Equal programs and policies make equal plans.
 
     `policies` are those that apply; `waived` are those of their rules that this run need not keep: `policy:rule`.
+    `later` are the terms that the run came under when a machine went on with it. Their rules hold beside the
+    first. What a tool is stays as it was when the run started, for its records are read that way.
     Raises ProgramError for a program that has no one meaning: SW005, SW101, SW106, SW301, and references to nothing.
     """
 
-    def __init__(self, program: Program, policies: Sequence[Policy] = (), waived: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        program: Program,
+        policies: Sequence[Policy] = (),
+        waived: Sequence[str] = (),
+        later: Sequence[Terms] = (),
+    ) -> None:
         self.program = program
         self.policies = tuple(policies)
         self.waived = frozenset(waived)
+        self.terms = (Terms(self.policies, self.waived), *later)
         self.max_steps, self.max_stalled = program.max_steps, program.max_stalled_steps
         self.document = _document(program)
         self.digest = document_digest(self.document)
         self.policy_documents = {document_digest(text): text for text in map(_document, self.policies)}
         self.policy_digests = tuple(self.policy_documents)
-        self.start_text = _start_text(self.policy_digests, self.digest, waived)
-        # Which policies apply was settled when the run started: a path is no part of the program that is kept.
-        applying = [policy.model_copy(update={"applies_to": None}) for policy in self.policies]
-        self.meaning = Meaning(program, applying)
+        self.meaning = meaning_under(program, self.policies)
         self._refuse()
         self._slots: dict[Names, int] = {}
         self._places: dict[Names, tuple[int, Names] | None] = {}
@@ -296,6 +287,39 @@ class Plan:
 
         return Watch(self)
 
+    @cached_property
+    def _digests(self) -> list[tuple[str, ...]]:
+        digests = [self.policy_digests]
+        for terms in self.terms[1:]:
+            own = [policy_digest(policy) for policy in terms.policies]
+            digests.append(tuple(dict.fromkeys((*digests[-1], *own))))
+        return digests
+
+    def digests_under(self, governed: int) -> tuple[str, ...]:
+        """Return the digests of all policies that a run is under once it came under `governed` later terms."""
+        return self._digests[governed] if governed else self.policy_digests
+
+    @cached_property
+    def allowing(self) -> tuple[Policy, ...]:
+        """The policies whose allow-lists are in force."""
+        return tuple(
+            policy
+            for terms in self.terms
+            for policy in terms.policies
+            if policy.allow is not None and not terms.waives(policy, "allow", "SW403")
+        )
+
+    @cached_property
+    def four_eyes(self) -> dict[str, Policy]:
+        """The tools whose calls nobody may settle who started the run, each with a policy that says so."""
+        return {
+            tool: policy
+            for terms in reversed(self.terms)
+            for policy in reversed(terms.policies)
+            for tool in policy.four_eyes or ()
+            if not terms.waives(policy, "four_eyes")
+        }
+
     def slots_read(self, trees: Iterable[Expression]) -> frozenset[int]:
         """Return the slots of the names that expressions read, or ask about."""
         places = (self.place(reference.names) for tree in trees for reference in all_references(tree))
@@ -323,6 +347,24 @@ class Plan:
     def names_of_slots(self) -> dict[int, str]:
         """What a person calls each slot that holds a value: `$name` or `$step.output`, without the dollar sign."""
         return {slot: ".".join(names) for names, slot in self._slots.items() if names[-1] != "#visits"}
+
+
+def meaning_under(program: Program, policies: Sequence[Policy]) -> Meaning:
+    """Return what a program means under policies that apply to it.
+
+    That they apply was settled when the run came under them: a path is no part of the program that is kept.
+    """
+    return Meaning(program, [policy.model_copy(update={"applies_to": None}) for policy in policies])
+
+
+def policy_digest(policy: Policy) -> str:
+    """Return the digest under which a store keeps a policy."""
+    return document_digest(policy_text(policy))
+
+
+def policy_text(policy: Policy) -> bytes:
+    """Return the bytes that a store keeps of a policy."""
+    return _document(policy)
 
 
 def all_references(tree: Expression) -> Iterator[Reference]:

@@ -7,28 +7,36 @@ was not asked, an effect without its intent, or an output of another type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import ErasedError, Sealed, is_sealed, opened
 from stepward.vm.journal.receipts import Receipt
+from stepward.vm.journal.records import Record
 from stepward.vm.journal.store import Entry, Journal
 from stepward.vm.journal.verdict import Fault
+from stepward.vm.journal.verify import Replay
 from stepward.vm.language.types import same
-from stepward.vm.machine.apply import MisfitError, apply
+from stepward.vm.machine.apply import apply
+from stepward.vm.machine.authority import two_people
 from stepward.vm.machine.calls import Visit, prepare
 from stepward.vm.machine.data import refused
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Call, Calls, Event
-from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.history import History, Plans, applied, load, stored_plan, unfolded
 from stepward.vm.machine.keys import idempotency_key
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import FRESH, OPEN, CallState, State, before, visits_of
+from stepward.vm.machine.traces import as_once_traced
 
-FROM_OUTSIDE: Final = ("cancel", "refused", "erased")
+FROM_OUTSIDE: Final = ("governed", "cancel", "refused", "erased")
 """What nobody decides: it comes when it comes."""
+
+MAX_PLANS: Final = 64
+"""Plans that a check of many runs keeps."""
 
 HELD: Final = ("resumed", "reconciled")
 FORGED: Final = "the records were not written by the machine for this program: find out who had the store and the keys"
@@ -51,59 +59,80 @@ def replay(journal: Journal, run: str) -> Replayed | None:
     return Replayed(Run(run, found.plan, found.state, found.last), tuple(misfits(found)), len(found.events))
 
 
-def replayer(journal: Journal, run: str, receipts: Sequence[Receipt] = ()) -> Callable[[list[Entry]], Sequence[Fault]]:
+def replayer(journal: Journal, run: str, receipts: Sequence[Receipt] = (), plans: Plans | None = None) -> Replay:
     """Return the check that `verify` asks once a run's chain is unbroken.
 
-    What `receipts` say of status and trace is held against the run as it was then.
+    What `receipts` say of status and trace is held against the run as it was then. `plans` makes plans in place of
+    `stored_plan`: `kept_plans` for many runs.
     """
 
-    def check(entries: list[Entry]) -> Sequence[Fault]:
+    def check(entries: Sequence[Entry], records: Sequence[Record]) -> Sequence[Fault]:
         try:
-            found = load(journal, run, lambda *documents: stored_plan(journal, *documents))
+            found = unfolded(journal, run, tuple(records), entries[-1], plans or kept_plans(journal))
+            faults = misfits(found)
         except StepwardError as error:
             return [Fault(run, None, str(error), FORGED)]
-        if found is None or len(found.events) < len(entries):
-            return []
         on_chain = [
             receipt
             for receipt in receipts
             if receipt.run == run and receipt.seq < len(entries) and receipt.digest == entries[receipt.seq].digest
         ]
-        return misfits(found) or misreports(found, on_chain)
+        return faults or (misreports(found, on_chain) if on_chain else [])
 
     return check
+
+
+def kept_plans(journal: Journal) -> Plans:
+    """Return what makes the plans of a store and keeps them, so that many runs of few programs share them."""
+
+    @lru_cache(maxsize=MAX_PLANS)
+    def plan(*documents: Any) -> Plan:
+        return stored_plan(journal, *documents)
+
+    return plan
 
 
 def misreports(found: History, receipts: Sequence[Receipt]) -> list[Fault]:
     """Return what receipts say otherwise of a run than its records, which are in order, and on which they lie."""
     faults: list[Fault] = []
-    state, done = before(found.plan), 0
+    wanted = {receipt.seq for receipt in receipts}
+    once = _states(found.plan, map(as_once_traced, found.events), wanted)
+    states = _states(found.plan, found.events, wanted)
     for receipt in sorted(receipts, key=lambda receipt: receipt.seq):
-        for happened in found.events[done : receipt.seq + 1]:
-            state = apply(found.plan, state, happened)
-        done = max(done, receipt.seq + 1)
-        for name, says, is_so in (
-            ("status", receipt.status, state.status),
-            ("trace hash", receipt.trace.hex(), state.trace.hex()),
+        state, traces = states[receipt.seq], (states[receipt.seq].trace, once[receipt.seq].trace)
+        for name, says, are_so in (
+            ("status", receipt.status, (state.status,)),
+            ("trace hash", receipt.trace.hex(), tuple(trace.hex() for trace in traces)),
         ):
-            if says != is_so:
-                what = f"the receipt for record {receipt.seq} says the {name} `{says}`, and it was `{is_so}`"
+            if says not in are_so:
+                what = f"the receipt for record {receipt.seq} says the {name} `{says}`, and it was `{are_so[0]}`"
                 faults.append(Fault(found.run, receipt.seq, what, MISREPORTED))
     return faults
 
 
+def _states(plan: Plan, events: Iterable[Event], wanted: Collection[int]) -> dict[int, State]:
+    """Return the states after some of the events, by number."""
+    state, states = before(plan), {}
+    for number, happened in enumerate(events):
+        state = apply(plan, state, happened)
+        if number in wanted:
+            states[number] = state
+    return states
+
+
 def misfits(found: History) -> list[Fault]:
-    """Return the first record that the machine would not have written, if there is one."""
+    """Return the first record that the machine would not have written, if there is one.
+
+    Raises JournalError for records that do not fit together.
+    """
     plan, state = found.plan, before(found.plan)
     for number, happened in enumerate(found.events):
+        after = applied(plan, state, happened, number)
         try:
             why = _misfit(plan, found.run, state, happened) if number else None
         except ErasedError:  # the journal's word stands, as in `_misfit`
             why = None
-        try:
-            state = apply(plan, state, happened)
-        except MisfitError as error:
-            why = str(error)
+        state = after
         if why is not None:
             return [Fault(found.run, number, f"record {number}: {why}", FORGED)]
     return []
@@ -115,7 +144,7 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
     if kind in FROM_OUTSIDE:
         return None
     if kind in HELD:
-        return _output_misfit(plan, state, happened)
+        return _delivery_misfit(plan, state, happened) or _output_misfit(plan, state, happened)
     is_open = any(held.phase == OPEN for held in state.calls or ())
     # Whoever cancels a run whose process died in a call ends it there: that is decided, and no outcome of the call.
     if kind in ("intent", "attempt", "doubt") or (is_open and kind != "ended"):
@@ -128,6 +157,14 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
     if _has_gone(happened.body) or _was_erased(state):
         return None
     return f"the machine would not have written `{kind}` of `{happened.body.get('step', '')}` here"
+
+
+def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
+    call = next((call for call in plan.steps[state.at].calls if call.id == happened.body.get("step")), None)
+    if call is None or happened.body.get("kind") != "success":
+        return None
+    objection = two_people(plan, state, call, str(happened.note.get("by", "")))
+    return None if objection is None else objection[1]
 
 
 def _was_erased(state: State) -> bool:
@@ -208,7 +245,8 @@ def _outcome_misfit(call: CallPlan, held: CallState, happened: Event) -> str | N
 
 
 def _intent_misfit(plan: Plan, run: str, state: State, call: CallPlan, happened: Event) -> str | None:
-    if happened.body["tool"] != call.tool or list(happened.body["policies"]) != list(plan.policy_documents):
+    policies = plan.digests_under(state.governed)
+    if happened.body["tool"] != call.tool or tuple(happened.body["policies"]) != policies:
         return f"the intent of `{call.id}` names another tool or policy"
     ready = _prepared(plan, state, call)
     if isinstance(ready, Event):

@@ -6,24 +6,26 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from stepward.vm.errors import StepwardError
-from stepward.vm.journal.canonical import canonical
-from stepward.vm.journal.records import write_record
-from stepward.vm.journal.store import Append, AppendConflict, JournalError, LeaseLost, Row
+from stepward.vm.journal.store import Append, AppendConflict, JournalError, Lease, LeaseLost, Row
 from stepward.vm.machine.apply import apply
+from stepward.vm.machine.authority import governed, missing_terms
 from stepward.vm.machine.driver import Driver, Setup
-from stepward.vm.machine.events import Event, event
+from stepward.vm.machine.events import Event, entry_of, event
 from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.keeping import Keeper, Left
 from stepward.vm.machine.keys import idempotency_key, kept_token, token_reference
-from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.plan import Names, Plan, Terms, policy_digest, policy_text
 from stepward.vm.machine.refusals import NoSuchRun, RunBusy
 from stepward.vm.machine.replay import misfits
 from stepward.vm.machine.run import Doubt, Run, Suspension
-from stepward.vm.machine.state import OPEN, State, visits_of
+from stepward.vm.machine.state import State, visits_of
 
 T = TypeVar("T")
 
@@ -49,6 +51,7 @@ class Runs:
         self._setup = setup
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._leases = 0
+        self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
         self._stored: dict[Any, Plan] = {}
 
     async def _io(self, function: Callable[..., T], *args: Any) -> T:
@@ -61,9 +64,20 @@ class Runs:
         """Return a run as its journal has it; raises NoSuchRun."""
         return seen(await self._found(run))
 
-    async def runs(self, statuses: Iterable[str] | None = None) -> list[Row]:
-        """Return the list of runs, oldest first; with `statuses` only those."""
-        return await self._io(self.journal.rows, statuses)
+    async def runs(
+        self,
+        statuses: Iterable[str] | None = None,
+        *,
+        program: str | None = None,
+        since: float | None = None,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the list of runs, oldest first, as the store has it: no record is read.
+
+        With `statuses` only those, with `program` only those of that name, with `since` only those that started at that
+        time, in seconds since the epoch, or later; with `limit` only the newest so many.
+        """
+        return await self._io(partial(self.journal.rows, statuses, program=program, since=since, limit=limit))
 
     async def _load(self, run: str) -> History | None:
         if not is_id(run):
@@ -81,12 +95,14 @@ class Runs:
             raise NoSuchRun(f"there is no run `{run}`")
         return found
 
-    def _stored_plan(self, program: str, policies: tuple[str, ...], waived: tuple[str, ...]) -> Plan:
-        key = (program, policies, waived)
+    def _stored_plan(
+        self, program: str, policies: Names, waived: Names, later: tuple[tuple[Names, Names], ...] = ()
+    ) -> Plan:
+        key = (program, policies, waived, later)
         if key not in self._stored:
             if len(self._stored) >= MAX_PLANS:
                 self._stored.clear()
-            self._stored[key] = stored_plan(self.journal, program, policies, waived)
+            self._stored[key] = stored_plan(self.journal, *key)
         return self._stored[key]
 
     def _next_holder(self) -> str:
@@ -94,8 +110,18 @@ class Runs:
         self._leases += 1
         return f"{self._holder}:{self._leases}"
 
-    async def _take(self, run: str, until: float | None = None) -> tuple[Driver, History] | None:
-        """Lease a run and read it; None while somebody else drives it. One that ends at `until` is over."""
+    def _present_terms(self, plan: Plan) -> Terms:
+        """Return the policies that a run of this program has to keep when this machine goes on with it."""
+        raise NotImplementedError
+
+    async def _take(
+        self, run: str, until: float | None = None, *, performs: bool = True
+    ) -> tuple[Driver, History] | None:
+        """Lease a run and read it; None while somebody else drives it. A lease that ends at `until` is over.
+
+        Where the run is to perform something, it comes under the machine's present policies; raises RunRefused where it
+        broke one of their rules.
+        """
         now, ttl = self.clock.now() / 1e6, self._setup.lease_seconds
         at = now if until is None else until
         lease = await self._io(self.journal.acquire, run, self._next_holder(), at, ttl)
@@ -106,11 +132,24 @@ class Runs:
         try:
             found = await self._found(run)
             self._require_meaning(found)
+            found, came = await self._governed(found) if performs else (found, None)
         except StepwardError:
             await self._io(self.journal.release, lease)
             raise
         driver = Driver(self._setup, found.plan, run, found.state, found.last, lease)
+        if came is not None:
+            driver.record(came)
         return driver, found
+
+    async def _governed(self, found: History) -> tuple[History, Event | None]:
+        """Return a run under its own and the machine's policies, and the event that says so where that is new."""
+        missing = None if found.state.is_cancelled else missing_terms(found.plan, self._present_terms(found.plan))
+        if missing is None:
+            return found, None
+        found, came = governed(found, missing)
+        for policy in missing.policies:
+            await self._io(self.journal.put_document, policy_digest(policy), policy_text(policy))
+        return found, came
 
     def _require_meaning(self, found: History) -> None:
         """Raise JournalError for records that no machine wrote: nothing is done on their word.
@@ -121,21 +160,22 @@ class Runs:
             for fault in misfits(found):
                 raise JournalError(f"{fault.what}; see `stepward verify`")
 
-    async def _taken(self, run: str, *, past_any_lease: bool = False) -> tuple[Driver, History]:
+    async def _taken(self, run: str, *, past_any_lease: bool = False, performs: bool = True) -> tuple[Driver, History]:
         """Lease a run that is there and read it; raises RunBusy. One that a wrong clock gave may be passed over."""
         await self._found(run)
-        taken = await self._take(run)
+        taken = await self._take(run, performs=performs)
         if taken is None and past_any_lease:
             until = await self._stranded(run)
-            taken = None if until is None else await self._take(run, until)
+            taken = None if until is None else await self._take(run, until, performs=performs)
         if taken is None:
             raise await self._busy(run)
         return taken
 
     async def _stranded(self, run: str) -> float | None:
         """Return when the lease of a run ends that lasts longer than any does; None for any other."""
-        latest = self.clock.now() / 1e6 + LONGEST_LEASE
-        return next((row.expires for row in await self.runs() if row.run == run and row.expires > latest), None)
+        row = await self._io(self.journal.row, run)
+        is_stranded = row is not None and row.expires > self.clock.now() / 1e6 + LONGEST_LEASE
+        return row.expires if row is not None and is_stranded else None
 
     async def _busy(self, run: str) -> RunBusy:
         """Return what says that a run is leased to somebody else."""
@@ -154,10 +194,11 @@ class Runs:
             await driver.drive()
         except LeaseLost:
             return seen(await self._found(driver.run))
-        except asyncio.CancelledError:
-            # A tool in a thread goes on: while the lease lasts nobody may take its effect for not done. Who is
-            # interrupted in the synchronous form ends with the process, and the tool with it.
-            keeps = not INLINE.get() and any(call.phase == OPEN for call in driver.state.calls or ())
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            left = [] if driver.committed[0].is_over else driver.left_behind()
+            keeps = bool(left)
+            if keeps:
+                self._keep(driver.lease, left)
             raise
         finally:
             if not keeps and not driver.committed[0].is_over:
@@ -168,15 +209,29 @@ class Runs:
         found = await self._found(driver.run)
         if found.state.is_cancelled and not found.state.is_over:
             # Somebody asked after the last append, and left it to this driver, which still had the lease.
-            taken = await self._take(driver.run)
+            taken = await self._take(driver.run, performs=False)
             if taken is not None:
                 return await self._drive(taken[0])
         return seen(found)
 
-    async def _refuse(self, run: str, what: str, why: str) -> None:
+    def _keep(self, lease: Lease, left: list[Left]) -> None:
+        """Keep a lease while calls of an interrupted caller are under way."""
+        keeper = Keeper(self.journal, self.clock, lease, self._setup.lease_seconds, left)
+        self._keepers.add(keeper)
+        keeper.start()
+
+    def let_go(self) -> None:
+        """Give back the leases that are kept for interrupted callers: for a process that ends now, its tools with it.
+
+        A process that ends in good order does so by itself, as long as its journal is open.
+        """
+        for keeper in list(self._keepers):
+            keeper.let_go()
+
+    async def _refuse(self, run: str, what: str, why: str, who: Mapping[str, str]) -> None:
         """Put a refused delivery into the journal of the run, so that somebody sees it."""
         body = {"what": what, "why": why}
-        await self._append(run, lambda state: event("refused", body) if state.refusals < MAX_REFUSALS else None)
+        await self._append(run, lambda state: event("refused", body, who) if state.refusals < MAX_REFUSALS else None)
 
     async def _append(self, run: str, make: Callable[[State], Event | None]) -> None:
         """Append what anybody may append, whoever drives the run; nothing where `make` returns None."""
@@ -187,9 +242,7 @@ class Runs:
                 return
             last, now = found.last, self.clock.now()
             state = apply(found.plan, found.state, happened)
-            entry = write_record(
-                last.seq + 1, last.digest, happened.kind, happened.text, canonical(dict(happened.note)), now
-            )
+            entry = entry_of(happened, last, now)
             key = self._setup.key
             signature = None if key is None else key.sign_head(run, entry.seq, entry.digest)
             try:

@@ -56,7 +56,8 @@ class State(NamedTuple):
 
     `at` is the position of the step to perform; `calls` are the calls of a step that has begun; `steps` and `tokens`
     are spent budget; `idle` counts steps that changed nothing; `size` is of all outputs in bytes; `round` counts the
-    attempts of a parallel step.
+    attempts of a parallel step; `by` is who started the run, empty where nobody said so; `governed` counts the terms
+    that it came under since.
     """
 
     status: str
@@ -78,6 +79,8 @@ class State(NamedTuple):
     is_cancelled: bool
     is_erased: bool
     limits: Limits
+    by: str
+    governed: int
 
     @property
     def is_over(self) -> bool:
@@ -88,7 +91,27 @@ class State(NamedTuple):
 def before(plan: Plan) -> State:
     """Return the state of a run that has not started."""
     return State(
-        RUNNING, "", 0, empty(plan.size), None, 1, 0, 0, 0, 0, 0, (), NO_DIGEST, None, "", 0, False, False, Limits()
+        RUNNING,
+        "",
+        0,
+        empty(plan.size),
+        None,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        (),
+        NO_DIGEST,
+        None,
+        "",
+        0,
+        False,
+        False,
+        Limits(),
+        "",
+        0,
     )
 
 

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 from stepward.vm.errors import StepwardError
+from stepward.vm.machine.keeping import begin
 from stepward.vm.machine.keys import idempotency_key
 from stepward.vm.machine.models import is_async
 
@@ -133,6 +134,7 @@ async def in_thread(function: Callable[..., Any], given: Mapping[str, Any]) -> A
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
+    finish = begin()
 
     def settle(result: Any, error: BaseException | None) -> None:
         if answer.done():
@@ -150,6 +152,7 @@ async def in_thread(function: Callable[..., Any], given: Mapping[str, Any]) -> A
             # What ends loops, tasks and processes can't be raised across threads.
             passes = isinstance(error, Exception) and not isinstance(error, StopIteration)
             failure = error if passes else RuntimeError(f"the tool raised {type(error).__name__}")
+        finish()
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, result, failure)
 

@@ -6,11 +6,15 @@ import asyncio
 import signal
 import threading
 import types
+import weakref
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+MAX_TURNS: Final = 10
+"""Turns of a loop that tasks get to end once they were cancelled."""
 
 
 class _Interrupt:
@@ -32,6 +36,14 @@ class _Interrupt:
         self.task.get_loop().call_soon_threadsafe(lambda: None)  # it may be asleep
 
 
+class KeptLoop:
+    """An event loop that a thread keeps: closed once the thread has ended, or nobody has its machine any more."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        weakref.finalize(self, self.loop.close)
+
+
 def wait(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], context: Context) -> T:
     """Return what a coroutine returns, run on `loop`, which runs nothing else; raises KeyboardInterrupt for Ctrl-C.
 
@@ -49,6 +61,7 @@ def wait(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], con
     try:
         return loop.run_until_complete(task)
     except asyncio.CancelledError:
+        _end_the_rest(loop)
         if interrupt.count and not task.uncancel():
             raise KeyboardInterrupt from None
         raise
@@ -61,6 +74,14 @@ def wait(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], con
             found = signal.signal(signal.SIGINT, signal.default_int_handler)
             if found is not interrupt:  # what ran has set one of its own
                 signal.signal(signal.SIGINT, found)
+
+
+def _end_the_rest(loop: asyncio.AbstractEventLoop) -> None:
+    """Let tasks that were cancelled with the one that was waited for end, as far as they do so at once."""
+    for _ in range(MAX_TURNS):
+        if not asyncio.all_tasks(loop):
+            return
+        loop.run_until_complete(asyncio.sleep(0))
 
 
 @types.coroutine

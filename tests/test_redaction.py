@@ -1,0 +1,104 @@
+"""Fast: what is sensitive is found in errors and requests however tools, clients and masks write it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from machines import Bench, end, program, tool
+from stepward.vm import SQLiteJournal, Suspend
+from stepward.vm.machine.redaction import LEAST_OTHERWISE, quotes, redacted
+
+MAIL, IBAN, SUM, SHORT = "ada@example.com", "DE89370400440532013000", "1234567.5", "42"
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "as it is": lambda text: f"404 for {text}",
+    "upper case": lambda text: f"no such user {text.upper()}",
+    "title": lambda text: f"no such user {text.title()}",
+    "in a URL": lambda text: "404 for https://x/u?" + urllib.parse.urlencode({"q": text}),
+    "in a URL, all of it": lambda text: "404 for " + "".join(f"%{byte:02x}" for byte in text.encode()),
+    "in fours": lambda text: "bad " + " ".join(text[at : at + 4] for at in range(0, len(text), 4)),
+    "with dashes": lambda text: "bad " + "-".join(text[at : at + 3] for at in range(0, len(text), 3)),
+    "over lines": lambda text: "bad\n" + "\n".join(text[at : at + 8] for at in range(0, len(text), 8)),
+    "the last half": lambda text: f"bad ***{text[len(text) // 2 :]}",
+    "but the last one": lambda text: f"bad {text[:-1]}",
+    "base64": lambda text: "Basic " + base64.b64encode(text.encode()).decode(),
+    "base64 behind one byte": lambda text: "Basic " + base64.b64encode(f"a{text}:pw".encode()).decode(),
+    "base64 behind two": lambda text: "Basic " + base64.b64encode(f"ab{text}:pw".encode()).decode(),
+    "base64 for URLs": lambda text: base64.urlsafe_b64encode(f"{text}??>>".encode()).decode(),
+    "hex": lambda text: text.encode().hex(),
+    "hex in capitals": lambda text: text.encode().hex().upper(),
+    "hex in pairs": lambda text: text.encode().hex(":"),
+    "by repr": repr,
+    "as JSON": json.dumps,
+}
+
+
+@pytest.mark.parametrize("secret", [MAIL, IBAN, "Grüße an Ömer", "a+b/c?d=e&f", "123456"])
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_secret_is_found_in_every_spelling(spelling: str, secret: str) -> None:
+    if len(secret) == LEAST_OTHERWISE and spelling in ("the last half", "but the last one"):
+        pytest.skip("less than six characters of it are nothing that could be told from chance")
+    said = redacted(SPELLINGS[spelling](secret), ["other secret", secret])
+    assert "[sensitive]" in said
+    assert not quotes(said, [secret])
+
+
+@pytest.mark.parametrize(
+    "said", ["1,234,567.50", "1'234'567.50", "1 234 567,5", "1.234.567,50", "1234567.500", "1234567"]
+)
+def test_a_number_is_found_with_separators_and_more_digits(said: str) -> None:
+    assert "[sensitive]" in redacted(f"limit below {said}", [SUM])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "connection refused",
+        "no such file: /tmp/example",
+        "status 404",
+        "DE and AT",
+        "42 of 43",
+        "a b c d e f",
+        "[sensitive]",
+    ],
+)
+def test_a_text_without_a_secret_stays(text: str) -> None:
+    assert redacted(text, [MAIL, IBAN, SUM, "12345", "xyz"]) == text
+
+
+def test_a_short_value_is_looked_for_as_it_is_alone() -> None:
+    assert redacted("got 42", [SHORT]) == "got [sensitive]"
+    assert redacted("got AB-CD", ["abcd"]) == "got AB-CD"
+
+
+def test_what_a_tool_asks_quotes_no_number_and_no_key(tmp_path: Path) -> None:
+    inputs = {"salary": {"type": "integer", "sensitive": True}, "iban": {"type": "string", "sensitive": True}}
+    asks = program(tool("q", "ask", args={"salary": "$salary", "iban": "$iban"}), end(), inputs=inputs)
+    request = lambda salary, iban: Suspend(  # noqa: E731 - a tool of one line
+        {
+            "raise": salary,
+            "share": [salary + 1, 7, True],
+            "accounts": {iban: {iban.lower(): 1}},
+            "hex": iban.encode().hex(),
+        }
+    )
+    bench = Bench({"q": request}, journal=SQLiteJournal(tmp_path / "j.db"))
+    run = bench.run(asks, "run", salary=98_765_432, iban=IBAN)
+    assert run.suspensions[0].request == {
+        "raise": "[sensitive]",
+        "share": (98_765_433, 7, True),
+        "accounts": {"[sensitive]": {"[sensitive]": 1}},
+        "hex": "[sensitive]",
+    }
+    bench.vm.erase_sync("run")
+    bench.journal.close()
+    raw = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    for form in (b"98765432,", IBAN.encode(), IBAN.lower().encode(), IBAN.encode().hex().encode()):
+        assert form not in raw

@@ -1,0 +1,157 @@
+"""Who may let a run go on: the rules of a machine's present policies, held against what the run has done so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from stepward.vm.errors import StepwardError
+from stepward.vm.journal.canonical import opened
+from stepward.vm.machine.apply import apply
+from stepward.vm.machine.calls import Visit, forbidden, prepare
+from stepward.vm.machine.events import Call, Event, event
+from stepward.vm.machine.history import History, fold
+from stepward.vm.machine.monitors import Part
+from stepward.vm.machine.plan import CallPlan, Plan, StepPlan, Terms, policy_digest
+from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.machine.slots import UNDEFINED
+from stepward.vm.machine.state import FRESH, Reader, State, before, visits_of
+
+MAX_NAME = 200
+"""Characters of the name of somebody."""
+
+
+class Breach(NamedTuple):
+    """A rule that a run has broken: the number of the record that shows it, the name of the rule, and how."""
+
+    seq: int
+    rule: str
+    why: str
+
+
+class Start(NamedTuple):
+    """Something that starts: the part of the program, the call if it is one, and what it is called with."""
+
+    part: Part
+    call: CallPlan | None
+    args: Any
+
+
+def is_name(by: object) -> bool:
+    """Return whether this can name somebody."""
+    return isinstance(by, str) and 0 < len(by) <= MAX_NAME and by.isprintable()
+
+
+def missing_terms(plan: Plan, present: Terms) -> Terms | None:
+    """Return those of the present terms that a run is not under yet; None where it is under all of them.
+
+    A policy that it is under already keeps the waivers of that time: a waiver does not end within a run.
+    """
+    held = {policy_digest(policy) for terms in plan.terms for policy in terms.policies}
+    missing = tuple(policy for policy in present.policies if policy_digest(policy) not in held)
+    names = tuple(f"{policy.policy}:" for policy in missing)
+    return Terms(missing, frozenset(name for name in present.waived if name.startswith(names))) if missing else None
+
+
+def governed(found: History, terms: Terms) -> tuple[History, Event]:
+    """Return a run under further terms, and the event that says so; raises RunRefused where its past breaks a rule."""
+    old = found.plan
+    plan = Plan(old.program, old.policies, sorted(old.terms[0].waived), (*old.terms[1:], terms))
+    broken = breach(plan, found.events)
+    if broken is not None:
+        raise RunRefused(
+            f"run `{found.run}` breaks rule `{broken.rule}` of this machine's policies in record {broken.seq}: "
+            f"{broken.why}"
+        )
+    body = {"policies": tuple(map(policy_digest, terms.policies)), "waived": tuple(sorted(terms.waived))}
+    return found._replace(plan=plan, state=fold(plan, found.events)), event("governed", body)
+
+
+def breach(plan: Plan, events: Sequence[Event]) -> Breach | None:
+    """Return the first start or delivery among events that a rule of the plan forbids; None where all keep them."""
+    state = before(plan)
+    for number, happened in enumerate(events):
+        found = _objection(plan, state, happened) if number else None
+        if found is not None:
+            return Breach(number, *found)
+        state = apply(plan, state, happened)
+    return None
+
+
+def _objection(plan: Plan, state: State, happened: Event) -> tuple[str, str] | None:
+    memories = state.monitors
+    for start in _starts(plan, state, happened):
+        reader = Reader(plan, state.slots, UNDEFINED if start.args is None else start.args)
+        found = plan.watch.objection(memories, start.part, reader)
+        if found is None and start.call is not None and not start.call.is_model:
+            found = forbidden(plan, start.call, reader)
+        if found is not None:
+            return found
+        memories = plan.watch.performed(memories, start.part)
+    if happened.kind == "resumed" or (happened.kind == "reconciled" and happened.note.get("verdict") == "done"):
+        call = _call(plan.steps[state.at], happened)
+        if call is not None:
+            return two_people(plan, state, call, str(happened.note.get("by", "")))
+    return None
+
+
+def two_people(plan: Plan, state: State, call: CallPlan, by: str) -> tuple[str, str] | None:
+    """Return the rule that forbids somebody to settle a call from outside, and why; None where he may."""
+    policy = plan.four_eyes.get(call.tool)
+    if policy is None:
+        return None
+    asks = f"policy `{policy.policy}` asks that another settles a call of `{call.tool}` than who started the run"
+    if not by:
+        why = f"{asks}; say who you are"
+    elif not state.by:
+        why = f"{asks}, and that is not known"
+    elif by == state.by:
+        why = f"{asks}, and that was `{by}`"
+    else:
+        return None
+    return "four_eyes", why
+
+
+def _starts(plan: Plan, state: State, happened: Event) -> Iterator[Start]:
+    """Yield what starts with an event, as `decide` would have asked about it."""
+    step = plan.steps[state.at]
+    if not step.calls:
+        is_begun = happened.kind in ("branched", "assigned", "blocked") or (
+            happened.kind == "ended" and "step" in happened.body
+        )
+        if is_begun:
+            yield Start((step.position, None), None, None)
+        return
+    call = _call(step, happened)
+    if call is None:
+        return
+    if step.is_parallel and state.calls is None:
+        yield Start((step.position, None), None, None)
+    held = FRESH if state.calls is None else state.calls[call.sub]
+    if happened.kind in ("intent", "attempt") and happened.note["performance"] > held.performance:
+        part = (step.position, call.sub if step.is_parallel else None)
+        yield Start(part, call, _arguments(plan, state, call, happened))
+
+
+def _call(step: StepPlan, happened: Event) -> CallPlan | None:
+    return next((call for call in step.calls if call.id == happened.body.get("step")), None)
+
+
+def _arguments(plan: Plan, state: State, call: CallPlan, happened: Event) -> Any:
+    """Return what a call was made with; where no record says it, what the program says."""
+    if "args" in happened.body:
+        return opened(happened.body["args"])
+    step = plan.steps[state.at]
+    held = FRESH if state.calls is None else state.calls[call.sub]
+    visit = visits_of(plan, state, step.position) + (state.calls is None)
+    ready = prepare(Visit(plan, state, step, visit), call, held, asks=False)
+    return ready.args if isinstance(ready, Call) else None
+
+
+def require_name(by: str | None, refusal: type[StepwardError]) -> dict[str, str]:
+    """Return the note of who did something, empty where nobody is named; raises `refusal` for what is no name."""
+    if by is None:
+        return {}
+    if not is_name(by):
+        raise refusal(f"`by` names somebody in 1 to {MAX_NAME} printable characters")
+    return {"by": by}
