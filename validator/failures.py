@@ -62,6 +62,9 @@ class Failures:
         except Exception as error:
             if isinstance(error, self.passing):
                 raise
+            if watch is not None and watch.clock.has_struck:
+                # What is stopped in its midst may break in many ways: Z3 says `canceled` wherever it is at work.
+                return otherwise(watch.clock.words)
             return otherwise(self.note(part, error))
 
     def spared(self, work: Callable[[], T]) -> T:
