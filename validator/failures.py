@@ -52,6 +52,8 @@ class Failures:
         Where it ends in an error, or the clock stops it, return what `otherwise` makes of the reason.
         """
         watch = self.watch
+        if watch is not None and watch.is_overdue:
+            return otherwise(watch.clock.words)
         is_armed = watch is not None and watch.is_armed
         try:
             return work() if watch is None else watch.guarded(work)

@@ -23,6 +23,8 @@ class Rule(ABC):
     code: ClassVar[str]
     name: ClassVar[str]
     severity: ClassVar[Severity] = Severity.ERROR
+    asks_engine: ClassVar[bool] = False
+    """Whether the engine has a say, which may use up the time of the check: such rules come last."""
 
     @abstractmethod
     def check(self, context: Context) -> Iterator[Finding]:

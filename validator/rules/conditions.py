@@ -150,6 +150,7 @@ class UncoveredCondition(Rule):
 
     code = "SW302"
     name = "uncovered-condition"
+    asks_engine = True
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield conditions that take no branch in a state which certainly comes about."""
@@ -292,6 +293,7 @@ class ConstantCondition(Rule):
     code = "SW303"
     name = "constant-condition"
     severity = Severity.WARNING
+    asks_engine = True
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every two-way condition whose value constants, types or what comes before decide."""
@@ -366,6 +368,7 @@ class ShadowedCase(Rule):
     code = "SW304"
     name = "shadowed-case"
     severity = Severity.WARNING
+    asks_engine = True
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield cases that constants rule out, cases after one that always holds, and cases asked twice."""
@@ -472,6 +475,7 @@ class OverlappingCases(Rule):
 
     code = "SW305"
     name = "overlapping-cases"
+    asks_engine = True
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield conditions of which two cases hold in a state that certainly comes about."""

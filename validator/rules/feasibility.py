@@ -60,6 +60,7 @@ class InfeasibleStep(Rule):
     code = "SW103"
     name = "infeasible-step"
     severity = Severity.WARNING
+    asks_engine = True
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the first step of each region that the graph reaches, and proved not to be reached by any run."""

@@ -21,6 +21,8 @@ _EFFECTS = ("none", "read", "write")
 class Verdicts(Rule):
     """A rule whose findings are verdicts on guardrails."""
 
+    asks_engine = True
+
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the verdicts that carry this rule's code."""
         if not context.has_control_flow:

@@ -157,6 +157,7 @@ class MaybeUndefined(Rule):
 
     code = "SW202"
     name = "maybe-undefined"
+    asks_engine = True
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every reading that some path reaches without a definition, unless no run can take such a path."""
