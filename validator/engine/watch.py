@@ -24,10 +24,10 @@ MAX_MEGABYTES: Final = 700
 TICK: Final = 0.05
 """Seconds between two looks at time and memory."""
 
-PATIENCE: Final = 0.5
+PATIENCE: Final = 0.3
 """Seconds for which a part may go on after the end of its time, so that it can see by itself that there is none."""
 
-OVERDUE: Final = 2.0
+OVERDUE: Final = 1.0
 """Seconds after the end of the time from which no part gets that patience any more, and none is begun."""
 
 
