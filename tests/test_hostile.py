@@ -1,4 +1,4 @@
-"""Every check is bounded: by its time, also where nobody looks at the clock, and by its memory, whatever the program."""
+"""Every check is bounded: by its time, also where nobody looks at the clock, and by its memory."""
 
 from __future__ import annotations
 
