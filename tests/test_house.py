@@ -49,7 +49,7 @@ FLOORS = {
     "systems": {"values"},
     "search": {"values", "systems", "clock"},
     "smt": {"values", "systems", "clock"},
-    "witnesses": {"values", "systems"},
+    "witnesses": {"values", "systems", "clock"},
     "certificates": {"values", "systems", "search", "smt", "witnesses", "clock"},
 }
 """What the folders of the engine may know of it."""

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Severity
-from stepward.validator.rules.base import Rule
+from stepward.validator.rules.base import EngineRule
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
 from stepward.vm.reading.source import Place
 
 
-class InfeasibleStep(Rule):
+class InfeasibleStep(EngineRule):
     """Ways lead to the step, but the conditions on every one of them contradict each other.
 
     ## What it does
@@ -60,7 +60,6 @@ class InfeasibleStep(Rule):
     code = "SW103"
     name = "infeasible-step"
     severity = Severity.WARNING
-    asks_engine = True
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the first step of each region that the graph reaches, and proved not to be reached by any run."""
