@@ -138,7 +138,7 @@ def exclusive_cases_of_sums(n: int) -> Data:
     return _cases(whens, {name: {"type": "integer"} for name in "xyz"}, exclusive=True, otherwise=None)
 
 
-@_family("literals that are looked for in one text", 3_000, 12)
+@_family("literals that are looked for in one text", 3_000, 6)
 def cases_that_look_into_a_text(n: int) -> Data:
     return _cases([f"$s contains 'part {one}.'" for one in range(n)], {"s": {"type": "string"}})
 
@@ -166,7 +166,7 @@ def a_list_against_an_enum_of_items(n: int) -> Data:
 # -- texts, numbers ----------------------------------------------------------------------------------------------------
 
 
-@_family("the length of a text", 1_000_000_000, 1_000_000_000)
+@_family("the length of a text", 1_000_000_000, 10_000)
 def a_long_text_is_forbidden(n: int) -> Data:
     rule = {"name": "g", "never": {"tool": "pay"}, "when": f"len($s) > {n}"}
     return _paid([{"id": "p", "type": "tool", "tool": "pay"}], [rule], inputs={"s": {"type": "string"}})
@@ -230,7 +230,7 @@ def a_sum_of_some(n: int) -> Data:
     return _asked(f"{terms} == {10**16 + 7}", **{f"x{one}": kind for one in range(n)})
 
 
-@_family("pigeons that do not fit into their holes", 11, 4)
+@_family("pigeons that do not fit into their holes", 11, 2)
 def pigeons(n: int) -> Data:
     inputs = {f"p{a}_{b}": {"type": "boolean"} for a in range(n + 1) for b in range(n)}
     housed = [f"({' or '.join(f'$p{a}_{b}' for b in range(n))})" for a in range(n + 1)]
@@ -410,7 +410,7 @@ def a_long_count(n: int) -> Data:
 def a_loop_of_many_counters(n: int) -> Data:
     steps: list[Data] = [{"id": "start", "type": "set", "set": {f"x{one}": one for one in range(n)}}]
     for one in range(n):
-        move = {f"x{one}": f"$x{(one + 1) % n} + $x{one}", f"x{(one + 2) % n}": f"$x{one} - 1"}
+        move = {f"x{one}": f"$x{(one + 1) % n} + $x{one} - 1"}
         steps.append(_is(f"c{one}", f"$b{one}", f"s{one}", f"c{one + 1}"))
         steps.append({"id": f"s{one}", "type": "set", "set": move, "next_step": "c0", "max_visits": 10**6})
     values = " + ".join(f"$x{one}" for one in range(n))

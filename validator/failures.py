@@ -52,6 +52,8 @@ class Failures:
         Where it ends in an error, or the clock stops it, return what `otherwise` makes of the reason.
         """
         watch = self.watch
+        if watch is not None and watch.is_overdue:
+            return otherwise(watch.clock.words)
         is_armed = watch is not None and watch.is_armed
         try:
             return work() if watch is None else watch.guarded(work)
@@ -62,6 +64,9 @@ class Failures:
         except Exception as error:
             if isinstance(error, self.passing):
                 raise
+            if watch is not None and watch.clock.has_struck:
+                # What is stopped in its midst may break in many ways: Z3 says `canceled` wherever it is at work.
+                return otherwise(watch.clock.words)
             return otherwise(self.note(part, error))
 
     def spared(self, work: Callable[[], T]) -> T:

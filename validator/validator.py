@@ -67,7 +67,7 @@ class ProgramValidator:
         context, program, failures = self._context, self._context.program, self._context.failures
         found: list[Finding] = []
         with Watch(context.clock) as failures.watch:
-            for rule in RULES:
+            for rule in sorted(RULES, key=lambda rule: rule.asks_engine):
                 found += failures.collect(f"rule {rule.code}", partial(rule().check, context))
         failures.watch = None
         if context.clock.has_struck:

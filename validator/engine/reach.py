@@ -150,6 +150,9 @@ class _Search:
                 found = layer(system)
                 if found is not None:
                     return found
+        words = self.engine.clock.words
+        if self.engine.clock.has_struck and not any(words in one for one in self.tried):
+            self.tried.append(f"no more ({words})")
         reason = "tried: " + "; ".join(self.tried) if self.tried else "no layer could hold it"
         if self.unmet:
             reason = f"no run was found that takes the path below: {self.unmet}; {reason}"

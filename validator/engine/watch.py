@@ -24,11 +24,11 @@ MAX_MEGABYTES: Final = 700
 TICK: Final = 0.05
 """Seconds between two looks at time and memory."""
 
-PATIENCE: Final = 0.5
+PATIENCE: Final = 0.3
 """Seconds for which a part may go on after the end of its time, so that it can see by itself that there is none."""
 
-SHORT_OF_TIME: Final = 2.0
-"""Seconds after the end of the time from which no part gets that patience any more."""
+OVERDUE: Final = 1.0
+"""Seconds after the end of the time from which no part gets that patience any more, and none is begun."""
 
 
 class Watch:
@@ -52,6 +52,13 @@ class Watch:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._done.set()
         self._thread.join()
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it is too late to begin another part; who asks is stopped then."""
+        is_overdue = self.clock.overtime() > OVERDUE
+        self.clock.has_struck |= is_overdue
+        return is_overdue
 
     def guarded(self, work: Callable[[], T]) -> T:
         """Return what `work` returns; raises OutOfTime in the midst of it where it goes beyond the bounds."""
@@ -93,7 +100,7 @@ class Watch:
         """Raise OutOfTime in the thread that is watched, if it guards something, and has had the time to see it."""
         with self._lock:
             now, overtime = time.monotonic(), self.clock.overtime()
-            patience = PATIENCE if overtime < SHORT_OF_TIME else 0
+            patience = PATIENCE if overtime < OVERDUE else 0
             if self.is_armed and overtime >= patience and now - self._since >= patience:
                 self._since, self.clock.has_struck = now, True
                 _raise_in(self._watched, _said(self.clock.words))

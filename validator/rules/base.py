@@ -23,6 +23,8 @@ class Rule(ABC):
     code: ClassVar[str]
     name: ClassVar[str]
     severity: ClassVar[Severity] = Severity.ERROR
+    asks_engine: ClassVar[bool] = False
+    """Whether the rule is checked after those that need no proof."""
 
     @abstractmethod
     def check(self, context: Context) -> Iterator[Finding]:
@@ -60,6 +62,12 @@ class Rule(ABC):
         """Return the rule's page: a first line, then a part under each of HEADINGS."""
         assert cls.__doc__ is not None, "a rule has documentation"
         return inspect.cleandoc(cls.__doc__)
+
+
+class EngineRule(Rule):
+    """A rule about which the engine is asked, which may use up the time of the check."""
+
+    asks_engine = True
 
 
 class ReadingRule(Rule):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from stepward.validator.analysis.constants import constant_text
 from stepward.validator.context import Context
 from stepward.validator.findings import Evidence, Finding, Label, Property, Severity, Verdict
-from stepward.validator.rules.base import Rule
+from stepward.validator.rules.base import EngineRule, Rule
 from stepward.validator.rules.feasibility import kept_away
 from stepward.validator.rules.regions import or_pass_by
 from stepward.vm.errors import ExpressionError
@@ -106,7 +106,7 @@ def _text_help(error: ExpressionError) -> str:
     return error.help
 
 
-class UncoveredCondition(Rule):
+class UncoveredCondition(EngineRule):
     """In some state no branch covers the condition, and the run ends FAILED there.
 
     ## What it does
@@ -254,7 +254,7 @@ def _missing_branch(context: Context, number: int, step: ConditionStep) -> str:
     return f"add `{missing}: {following}`, or another step"
 
 
-class ConstantCondition(Rule):
+class ConstantCondition(EngineRule):
     """A condition that is always true, or always false, decides nothing.
 
     ## What it does
@@ -318,7 +318,7 @@ class ConstantCondition(Rule):
                 yield self.finding(message, help, place, step=step.id, evidence=evidence)
 
 
-class ShadowedCase(Rule):
+class ShadowedCase(EngineRule):
     """A case is never taken: an earlier one always holds first, or it can't hold at all.
 
     ## What it does
@@ -423,7 +423,7 @@ def _is_by_what_comes_before(evidence: Evidence) -> bool:
     return evidence.cut[0].startswith(HERE)
 
 
-class OverlappingCases(Rule):
+class OverlappingCases(EngineRule):
     """Two cases can hold at once, and `exclusive: true` asked that none do.
 
     ## What it does

@@ -7,7 +7,7 @@ from functools import partial
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Severity
-from stepward.validator.rules.base import Rule
+from stepward.validator.rules.base import EngineRule
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
 from stepward.vm.language.steps import ConditionStep
 from stepward.vm.reading.source import Place
@@ -39,7 +39,7 @@ def kept_away(context: Context, number: int) -> str:
     return f", and no run gets to {' or to '.join(found)}" if found else ""
 
 
-class InfeasibleStep(Rule):
+class InfeasibleStep(EngineRule):
     """Ways lead to the step, but the conditions on every one of them contradict each other.
 
     ## What it does

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
-from stepward.validator.rules.base import Rule
+from stepward.validator.rules.base import EngineRule, Rule
 from stepward.validator.rules.conditions import unsettled
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.reading.source import Place
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _EFFECTS = ("none", "read", "write")
 
 
-class Verdicts(Rule):
+class Verdicts(EngineRule):
     """A rule whose findings are verdicts on guardrails."""
 
     def check(self, context: Context) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stepward.validator.analysis.assignment import Reading
 from stepward.validator.context import Context
 from stepward.validator.findings import Evidence, Finding, Label, Severity, Verdict
-from stepward.validator.rules.base import Rule
+from stepward.validator.rules.base import EngineRule, Rule
 from stepward.vm.expressions.syntax import Defined, Reference, walk
 from stepward.vm.language.loading import MAX_CANDIDATES, near_words, only_near
 from stepward.vm.language.steps import ToolCall
@@ -119,7 +119,7 @@ def _reading(names: tuple[str, ...], place: Place) -> Mend:
     return Mend(place, "$" + ".".join(names))
 
 
-class MaybeUndefined(Rule):
+class MaybeUndefined(EngineRule):
     """A reference is undefined in some run that reads it.
 
     ## What it does
