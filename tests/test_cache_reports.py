@@ -75,6 +75,7 @@ def whole_report(document: Document) -> Report:
         policy="p",
         number=2,
         step="a",
+        rechecked=True,
     )
     most = Most(None, ("a", "b"))
     bounds = ProgramBounds(

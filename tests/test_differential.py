@@ -1,8 +1,8 @@
 """What the checker says is held against the truth: small random programs of which every run is enumerated.
 
 Nothing that happens may be proved away or left unsaid, and nothing may be said that never happens. What the checker
-leaves open (SW408) is counted, and held against a table. Proofs are written down as certificates, which the independent
-checker must accept. `STEPWARD_DIFFERENTIAL` says how many programs are tried.
+leaves open (SW408) is counted, and held against a table. Each proof must be accepted by the second checker in the same
+run. `STEPWARD_DIFFERENTIAL` says how many programs are tried.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from small_programs import rare_programs, small_program
 from small_runs import Chance
 from stepward.validator import Finding, ProgramValidator, Report, Verdict
 from stepward.validator.context import Context
-from stepward.validator.recheck.certificates import parsed, recheck_data
 from stepward.vm import Program
 
 ACCEPTED = {
@@ -52,8 +51,6 @@ ACCEPTED = {
     "skipped": 0.001,
 }
 CHUNK = 100
-CERTIFIED_CHUNK = 3
-"""The first chunk of which the proofs are written down and checked again; before it, `test_certificates.py` does it."""
 CHUNKS = max(1, int(os.environ.get("STEPWARD_DIFFERENTIAL", "2000")) // CHUNK)
 COUNTED_CHUNKS = 5
 ALONE = {
@@ -83,12 +80,13 @@ def checked(data: dict[str, Any]) -> Report:
     return ProgramValidator(Program.from_dict(data)).validate()
 
 
-def certified(data: dict[str, Any]) -> Report:
-    return ProgramValidator(Program.from_dict(data), certify=True).validate()
+def unchecked(data: dict[str, Any]) -> Report:
+    """Return what the engine says alone."""
+    return ProgramValidator(Program.from_dict(data), recheck=False).validate()
 
 
 def compare(data: dict[str, Any], check: Callable[[dict[str, Any]], Report] = checked) -> Comparison:
-    """Hold what the checker says of a program against what happens, and its certificates against their checker."""
+    """Hold what the checker says of a program against what happens."""
     result = Comparison()
     result.counts["all skipped"] += 1
     try:
@@ -98,11 +96,10 @@ def compare(data: dict[str, Any], check: Callable[[dict[str, Any]], Report] = ch
         return result
     try:
         report = check(data)
-        result.wrong += refused(report) if check is certified else []
     except Exception as error:  # whatever it is, it is one more thing to report
         result.wrong.append(f"the checker breaks: {type(error).__name__}: {error}")
         return result
-    result.wrong += illegal(report)
+    result.wrong += illegal(report) + refused(report, is_rechecked=check is checked)
     compare_rules(data, report, found, result)
     compare_coverage(report, found, result)
     compare_proofs(data, report, found, result)
@@ -119,15 +116,12 @@ def illegal(report: Report) -> list[str]:
     return [f"the program is not legal: {message}" for message in found]
 
 
-def refused(report: Report) -> list[str]:
-    """Return the proofs whose certificates are missing, or not accepted by the independent checker."""
-    found = []
-    for prop in report.properties:
-        if prop.verdict is Verdict.PROVED:
-            assert prop.certify is not None, f"{prop.name} of {prop.rule} has no certificate"
-            said = recheck_data(parsed(prop.certify().to_json()))
-            found += [] if said.is_accepted else [f"the certificate of {prop.name} is refused: {said.why_not}"]
-    return found
+def refused(report: Report, *, is_rechecked: bool) -> list[str]:
+    """Return the proofs that the second checker does not accept, and those that it has not seen."""
+    found = [f"refused: {finding.message}" for finding in report.findings if finding.code == "SW902"]
+    found += [f"refused: {one.message}" for one in report.findings if "the second checker can't" in one.message]
+    proved = [one for one in report.properties if one.verdict is Verdict.PROVED]
+    return found + [f"{one.name} of {one.rule} is not rechecked" for one in proved if one.rechecked is not is_rechecked]
 
 
 def compare_rules(data: dict[str, Any], report: Report, found: Truth, result: Comparison) -> None:
@@ -323,7 +317,7 @@ def same_kind(wrong: list[str]) -> Callable[[dict[str, Any]], bool]:
     kinds = {_kind(text) for text in wrong}
 
     def still_fails(data: dict[str, Any]) -> bool:
-        found = compare(data, certified).wrong
+        found = compare(data).wrong
         if any("breaks" in text for text in found) and data["guardrails"]:
             found += illegal(checked({**data, "guardrails": []}))
         return not any("not legal" in text for text in found) and bool(kinds & {_kind(text) for text in found})
@@ -351,7 +345,7 @@ def counted(chunk: int) -> tuple[Counter[str], tuple[tuple[int, tuple[str, ...]]
     counts: Counter[str] = Counter()
     wrong = []
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-        found = compare(small_program(seed), certified if chunk >= CERTIFIED_CHUNK else checked)
+        found = compare(small_program(seed))
         counts.update(found.counts)
         if found.wrong:
             wrong.append((seed, tuple(found.wrong)))
@@ -367,7 +361,7 @@ def test_the_checker_says_what_happens(chunk: int) -> None:
         words = [f"seed {number}: {text}" for number, texts in wrong for text in texts]
         words += [
             "",
-            f"seed {seed}, made small: {compare(smallest, certified).wrong}",
+            f"seed {seed}, made small: {compare(smallest).wrong}",
             yaml.safe_dump(smallest, sort_keys=False, default_flow_style=None),
         ]
         pytest.fail("\n".join(words), pytrace=False)

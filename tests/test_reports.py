@@ -285,6 +285,7 @@ def test_the_json_report_has_every_field_of_version_1() -> None:
             "name": "requires",
             "rule": "rule",
             "verdict": "proved",
+            "rechecked": False,
             "layer": "graph",
             "seconds": 0.123457,
             "evidence": {"layer": "graph", "cut": ["c"]},
@@ -299,6 +300,7 @@ def test_the_json_report_has_every_field_of_version_1() -> None:
         "warnings": 0,
         "codes": {"SW401": 2},
         "verdicts": {"proved": 1, "violated": 0, "unknown": 0},
+        "rechecked": 0,
         "hidden_by_baseline": 6,
         "stale_baseline": [{"file": "f"}],
     }

@@ -150,8 +150,8 @@ class Property(NamedTuple):
     """A question about a program and what is known of the answer; `rule` is the guardrail or step that it is about.
 
     `policy` names the policy that a guardrail is from, `number` is its place in that list, counted from 1; `step` is
-    what an allow-list or a question about a condition speaks of. `certify` writes the certificate of a proof, where the
-    check was asked for it.
+    what an allow-list or a question about a condition speaks of. `rechecked` says that the second checker has accepted
+    the proof in this run. `certify` writes the certificate of a proof, where the check was asked for it.
     """
 
     name: str
@@ -164,6 +164,7 @@ class Property(NamedTuple):
     number: int | None = None
     step: str | None = None
     certify: Callable[[], Certificate] | None = None
+    rechecked: bool = False
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ class ProgramValidator:
     """Checks one program under the policies that apply to it.
 
     `today` is the day by which waivers are judged; the current one unless given. With `certify` each property that is
-    proved can write its certificate. `time_limit` are the seconds after which a check is stopped; what the clock stops
-    is unproved (SW408). A `clock` that is given runs already, and takes its place. Raises ValueError for a limit that
-    is no number above 0.
+    proved can write its certificate; with `recheck` none is reported proved before the second checker has accepted its
+    proof. `time_limit` are the seconds after which a check is stopped; what the clock stops is unproved (SW408). A
+    `clock` that is given runs already, and takes its place. Raises ValueError for a limit that is no number above 0.
 
         report = ProgramValidator(Program.load("refund.yaml")).validate()
         assert report.ok, report.errors
@@ -42,13 +42,16 @@ class ProgramValidator:
         *,
         today: datetime.date | None = None,
         certify: bool = False,
+        recheck: bool = True,
         time_limit: float = LIMIT_SECONDS,
         clock: Clock | None = None,
     ) -> None:
         if not time_limit > 0:  # nor is what is no number at all
             raise ValueError("`time_limit` is a number of seconds above 0")
         day = today or datetime.datetime.now(datetime.UTC).date()
-        self._context = Context(program, policies, day, certifies=certify, time_limit=time_limit, clock=clock)
+        self._certify, self._recheck = certify, recheck
+        certifies = certify or recheck
+        self._context = Context(program, policies, day, certifies=certifies, time_limit=time_limit, clock=clock)
 
     @property
     def graph(self) -> StepGraph:
@@ -69,13 +72,18 @@ class ProgramValidator:
         with Watch(context.clock) as failures.watch:
             for rule in sorted(RULES, key=lambda rule: rule.asks_engine):
                 found += failures.collect(f"rule {rule.code}", partial(rule().check, context))
+            properties = failures.attempt(
+                "the certificates", lambda: self._certified(context.properties), lambda _: context.properties
+            )
+            if self._recheck and properties:
+                from stepward.validator.rechecking import rechecked
+
+                properties, doubts = rechecked(properties, context)
+                found += doubts
         failures.watch = None
         if context.clock.has_struck:
             found.append(Unproved().stopped(context))
         waived = failures.attempt("the waivers", lambda: context.with_waivers(found), lambda _: found)
-        properties = failures.attempt(
-            "the certificates", lambda: self._certified(context.properties), lambda _: context.properties
-        )
         findings = list(_located(waived, program, failures))
         findings += _located(InternalError().of(failures.found), program, Failures())
         findings.sort(key=Finding.sort_key)
@@ -84,7 +92,7 @@ class ProgramValidator:
             file=program.source_name,
             findings=tuple(finding for finding in findings if finding.waiver is None),
             waived=tuple(finding for finding in findings if finding.waiver is not None),
-            properties=tuple(properties),
+            properties=tuple(self._without_grounds(one) for one in properties),
             matched_policy_rules=frozenset(context.matched_policy_rules),
             measure=lambda: context.bounds.in_all,
             failures=tuple(failures.found),
@@ -108,11 +116,17 @@ class ProgramValidator:
 
     def _certified(self, properties: list[Property]) -> list[Property]:
         """Return properties, those that are proved with what writes their certificates, if that is asked for."""
-        if not self._context.certifies:
+        if not self._certify:
             return properties
         from stepward.validator.engine.certificates.certifying import certified
 
         return [certified(one, self._context) for one in properties]
+
+    def _without_grounds(self, one: Property) -> Property:
+        """Return a property that keeps nothing of the engine, unless its certificate may still be asked for."""
+        if self._certify or not one.evidence.certificate:
+            return one
+        return one._replace(evidence=replace(one.evidence, certificate=()))
 
 
 def check_program(program: Program, policies: Sequence[Policy] = ()) -> tuple[Finding, ...]:
@@ -151,6 +165,7 @@ def validate_document(
     *,
     today: datetime.date | None = None,
     certify: bool = False,
+    recheck: bool = True,
     time_limit: float = LIMIT_SECONDS,
 ) -> Report:
     """Return the report of a document that was read; what is wrong with its shape are findings too."""
@@ -163,7 +178,7 @@ def validate_document(
         except DocumentError as error:
             return unreadable(error, document)
         validator = ProgramValidator(
-            program, policies, today=today, certify=certify, time_limit=time_limit, clock=clock
+            program, policies, today=today, certify=certify, recheck=recheck, time_limit=time_limit, clock=clock
         )
         return validator.validate()
 

@@ -48,6 +48,7 @@ WITH_FIXES = ("json", "sarif")
     metavar="SECONDS",
     help="Stop the proofs of a program after this long.  [default: 60]",
 )
+@click.option("--no-recheck", is_flag=True, help="Report what is proved without having the proofs checked again.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
 @click.option("--fix", is_flag=True, help="Mend in the files what can be mended safely, then tell what is left.")
 @click.option("--diff", is_flag=True, help="Show what `--fix` would change, in place of the report; 1 when it would.")
@@ -191,6 +192,7 @@ def _configurations(options: dict[str, Any]) -> Configurations:
         baseline=options["baseline"],
         policies=options["policies"],
         time_limit=options["time_limit"],
+        recheck=False if options["no_recheck"] else None,
     )
     return Configurations(overrides, config=options["config"], is_isolated=options["isolated"])
 

@@ -12,7 +12,7 @@ from stepward.validator.cli.machine import format_option, print_json, uses_color
 from stepward.validator.gate.settings import AdvisedError
 
 if TYPE_CHECKING:
-    from stepward.validator.recheck.certificates import Rechecked
+    from stepward.validator.recheck.checking import Rechecked
 
 REFUSED, NOTHING_THERE = 1, 3
 

@@ -182,7 +182,7 @@ class _Search:
             if not table.breaches():
                 states = sum(mask.bit_count() for mask in table.reachable)
                 proof = f"none of {states} reachable classes at {len(system.edges)} places leads to the violation"
-                return self._proved(FINITE, proof, grounds.table, system)
+                return self._proved(FINITE, proof, grounds.table, system, table)
             found = table.cheapest()
         except TooMany:
             self._note(FINITE, "too many classes")
@@ -191,7 +191,7 @@ class _Search:
             self._note(FINITE, str(error))
             return None
         assert found is not None, "what the table reaches has a path"
-        answer = self._affordable(*found, system, grounds.affordable_classes)
+        answer = self._affordable(*found, grounds.affordable_classes, system, table)
         return self._explicit(system) if answer is None and not table.is_exact else answer
 
     def _explicit(self, system: System) -> Answer | None:
@@ -206,8 +206,8 @@ class _Search:
             return None
         if found is None:
             proof = f"none of {search.visited} reachable states at {len(system.edges)} places leads to the violation"
-            return self._proved(EXPLICIT, proof, grounds.states, system)
-        return self._affordable(*found, system, grounds.affordable_states)
+            return self._proved(EXPLICIT, proof, grounds.states, system, search)
+        return self._affordable(*found, grounds.affordable_states, system, search)
 
     def _proved(self, layer: str, proof: str, write: Callable[..., Ground], *facts: Any) -> Answer:
         """Return that the property is proved, with what a certificate is written from."""
@@ -253,11 +253,11 @@ class _Search:
         self._note(found.layer, found.reason)
         return None
 
-    def _affordable(self, path: Path, cost: int, system: System, write: Callable[..., Ground]) -> Answer | None:
+    def _affordable(self, path: Path, cost: int, write: Callable[..., Ground], *facts: Any) -> Answer | None:
         most = self.context.program.max_steps
         if most is not None and cost > most:
             proof = f"the shortest way to the violation takes {cost} steps, and `max_steps` admits {most}"
-            return self._proved(path.layer, proof, write, system, most)
+            return self._proved(path.layer, proof, write, *facts, most)
         return self._confirmed(path)
 
     def _confirmed(self, path: Path) -> Answer | None:

@@ -131,8 +131,8 @@ class Run:
         self._skip_non_programs = skip_non_programs
         self._with_bounds = with_bounds
         self._with_fixes = with_fixes
-        self._certify = certify
         self._today = today or datetime.datetime.now(datetime.UTC).date()
+        self._told: Mapping[str, Any] = {"today": self._today, "certify": certify}
         self._on_file = on_file
         self._policies = Policies()
         self._known: KnownFiles | None = None
@@ -226,10 +226,7 @@ class Run:
         from stepward.validator.validator import ProgramValidator, isolated
 
         def check() -> Report:
-            limit = settings.time_limit
-            return ProgramValidator(
-                program, policies, today=self._today, certify=self._certify, time_limit=limit
-            ).validate()
+            return ProgramValidator(program, policies, **self._told, **settings.for_proofs).validate()
 
         return isolated(program.source_name, check)
 
@@ -302,11 +299,11 @@ class Run:
     def _reports(self, contents: Contents, settings: Settings, path: FilePath) -> Iterator[Report]:
         from stepward.validator.validator import unreadable, validate_document
 
-        policies, limit = self._policies.of(settings), settings.time_limit
+        policies = self._policies.of(settings)
         if contents.error is not None:
             yield unreadable(contents.error)
         for number, document in enumerate(contents.documents):
-            report = validate_document(document, policies, today=self._today, certify=self._certify, time_limit=limit)
+            report = validate_document(document, policies, **self._told, **settings.for_proofs)
             if self._with_fixes and any(finding.mend is not None for finding in report.findings):
                 from stepward.validator.gate.mending import with_fixes
 

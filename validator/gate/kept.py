@@ -115,6 +115,7 @@ def _property(one: Property) -> Data:
         "policy": one.policy,
         "number": one.number,
         "step": one.step,
+        "rechecked": one.rechecked,
     }
 
 
@@ -199,6 +200,7 @@ def _property_again(data: Data, file: str) -> Property:
         policy=data["policy"],
         number=data["number"],
         step=data["step"],
+        rechecked=data["rechecked"],
     )
 
 

@@ -53,6 +53,7 @@ class Overrides:
     baseline: FilePath | None = None
     policies: tuple[FilePath, ...] = ()
     time_limit: float | None = None
+    recheck: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class Settings:
     baseline: FilePath | None = None
     per_file_ignores: tuple[FileIgnore, ...] = ()
     time_limit: float = LIMIT_SECONDS
+    recheck: bool = True
 
     def overridden(self, overrides: Overrides) -> Settings:
         """Return the settings with what the command line says in their place."""
@@ -84,7 +86,13 @@ class Settings:
             baseline=overrides.baseline or self.baseline,
             policies=tuple(dict.fromkeys((*self.policies, *overrides.policies))),
             time_limit=self.time_limit if overrides.time_limit is None else overrides.time_limit,
+            recheck=self.recheck if overrides.recheck is None else overrides.recheck,
         )
+
+    @property
+    def for_proofs(self) -> dict[str, Any]:
+        """How the proofs of a program are made and checked, as a validator takes it."""
+        return {"recheck": self.recheck, "time_limit": self.time_limit}
 
     def selects(self, code: str) -> bool:
         """Return whether findings of a code are wanted; of `select` and `ignore` the longer match wins."""
@@ -213,6 +221,7 @@ class _Reader:
             "baseline": lambda key, value: self.path.parent / self._text(key, value),
             "per-file-ignores": self._file_ignores,
             "time-limit": self._seconds,
+            "recheck": self._flag,
         }
         for key in table:
             if key not in fields:
@@ -248,6 +257,11 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
             raise self._error(f"`{key}` must be a number of seconds above 0", f"write `{key} = {LIMIT_SECONDS:g}`")
         return float(value)
+
+    def _flag(self, key: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise self._error(f"`{key}` must be true or false", f"write `{key} = false`")
+        return value
 
     def _paths(self, key: str, value: Any) -> tuple[FilePath, ...]:
         return tuple(self.path.parent / text for text in self._texts(key, value))

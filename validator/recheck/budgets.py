@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from stepward.vm.language.flow import END
-from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.steps import Call, EndStep, ParallelStep, ToolCall
+from stepward.validator.recheck.flow import END
+from stepward.validator.recheck.reading import Reading
+from stepward.vm.language.steps import Call, ParallelStep, ToolCall
 
 MAX_PLACES: Final = 20_000
 """Pairs of step and visits that are looked at."""
@@ -19,14 +19,9 @@ Place = tuple[int, tuple[int, ...]]
 class Budget:
     """What the runs of one program take of `max_steps`, at most."""
 
-    def __init__(self, meaning: Meaning) -> None:
-        self.meaning = meaning
-        self.flow = meaning.flow
-        self.bounds = {
-            number: step.max_visits
-            for number, step in enumerate(self.flow.steps)
-            if not isinstance(step, EndStep) and step.max_visits is not None
-        }
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self.bounds = reading.bounds
         self.slot = {step: number for number, step in enumerate(self.bounds)}
 
     def most(self) -> int | None:
@@ -62,12 +57,12 @@ class Budget:
             if visits[slot] > self.bounds[number]:
                 return  # the visit after that stalls the run
             visits = (*visits[:slot], visits[slot] + 1, *visits[slot + 1 :])
-        for way in self.flow.transitions[number]:
+        for way in self.reading.control.ways[number]:
             if way.to != END and (way.kind == "visits") is is_used_up:
                 yield way.to, visits
 
     def _cost(self, place: Place) -> int:
-        step = self.flow.steps[place[0]]
+        step = self.reading.steps[place[0]]
         if self._is_used_up(place):
             return 0
         if isinstance(step, ParallelStep):
@@ -80,5 +75,5 @@ class Budget:
         """Return the attempts of one visit: a write whose outcome nobody knows is repeated where that does no harm."""
         if call.on_error == "retry":
             return call.max_retries
-        spec = self.meaning.tool(call.tool) if isinstance(call, ToolCall) else None
+        spec = self.reading.tool(call.tool) if isinstance(call, ToolCall) else None
         return call.max_retries if spec is not None and spec.effect == "write" and spec.idempotent else 1

@@ -12,18 +12,17 @@ from decimal import Decimal
 from math import ceil, floor
 from typing import Any, Final, NamedTuple
 
+from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.validator.recheck.short_texts import may_be_there
-from stepward.vm.language.types import TypeSpec, refusal
+from stepward.validator.recheck.types import admits as admits_kind
+from stepward.validator.recheck.types import fits, words
+from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import Number
 
 MAX_CELLS: Final = 1 << 13
 """Cells of one reference: the engine makes half as many at most."""
 
 QUESTIONS: Final = ("contains", "starts_with", "ends_with")
-
-
-class Refused(Exception):  # noqa: N818 - a verdict
-    """A certificate is not accepted; the message says why."""
 
 
 Asked = tuple[str, str]
@@ -35,7 +34,7 @@ class Cell(NamedTuple):
 
     `value` is the only one where the cell is `single`. Else numbers, and lengths of texts and arrays, lie strictly
     between `low` and `high`; `whole` ones are integers. Texts are none of `but`, and answer as `answers` says. `items`
-    are the kinds of what an array can hold, None for any.
+    are the kinds of what an array can hold, None for any; `held` is what it does hold, where that is known.
     """
 
     kind: str
@@ -47,6 +46,7 @@ class Cell(NamedTuple):
     but: frozenset[str] = frozenset()
     answers: frozenset[tuple[Asked, bool]] = frozenset()
     items: frozenset[str] | None = None
+    held: tuple[Cell, ...] | None = None
 
 
 UNDEFINED: Final = Cell("undefined")
@@ -72,7 +72,7 @@ ANYTHING: Final = tuple(
 
 
 def of_value(value: Any) -> Cell:
-    """Return the cell of one value; of an array its length, of an object its kind."""
+    """Return the cell of one value; of an array its length and members, of an object its kind."""
     if value is None:
         return NULL
     if isinstance(value, bool):
@@ -83,9 +83,9 @@ def of_value(value: Any) -> Cell:
         return Cell("string", True, value)
     if isinstance(value, dict):
         return OBJECT
-    return Cell(
-        "array", low=len(value) - 1, high=len(value) + 1, items=frozenset(of_value(item).kind for item in value)
-    )
+    members = tuple(map(of_value, value))
+    kinds = frozenset(member.kind for member in members)
+    return Cell("array", low=len(members) - 1, high=len(members) + 1, items=kinds, held=members)
 
 
 def holds(cell: Cell, value: Any) -> bool:
@@ -105,6 +105,8 @@ def meet(one: Cell, other: Cell) -> bool:
         return _is_text_in(single.value, wide) if one.kind == "string" else _is_between(single.value, wide)
     if not _overlap(one, other):
         return False
+    if one.held is not None and other.held is not None:
+        return all(map(meet, one.held, other.held))
     wanted = dict(one.answers)
     if any(wanted.get(asked, answer) is not answer for asked, answer in other.answers):
         return False
@@ -163,16 +165,19 @@ def admits(spec: TypeSpec | None, cell: Cell) -> bool:
     if spec is None:
         return True
     if cell.single:
-        return refusal(cell.value, spec) is None
+        return fits(cell.value, spec)
     if spec.enum is not None:
-        return any(meet(cell, of_value(member)) for member in spec.enum if refusal(member, spec) is None)
+        return any(meet(cell, of_value(member)) for member in spec.enum if fits(member, spec))
     if cell.kind == "number":
         return any(meet(cell, one) for one in _numbers(spec))
     if cell.kind == "string" and spec.max_length == 0:
-        return spec.admits("string") and meet(cell, of_value(""))
+        return admits_kind(spec, "string") and meet(cell, of_value(""))
     if cell.kind == "string":
-        return spec.admits("string") and meet(cell, _texts(spec))
-    return spec.admits(cell.kind)
+        return admits_kind(spec, "string") and meet(cell, _texts(spec))
+    if cell.held is not None and spec.items is not None:
+        items = spec.items
+        return admits_kind(spec, "array") and all(admits(items, member) for member in cell.held)
+    return admits_kind(spec, cell.kind)
 
 
 def _texts(spec: TypeSpec) -> Cell:
@@ -183,12 +188,10 @@ def _texts(spec: TypeSpec) -> Cell:
 def _numbers(spec: TypeSpec) -> Iterator[Cell]:
     """Yield cells of just the numbers of a type: bounds are left out of a cell, and so are cells of their own."""
     low, high = spec.minimum, spec.maximum
-    if spec.admits("number"):
+    if admits_kind(spec, "number"):
         yield Cell("number", low=low, high=high)
-        yield from (
-            Cell("number", True, bound) for bound in (low, high) if bound is not None and refusal(bound, spec) is None
-        )
-    elif spec.admits("integer"):
+        yield from (Cell("number", True, bound) for bound in (low, high) if bound is not None and fits(bound, spec))
+    elif admits_kind(spec, "integer"):
         yield Cell(
             "number",
             low=None if low is None else ceil(low) - 1,
@@ -202,9 +205,9 @@ def of_type(spec: TypeSpec | None) -> tuple[Cell, ...]:
     if spec is None:
         return ANYTHING
     if spec.enum is not None:
-        return tuple(dict.fromkeys(of_value(member) for member in spec.enum if refusal(member, spec) is None))
+        return tuple(dict.fromkeys(of_value(member) for member in spec.enum if fits(member, spec)))
     found: list[Cell] = []
-    for word in sorted(spec.kinds):
+    for word in sorted(words(spec)):
         if word == "array":
             found.append(ARRAY if spec.items is None else ARRAY._replace(items=_kinds(spec.items)))
         elif word == "string" and spec.max_length == 0:
@@ -218,7 +221,7 @@ def of_type(spec: TypeSpec | None) -> tuple[Cell, ...]:
 
 
 def _kinds(spec: TypeSpec) -> frozenset[str]:
-    return frozenset("number" if word == "integer" else word for word in spec.kinds)
+    return frozenset("number" if word == "integer" else word for word in words(spec))
 
 
 # -- reading the classes of a certificate ------------------------------------------------------------------------------
@@ -226,6 +229,9 @@ def _kinds(spec: TypeSpec) -> frozenset[str]:
 
 OPEN: Final = -1
 """The number of `any`, which stands for all the values that the types admit."""
+
+GIVEN: Final = -2
+"""The number of what was given a value from outside that is not chosen yet: any that its type admits."""
 
 
 def read(described: Any) -> tuple[list[int], tuple[Cell, ...]]:
@@ -237,7 +243,7 @@ def read(described: Any) -> tuple[list[int], tuple[Cell, ...]]:
         raise Refused("the classes of a reference are no list")
     given = [_described(one) for one in described if one != "any"]
     every = cut(given)
-    known = set(every)
+    known = {one: number for number, one in enumerate(every)}
     texts = frozenset(one.value for one in given if one.kind == "string" and one.single)
     cells = iter(given)
     found: list[int] = []
@@ -247,7 +253,7 @@ def read(described: Any) -> tuple[list[int], tuple[Cell, ...]]:
             one = one._replace(but=texts)
         if one is not None and one not in known:
             raise Refused(f"the class {text} is none of the cells that the listed classes cut the values into")
-        found.append(OPEN if one is None else every.index(one))
+        found.append(OPEN if one is None else known[one])
     if len(set(found)) < len(found):
         raise Refused("a class is listed twice")
     return found, every
@@ -342,7 +348,7 @@ def _answers(asked: list[Asked]) -> list[dict[Asked, bool]]:
             {**known, one: answer} for known in found for answer in (True, False) if _is_consistent(known, one, answer)
         ]
         if len(found) > MAX_CELLS:
-            raise Refused("the classes of a text are too many to be looked at")
+            raise TooLarge("the classes of a text are too many to be looked at")
     return found
 
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from stepward.validator.recheck.cells import UNDEFINED, Cell
 from stepward.validator.recheck.evaluation import FAILS, references, truths, values
-from stepward.validator.recheck.origins import Names, Origins, below, candidates, prefixes
+from stepward.validator.recheck.flow import Way
+from stepward.validator.recheck.names import Names
+from stepward.validator.recheck.origins import Origins, below, candidates, prefixes
+from stepward.validator.recheck.parsed import Parsed
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.flow import Transition
-from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.steps import (
     BaseStep,
     ConditionStep,
@@ -61,10 +62,10 @@ def assigned_by(step: BaseStep) -> frozenset[Names]:
 class Definite:
     """The references that are certainly defined where each step begins."""
 
-    def __init__(self, meaning: Meaning, origins: Origins) -> None:
-        self.meaning = meaning
+    def __init__(self, reading: Parsed, origins: Origins) -> None:
+        self.reading = reading
         self.origins = origins
-        self.flow = meaning.flow
+        self.ways = reading.control.ways
 
     def may_get_to(self, step: int) -> bool:
         """Return whether a run may get to a step: what its conditions read may have values that lead there."""
@@ -97,7 +98,7 @@ class Definite:
         pending = [0]
         while pending:
             step = pending.pop()
-            for way in self.flow.transitions[step]:
+            for way in self.ways[step]:
                 if way.to < 0:
                     continue
                 after = self._after(step, way, found[step])
@@ -110,9 +111,9 @@ class Definite:
                     pending.append(way.to)
         return found
 
-    def _after(self, number: int, way: Transition, before: Names_) -> Names_ | None:
+    def _after(self, number: int, way: Way, before: Names_) -> Names_ | None:
         """Return what is certain after a step was left; None where it can't be left this way."""
-        step = self.flow.steps[number]
+        step = self.reading.steps[number]
         gone = assigned_by(step)
         known = set(before)
         if way.kind != "visits":
@@ -123,7 +124,7 @@ class Definite:
         known = {names for names in known if not any(below(names, root) for root in gone)}
         return frozenset(known | set(_given(step, way)))
 
-    def _survived(self, number: int, step: BaseStep, way: Transition, before: Names_) -> set[Names] | None:
+    def _survived(self, number: int, step: BaseStep, way: Way, before: Names_) -> set[Names] | None:
         """Return what must have been defined for a step to be left this way."""
         if isinstance(step, ConditionStep):
             return self._told(number, before, lambda trees, names: self._may_take(step, way, trees, names))
@@ -148,7 +149,7 @@ class Definite:
         }
 
     def _told(self, number: int, before: Names_, possible: Any) -> set[Names] | None:
-        trees = [clause.tree for clause in self.meaning.clauses_of.get(number, ())]
+        trees = self.reading.expressions(number)
         known = [tree for tree in trees if tree is not None]
         if len(known) < len(trees):
             return set()
@@ -166,12 +167,12 @@ class Definite:
 
     @staticmethod
     def _may_take(
-        step: ConditionStep, way: Transition, trees: list[Expression], environment: dict[Names, tuple[Cell, ...]]
+        step: ConditionStep, way: Way, trees: list[Expression], environment: dict[Names, tuple[Cell, ...]]
     ) -> bool:
         return any(way_of(step, outcome) == (way.kind, way.branch) for outcome in outcomes(trees, environment))
 
 
-def _given(step: BaseStep, way: Transition) -> Iterator[Names]:
+def _given(step: BaseStep, way: Way) -> Iterator[Names]:
     """Yield what a step certainly gives a value when it is left this way."""
     if isinstance(step, SetStep):
         yield from written_by(step)

@@ -123,10 +123,9 @@ class _Evaluation:
     def _compare(self, tree: Compare) -> Found:
         lefts, rights = self.of(tree.left), self.of(tree.right)
         found: Found = {FAILS} if FAILS in lefts or FAILS in rights else set()
-        literal = tree.right.value if isinstance(tree.right, Constant) and isinstance(tree.right.value, tuple) else None
         for left in lefts - {FAILS}:
             for right in rights - {FAILS}:
-                found |= {_truth(one) for one in _compared(tree.operator, left, right, literal)}
+                found |= {_truth(one) for one in _compared(tree.operator, left, right)}
         return found
 
     def _computed(self, sign: str, lefts: Found, rights: Found) -> Found:
@@ -176,20 +175,20 @@ def _opposite(found: Iterable[bool | None]) -> frozenset[bool | None]:
     return frozenset(None if one is None else not one for one in found)
 
 
-def _compared(operator: str, left: Cell, right: Cell, literal: tuple[object, ...] | None) -> frozenset[bool | None]:
+def _compared(operator: str, left: Cell, right: Cell) -> frozenset[bool | None]:
     match operator:
         case "==":
             return _equal(left, right)
         case "!=":
             return _opposite(_equal(left, right))
         case "in":
-            return _member(left, right, literal)
+            return _member(left, right)
         case "not in":
-            return _opposite(_member(left, right, literal))
+            return _opposite(_member(left, right))
         case "contains":
-            return _contains(left, right, literal)
+            return _contains(left, right)
         case "not contains":
-            return _opposite(_contains(left, right, literal))
+            return _opposite(_contains(left, right))
         case "starts_with" | "ends_with":
             return _asked(operator, left, right)
     return _ordered(operator, left, right)
@@ -222,11 +221,11 @@ def _ordered(operator: str, left: Cell, right: Cell) -> frozenset[bool | None]:
     return BOTH
 
 
-def _member(item: Cell, array: Cell, literal: tuple[object, ...] | None) -> frozenset[bool | None]:
+def _member(item: Cell, array: Cell) -> frozenset[bool | None]:
     """Look for an item from left to right; what comes after it can't fail."""
     if array.kind != "array":
         return _ONLY_FAILS
-    if literal is None:
+    if array.held is None:
         if array.high is not None and array.high <= 1:
             return frozenset({False})
         is_sure = (
@@ -234,17 +233,17 @@ def _member(item: Cell, array: Cell, literal: tuple[object, ...] | None) -> froz
         )
         return BOTH if is_sure else _ANY_CASE
     found: set[bool | None] = set()
-    for other in literal:
-        same = _equal(item, of_value(other))
+    for other in array.held:
+        same = _equal(item, other)
         found |= same - {False}
         if False not in same:
             return frozenset(found)
     return frozenset(found | {False})
 
 
-def _contains(holder: Cell, item: Cell, literal: tuple[object, ...] | None) -> frozenset[bool | None]:
+def _contains(holder: Cell, item: Cell) -> frozenset[bool | None]:
     if holder.kind == "array":
-        return _member(item, holder, literal)
+        return _member(item, holder)
     return _asked("contains", holder, item)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stepward.validator.recheck.cells import Refused
+from stepward.validator.recheck.refusals import Refused
 
 
 class Fields:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, Final
 
-from stepward.validator.recheck.cells import Refused
+from stepward.validator.recheck.refusals import Refused, TooLarge
 
 UNITS: Final = 50_000_000
 """Units of work, in each solver's own measure, that one formula may take."""
@@ -23,10 +23,17 @@ def solver() -> str:
     return "cvc5" if find_spec("cvc5") is not None else "z3"
 
 
-def must_be_unsatisfiable(text: str, shows: str) -> None:
-    """Refuse a text that is not unsatisfiable, or that says more than declarations, facts and one question."""
+def must_be_unsatisfiable(text: str, shows: str, seconds: float) -> None:
+    """Refuse a text that is not unsatisfiable, or that says more than declarations, facts and one question.
+
+    Raises TooLarge where the solver can't say within UNITS, or within some seconds.
+    """
     _only_asks(text, shows)
-    answer = _by_cvc5(text) if solver() == "cvc5" else _by_z3(text)
+    answer = _by_cvc5(text, seconds) if solver() == "cvc5" else _by_z3(text, seconds)
+    if answer == "unknown":
+        raise TooLarge(
+            f"{solver()} does not settle the formula for `{shows}` within {UNITS:,} units and {seconds:.0f} s"
+        )
     if answer != "unsat":
         raise Refused(f"the formula for `{shows}` is not unsatisfiable: {solver()} says {answer}")
 
@@ -72,11 +79,12 @@ def _commands(text: str) -> list[str]:
     return found
 
 
-def _by_cvc5(text: str) -> str:
+def _by_cvc5(text: str, seconds: float) -> str:
     import cvc5
 
     instance: Any = cvc5.Solver()
     instance.setOption("rlimit", str(UNITS))
+    instance.setOption("tlimit", str(int(seconds * 1000) + 1))
     parser = cvc5.InputParser(instance)
     symbols = parser.getSymbolManager()
     try:
@@ -95,11 +103,12 @@ def _by_cvc5(text: str) -> str:
     return answer or "nothing"
 
 
-def _by_z3(text: str) -> str:
+def _by_z3(text: str, seconds: float) -> str:
     import z3
 
     instance = z3.Solver(ctx=z3.Context())
     instance.set("rlimit", UNITS)
+    instance.set("timeout", min(int(seconds * 1000) + 1, 2**31))
     try:
         instance.from_string(text)
     except z3.Z3Exception as error:

@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from stepward.validator.recheck.cells import ANYTHING, FALSE, NUMBER, TRUE, UNDEFINED, Cell, of_type, of_value
+from stepward.validator.recheck.inference import Boundary
+from stepward.validator.recheck.names import Names, Source
+from stepward.validator.recheck.parsed import Parsed
+from stepward.validator.recheck.types import words
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Length, Minus, Reference, walk
-from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.names import Source
 from stepward.vm.language.steps import SetStep
 from stepward.vm.language.types import TypeSpec
-
-Names = tuple[str, ...]
 
 MAX_COPIES: Final = 20
 """Assignments of one name to another that are followed."""
@@ -37,7 +37,7 @@ def field_type(spec: TypeSpec | None, fields: Names) -> tuple[TypeSpec | None, b
     """Return the type of a field of an object, and whether the object may lack it."""
     may_lack = False
     for name in fields:
-        may_lack |= spec is None or spec.kinds != {"object"} or name not in spec.required
+        may_lack |= spec is None or words(spec) != {"object"} or name not in spec.required
         inner = (spec.properties or {}).get(name) if spec is not None else None
         if inner is None and spec is not None and isinstance(spec.additional_properties, TypeSpec):
             inner = spec.additional_properties
@@ -48,11 +48,11 @@ def field_type(spec: TypeSpec | None, fields: Names) -> tuple[TypeSpec | None, b
 class Origins:
     """The origins of the references of one program."""
 
-    def __init__(self, meaning: Meaning) -> None:
-        self.meaning = meaning
-        self.names = meaning.names
+    def __init__(self, reading: Parsed, boundary: Boundary) -> None:
+        self.reading = reading
+        self.boundary = boundary
+        self.lookup = reading.lookup
         self._known: dict[tuple[Names, int], Origin] = {}
-        self._specs: dict[Source, TypeSpec | None] = {}
 
     def of(self, names: Names) -> Origin:
         """Return what a reference can be."""
@@ -60,25 +60,24 @@ class Origins:
 
     def root(self, names: Names) -> Names:
         """Return the variable, output or error that a reference is a field of, or is itself."""
-        meant = self.names.meaning(names)
-        return names if meant is None else names[: len(names) - len(meant.fields)]
+        meant = self.lookup.meaning(names)
+        return names if meant is None else meant.root
 
     def is_input(self, root: Names) -> bool:
         """Return whether a variable is an input: from the start it has a value."""
-        meant = self.names.meaning(root)
+        meant = self.lookup.meaning(root)
         return meant is not None and any(source.kind == "input" for source in meant.sources)
 
     def spec(self, source: Source) -> TypeSpec | None:
         """Return the type that the machine enforces on what a source gives."""
-        if source not in self._specs:
-            self._specs[source] = self.meaning.typing.effective(source)
-        return self._specs[source]
+        return self.boundary.spec(source)
 
     def tree(self, source: Source) -> Expression | None:
         """Return the expression of a name of a `set`; None where it is written as a value, or can't be read."""
-        assert source.step is not None
-        clauses = self.meaning.clauses_of.get(source.step, ())
-        return next((clause.tree for clause in clauses if clause.path == source.path), None)
+        step = self.reading.steps[source.step]
+        assert isinstance(step, SetStep)
+        texts = [name for name, value in step.set.items() if isinstance(value, str)]
+        return self.reading.expressions(source.step)[texts.index(source.name)] if source.name in texts else None
 
     def _copied(self, names: Names, depth: int) -> Origin:
         """Return what a reference can be that stands behind so many copies.
@@ -91,7 +90,7 @@ class Origins:
         return found
 
     def _meant(self, names: Names, depth: int) -> Origin:
-        meant = self.names.meaning(names)
+        meant = self.lookup.meaning(names)
         if meant is None:
             return _NOWHERE
         if depth > MAX_COPIES:
@@ -104,8 +103,7 @@ class Origins:
         if source.kind != "set":
             spec, may_lack = field_type(self.spec(source), fields)
             return Origin(of_type(spec), may_lack)
-        assert source.step is not None
-        step = self.meaning.program.steps[source.step]
+        step = self.reading.steps[source.step]
         assert isinstance(step, SetStep)
         value, tree = step.set[source.name], self.tree(source)
         if not isinstance(value, str) or isinstance(tree, Constant):
@@ -125,7 +123,7 @@ class Origins:
         return not all(self._is_bounded(names) or names in self._slow for names in read)
 
     def _is_bounded(self, names: Names) -> bool:
-        meant = self.names.meaning(names)
+        meant = self.lookup.meaning(names)
         if meant is None or any(source.kind == "set" for source in meant.sources):
             return False
         numbers = [cell for cell in self.of(names).cells if cell.kind == "number"]
@@ -135,7 +133,7 @@ class Origins:
     def _slow(self) -> frozenset[Names]:
         """The names that grow by no more than a bounded number each time that they are set."""
         slow: set[Names] = {
-            (name,) for name, sources in self.names.variables.items() if any(one.kind == "set" for one in sources)
+            (name,) for name, sources in self.lookup.variables.items() if any(one.kind == "set" for one in sources)
         }
         while True:
             kept = {names for names in slow if self._is_slow(names, slow)}
@@ -144,7 +142,7 @@ class Origins:
             slow = kept
 
     def _is_slow(self, names: Names, slow: set[Names]) -> bool:
-        for source in self.names.variables[names[0]]:
+        for source in self.lookup.variables[names[0]]:
             if source.kind != "set":
                 if not all(
                     cell.kind != "number" or (cell.whole and None not in (cell.low, cell.high))

@@ -6,19 +6,24 @@ as a list of numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from stepward.validator.recheck.budgets import Budget
-from stepward.validator.recheck.cells import TEXT, UNDEFINED, Cell, Refused, of_value
-from stepward.validator.recheck.definite import assigned_by
+from stepward.validator.recheck.cells import TEXT, UNDEFINED, Cell, of_value
 from stepward.validator.recheck.evaluation import references, splits, truths
-from stepward.validator.recheck.origins import Names
+from stepward.validator.recheck.flow import Way
+from stepward.validator.recheck.names import Names
+from stepward.validator.recheck.parts import Hit, by_step
+from stepward.validator.recheck.reading import Reading
+from stepward.validator.recheck.refusals import Refused
+from stepward.validator.recheck.selectors import branch_of, guards, matches
 from stepward.validator.recheck.steps import Exit, Part, State, Steps
+from stepward.validator.recheck.types import has_default
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.flow import Transition
 from stepward.vm.language.guardrails import (
     AllOf,
     AnyGuard,
@@ -31,11 +36,8 @@ from stepward.vm.language.guardrails import (
     FollowedBy,
     Never,
     Requires,
-    guards,
 )
-from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.selectors import Hit, branch_names, by_step, matches
-from stepward.vm.language.steps import Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import Call, ConditionStep, Failing, ParallelStep, ToolCall
 
 Memory = tuple[int, ...]
 NEVER, STALE, FRESH = 0, 1, 2
@@ -49,13 +51,25 @@ class Breach(NamedTuple):
 
 
 class Watcher:
-    """Watches a run for one property. `parts` are those whose start or success it looks at."""
+    """Watches a run for one property. `parts` are those whose start or success it looks at.
 
-    def __init__(self, meaning: Meaning, hits: Iterable[Hit] = ()) -> None:
-        self.meaning = meaning
-        self.flow = meaning.flow
+    `ends_matter` says that how a run ends may break it, `sees_everything` that any step may.
+    """
+
+    ends_matter = False
+    sees_everything = False
+    condition: Expression | None = None
+    """What decides, beside the path, whether it is broken at a hit."""
+
+    def __init__(self, reading: Reading, hits: Iterable[Hit] = ()) -> None:
+        self.reading = reading
         self.hits = by_step(hits)
         self.parts: frozenset[Part] = frozenset((hit.step, hit.sub) for found in self.hits.values() for hit in found)
+
+    @property
+    def seen(self) -> Collection[int]:
+        """The steps at which it may break, or remember something else."""
+        return self.hits.keys()
 
     def start(self) -> Memory:
         """Return what is remembered before the run."""
@@ -73,7 +87,7 @@ class Watcher:
         """Return what is remembered after that."""
         return memory
 
-    def ended(self, memory: Memory, way: Transition) -> bool:  # noqa: ARG002
+    def ended(self, memory: Memory, way: Way) -> bool:  # noqa: ARG002
         """Return whether it is broken that the run ends this way."""
         return False
 
@@ -83,32 +97,34 @@ class Watcher:
 
     def cost(self, step: int) -> int:
         """Return what it takes to start a step: itself and its sub-steps."""
-        part = self.flow.steps[step]
+        part = self.reading.steps[step]
         return 1 + (len(part.parallel_steps) if isinstance(part, ParallelStep) else 0)
 
 
 class RequiresWatcher(Watcher):
     """`protects: P, requires: G`: of every G whether it never came, went stale, or stands."""
 
-    def __init__(self, rule: Requires, meaning: Meaning) -> None:
-        super().__init__(meaning, matches(rule.protects, meaning))
+    def __init__(self, rule: Requires, reading: Reading) -> None:
+        super().__init__(reading, matches(rule.protects, reading))
         self.requirement = rule.requires
-        self.guards = tuple(dict.fromkeys(guards(rule.requires)))
-        self.coming = [by_step(matches(guard, meaning)) for guard in self.guards]
+        self.guards = guards(rule.requires)
+        self.coming = [by_step(matches(guard, reading)) for guard in self.guards]
         self.parts |= {(hit.step, hit.sub) for found in self.coming for hits in found.values() for hit in hits}
         self.reads = [self._reads(guard) if rule.fresh else frozenset() for guard in self.guards]
-        self.assigned = [assigned_by(step) for step in self.flow.steps]
+
+    @cached_property
+    def seen(self) -> Collection[int]:
+        read = frozenset().union(*self.reads)
+        touched = [number for number, names in enumerate(self.reading.assigned) if names & read] if read else ()
+        return {*self.hits, *(step for found in self.coming for step in found), *touched}
 
     def _reads(self, guard: AnyGuard) -> frozenset[Names]:
         """Return the variables that the condition of a G with a branch reads, in any of its cases."""
-        if not isinstance(guard, BranchSelector) or guard.step not in self.flow.position:
+        if not isinstance(guard, BranchSelector) or guard.step not in self.reading.position:
             return frozenset()
-        clauses = self.meaning.clauses_of.get(self.flow.position[guard.step], ())
-        found = set()
-        for names in references(clause.tree for clause in clauses if clause.tree is not None):
-            meant = self.meaning.names.meaning(names)
-            found.add(names if meant is None else names[: len(names) - len(meant.fields)])
-        return frozenset(found)
+        trees = self.reading.expressions(self.reading.position[guard.step])
+        read = references(tree for tree in trees if tree is not None)
+        return frozenset(self.reading.origins.root(names) for names in read)
 
     def start(self) -> Memory:
         return (NEVER,) * len(self.guards)
@@ -131,22 +147,22 @@ class RequiresWatcher(Watcher):
         for hit in self.coming[number].get(step, ()):
             if self._came(self.guards[number], hit, way):
                 return FRESH
-        return STALE if before == FRESH and self.reads[number] & self.assigned[step] else before
+        return STALE if before == FRESH and self.reads[number] & self.reading.assigned[step] else before
 
     @staticmethod
     def _came(guard: AnyGuard, hit: Hit, way: Exit) -> bool:
         if isinstance(guard, BranchSelector):
             assert isinstance(hit.part, ConditionStep)
-            return way.way.kind == "branch" and way.way.branch == branch_names(hit.part)[guard.branch]
+            return way.way.kind == "branch" and way.way.branch == branch_of(hit.part, guard.branch)
         return hit.sub in way.succeeded
 
 
 class NeverWatcher(Watcher):
     """`never: P`, with or without `when`; an allow-list demands its condition, and forbids where there is none."""
 
-    def __init__(self, meaning: Meaning, hits: Iterable[Hit], when: str | None, *, demands: bool = False) -> None:
-        super().__init__(meaning, hits)
-        self.when: Expression | None = None if when is None else parse(when)
+    def __init__(self, reading: Reading, hits: Iterable[Hit], when: str | None, *, demands: bool = False) -> None:
+        super().__init__(reading, hits)
+        self.condition = None if when is None else parse(when)
         self.demands = demands
 
     def left(self, steps: Steps, step: int, state: State, memory: Memory, way: Exit) -> Iterator[Breach]:  # noqa: ARG002
@@ -155,11 +171,11 @@ class NeverWatcher(Watcher):
                 yield Breach("forbidden" if hit.sub is None else f"forbidden {hit.part.id}", self.cost(step))
 
     def _is_broken(self, steps: Steps, hit: Hit, state: State) -> bool:
-        if self.when is None:
+        if self.condition is None or steps.is_blind:
             return True
-        names = references([self.when])
+        names = references([self.condition])
         environment = {name: self._cells(steps, hit, name, state) for name in names}
-        said = {one for split in splits(names, environment) for one in truths(self.when, split)}
+        said = {one for split in splits(names, environment) for one in truths(self.condition, split)}
         return bool(said - ({True} if self.demands else {False}))
 
     def _cells(self, steps: Steps, hit: Hit, names: Names, state: State) -> tuple[Cell, ...]:
@@ -170,8 +186,8 @@ class NeverWatcher(Watcher):
             return (UNDEFINED,)
         value, fields = part.args.get(names[1], _ABSENT), names[2:]
         if value is _ABSENT:
-            spec = (self.meaning.tool(part.tool).args or {}).get(names[1])
-            if spec is None or not spec.has_default:
+            spec = (self.reading.tool(part.tool).args or {}).get(names[1])
+            if spec is None or not has_default(spec):
                 return (UNDEFINED,)
             value = spec.default
         return self._argument(steps, hit.step, value, fields, state)
@@ -211,11 +227,11 @@ class AtMostOnceWatcher(Watcher):
 
     def _is_performed_again(self, hit: Hit) -> bool:
         """Attempts of an idempotent tool share one key, and are one performance."""
-        if isinstance(hit.part, ToolCall) and self.meaning.tool(hit.part.tool).idempotent:
+        if isinstance(hit.part, ToolCall) and self.reading.tool(hit.part.tool).idempotent:
             return False
         if not isinstance(hit.part, Call) or (hit.sub is not None and hit.part.on_error == "skip"):
             return False
-        whole = self.flow.steps[hit.step]
+        whole = self.reading.steps[hit.step]
         tried = [part for part in (hit.part, whole) if isinstance(part, Failing)]
         return any(part.on_error == "retry" and part.max_retries > 1 for part in tried)
 
@@ -226,9 +242,9 @@ class AtMostOnceWatcher(Watcher):
 class ExclusiveWatcher(Watcher):
     """`exclusive: [P, Q]`: which of the two were performed; what comes after both is broken already."""
 
-    def __init__(self, rule: Exclusive, meaning: Meaning) -> None:
-        sides = [matches(side, meaning) for side in rule.exclusive]
-        super().__init__(meaning, (hit for side in sides for hit in side))
+    def __init__(self, rule: Exclusive, reading: Reading) -> None:
+        sides = [matches(side, reading) for side in rule.exclusive]
+        super().__init__(reading, (hit for side in sides for hit in side))
         self.sides = [frozenset((hit.step, hit.sub) for hit in side) for side in sides]
 
     def start(self) -> Memory:
@@ -251,16 +267,26 @@ class ExclusiveWatcher(Watcher):
 class FollowedByWatcher(Watcher):
     """`followed_by: {first: P, then: Q}`: whether Q is owed. What is both P and Q counts as Q."""
 
-    def __init__(self, rule: FollowedBy, meaning: Meaning) -> None:
-        then = matches(rule.followed_by.then, meaning)
-        super().__init__(meaning, then)
+    def __init__(self, rule: FollowedBy, reading: Reading) -> None:
+        then = matches(rule.followed_by.then, reading)
+        super().__init__(reading, then)
         self.ends = rule.ends
-        self.first = frozenset((hit.step, hit.sub) for hit in matches(rule.followed_by.first, meaning)) - self.parts
+        self.ends_matter, self.sees_everything = True, rule.ends == "any"
+        self.first = frozenset((hit.step, hit.sub) for hit in matches(rule.followed_by.first, reading)) - self.parts
         self.parts |= self.first
-        program = meaning.program
-        most = None if program.max_steps is None else Budget(meaning).most()
-        is_enough = program.max_steps is None or (most is not None and most <= program.max_steps)
-        self.may_run_out = not is_enough or program.max_tokens is not None or program.max_stalled_steps is not None
+
+    @cached_property
+    def seen(self) -> Collection[int]:
+        return {*self.hits, *(step for step, _ in self.first)}
+
+    @cached_property
+    def may_run_out(self) -> bool:
+        """Whether a budget may be used up before Q starts."""
+        program = self.reading.program
+        if program.max_tokens is not None or program.max_stalled_steps is not None:
+            return True
+        most = None if program.max_steps is None else Budget(self.reading).most()
+        return program.max_steps is not None and (most is None or most > program.max_steps)
 
     def start(self) -> Memory:
         return (0,)
@@ -274,25 +300,30 @@ class FollowedByWatcher(Watcher):
         owed = 0 if self.started(step, way) else memory[0]
         return (1 if any((step, sub) in self.first for sub in way.succeeded) else owed,)
 
-    def ended(self, memory: Memory, way: Transition) -> bool:
-        assert way.ending is not None, "a run ends in some way"
-        return bool(memory[0]) and (self.ends != "success" or way.ending.status == "SUCCESS")
+    def ended(self, memory: Memory, way: Way) -> bool:
+        assert way.status is not None, "a run ends in some way"
+        return bool(memory[0]) and (self.ends != "success" or way.status == "SUCCESS")
 
 
 class DecisionWatcher(Watcher):
     """A condition takes a branch whenever it can be evaluated (`coverage`), or no two of its cases hold at once."""
 
-    def __init__(self, meaning: Meaning, step: int, *, exclusive: bool) -> None:
-        super().__init__(meaning)
+    def __init__(self, reading: Reading, step: int, *, exclusive: bool) -> None:
+        super().__init__(reading)
         self.step = step
         self.exclusive = exclusive
-        self.part = meaning.flow.steps[step]
-        assert isinstance(self.part, ConditionStep)
+        part = reading.steps[step]
+        assert isinstance(part, ConditionStep)
+        self.part = part
+
+    @property
+    def seen(self) -> Collection[int]:
+        return (self.step,)
 
     def left(self, steps: Steps, step: int, state: State, memory: Memory, way: Exit) -> Iterator[Breach]:  # noqa: ARG002
         if step != self.step or not way.started:
             return
-        if self.exclusive and self._overlap(steps, state):
+        if self.exclusive and (steps.is_blind or self._overlap(steps, state)):
             yield Breach("overlap", 1)
         if not self.exclusive and way.way.kind == "uncovered":
             yield Breach("uncovered", 1)
@@ -324,21 +355,21 @@ class Property(NamedTuple):
     number: int | None = None
 
 
-def watcher(claim: Property, meaning: Meaning) -> Watcher:
+def watcher(claim: Property, reading: Reading) -> Watcher:
     """Return the watcher of a property; raises Refused where the program has none of that name."""
     if claim.property in ("coverage", "exclusive cases"):
-        step = meaning.flow.position.get(claim.step or "")
-        part = meaning.flow.steps[step] if step is not None else None
+        step = reading.position.get(claim.step or "")
+        part = reading.steps[step] if step is not None else None
         if step is None or not isinstance(part, ConditionStep):
             raise Refused(f"the program has no condition `{claim.step}`")
-        return DecisionWatcher(meaning, step, exclusive=claim.property == "exclusive cases")
+        return DecisionWatcher(reading, step, exclusive=claim.property == "exclusive cases")
     if claim.property == "allow":
-        return _allowed(claim, meaning)
-    own = [rule for rule, policy in meaning.rules if (policy.policy if policy else None) == claim.policy]
+        return _allowed(claim, reading)
+    own = [rule for rule, policy in reading.rules() if policy == claim.policy]
     if claim.number is not None and 0 < claim.number <= len(own):
         rule = own[claim.number - 1]
         if rule.name == claim.rule and _KINDS[type(rule)] == claim.property:
-            return _watcher(rule, meaning)
+            return _watcher(rule, reading)
     of = f" of policy `{claim.policy}`" if claim.policy else ""
     raise Refused(f"there is no guardrail `{claim.rule}`{of} of the kind `{claim.property}`")
 
@@ -352,23 +383,22 @@ _KINDS: dict[type[AnyRule], str] = {
 }
 
 
-def _watcher(rule: AnyRule, meaning: Meaning) -> Watcher:
+def _watcher(rule: AnyRule, reading: Reading) -> Watcher:
     if isinstance(rule, Requires):
-        return RequiresWatcher(rule, meaning)
+        return RequiresWatcher(rule, reading)
     if isinstance(rule, Never):
-        return NeverWatcher(meaning, matches(rule.never, meaning), rule.when)
+        return NeverWatcher(reading, matches(rule.never, reading), rule.when)
     if isinstance(rule, AtMostOnce):
-        return AtMostOnceWatcher(meaning, matches(rule.at_most_once, meaning))
-    return ExclusiveWatcher(rule, meaning) if isinstance(rule, Exclusive) else FollowedByWatcher(rule, meaning)
+        return AtMostOnceWatcher(reading, matches(rule.at_most_once, reading))
+    return ExclusiveWatcher(rule, reading) if isinstance(rule, Exclusive) else FollowedByWatcher(rule, reading)
 
 
-def _allowed(claim: Property, meaning: Meaning) -> Watcher:
-    policy = next((one for one in meaning.policies if one.policy == claim.policy), None)
-    site = next((one for one in meaning.calls if one.call.id == claim.step and isinstance(one.call, ToolCall)), None)
-    if policy is None or policy.allow is None or site is None or isinstance(site.call, LlmCall):
+def _allowed(claim: Property, reading: Reading) -> Watcher:
+    policy = next((one for one in reading.policies if one.policy == claim.policy), None)
+    hit = next((one for one in reading.tool_calls if one.part.id == claim.step), None)
+    if policy is None or policy.allow is None or hit is None or not isinstance(hit.part, ToolCall):
         raise Refused(f"there is no allow-list of policy `{claim.policy}`, or no call of a tool in `{claim.step}`")
-    entry = next((one for one in policy.allow if one.tool == site.call.tool), None)
-    hit = Hit(site.step, site.sub, site.call)
+    entry = next((one for one in policy.allow if one.tool == hit.part.tool), None)
     if entry is not None and entry.when is None:
-        return NeverWatcher(meaning, (), None)
-    return NeverWatcher(meaning, [hit], entry.when if entry is not None else None, demands=entry is not None)
+        return NeverWatcher(reading, (), None)
+    return NeverWatcher(reading, [hit], entry.when if entry is not None else None, demands=entry is not None)

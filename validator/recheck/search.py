@@ -1,87 +1,258 @@
-"""A search of this checker's own, beside a formula: does its own reading of the language find a way to break the rule?
+"""A search of this checker's own: the states that runs get to, by its own reading of the language.
 
-A formula says nothing of the program by itself. Where the states are few, all of them are looked at here, with cells
-that are cut at the constants of the program's expressions; what can't be broken in any of them is ruled out without a
-word of the engine. A way that is found shows nothing, for cells may stand for more values than there are.
+A certificate may name the classes that tell values apart, without saying which states runs get to: they are looked for
+here. Beside a formula, which says nothing of the program by itself, the classes are cut at the constants of the
+program's expressions; a way to break the rule that is found shows nothing then, for a class may stand for more values
+than there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
-from stepward.validator.recheck.cells import OPEN, Cell, Refused, cut
+from stepward.validator.recheck.cells import OPEN, Cell, cut
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.evaluation import references
-from stepward.validator.recheck.origins import Names, Origins, prefixes
-from stepward.validator.recheck.rules import NeverWatcher, Watcher
-from stepward.validator.recheck.steps import Followed
-from stepward.validator.recheck.tables import Pair, Places, Walk, told_apart
+from stepward.validator.recheck.names import Names
+from stepward.validator.recheck.origins import Origins, prefixes
+from stepward.validator.recheck.reading import Reading
+from stepward.validator.recheck.refusals import Refused, TooLarge
+from stepward.validator.recheck.rules import Watcher
+from stepward.validator.recheck.steps import Followed, Steps
+from stepward.validator.recheck.walking import Pair, Places, Walk, told_apart
 from stepward.vm.expressions.syntax import Constant, Expression, walk
-from stepward.vm.language.meaning import Meaning
+from stepward.vm.expressions.template import embedded
+from stepward.vm.language.steps import SetStep, ToolCall
 
 MAX_STATES: Final = 4_000
-"""States that are looked at."""
+"""States that are looked at beside a formula."""
+
+MAX_MOVES: Final = 8_000
+"""Ways from state to state that are looked at beside a formula."""
+
+MAX_TRIES: Final = 2_000
+"""Moves by single values in a look for a run that breaks a rule."""
 
 MAX_POINTS: Final = 12
 """Whole numbers of a type that are each a cell."""
 
+Written = tuple[int, ...]
 
-def searched(meaning: Meaning, watcher: Watcher) -> Places | None:
-    """Return what is not ruled out by looking at all states; None where they are too many."""
-    walk_ = Walk(meaning, watcher)
-    trees = [clause.tree for clause in meaning.clauses if clause.tree is not None]
-    if isinstance(watcher, NeverWatcher) and watcher.when is not None:
-        trees.append(watcher.when)
-    names = _followed(meaning, trees)
-    origins = Origins(meaning)
-    constants = {_key(one): one for tree in trees for one in _constants(tree)}
-    followed = Followed(names, [_cells(origins, name, constants.values()) for name in names])
-    steps = walk_.steps(followed)
+
+def reached(
+    walk_: Walk,
+    followed: Followed,
+    *,
+    counts: bool,
+    most: int,
+    moves: int | None = None,
+    until: Callable[[Places], bool] | None = None,
+) -> Places:
+    """Return what can be broken in the states that runs get to; raises TooLarge for more states or moves than that.
+
+    It ends as soon as what can be broken is enough (`until`). With a budget the states are visited in the order of what
+    they cost, so that each is known at its least cost.
+    """
+    reading = walk_.reading
+    steps = walk_.steps(followed, is_lazy=True)
+    live = _live(reading, steps, walk_.watcher)
+    origins = reading.origins
     first = tuple(
-        OPEN if origins.is_input(origins.root(name)) else followed.gone[slot] for slot, name in enumerate(names)
+        OPEN if origins.is_input(origins.root(name)) else followed.gone[slot]
+        for slot, name in enumerate(followed.names)
     )
-    try:
-        seen: set[tuple[Pair, tuple[int, ...]]] = {(walk_.first(counts=True), first)}
-        pending = list(seen)
-        while pending:
-            pair, written = pending.pop()
-            for state in told_apart(steps, pair.step, written):
-                for target, changes, _ in walk_.targets(steps, pair, state, 0):
-                    moved = list(state)
-                    for slot, cell in changes:
-                        moved[slot] = cell
-                    after = (target, tuple(moved))
-                    if after not in seen:
-                        seen.add(after)
-                        pending.append(after)
-                        if len(seen) > MAX_STATES:
-                            return None
-    except Refused:
-        return None
+    start = walk_.first(counts=counts)
+    seen: set[tuple[Pair, Written]] = set()
+    queue: list[tuple[int, int, Pair, Written]] = [(0, 0, start, _forgotten(first, live[0]))]
+    count = 0
+    while queue:
+        if moves is not None and count > moves:
+            raise TooLarge(f"it takes over {moves:,} moves")
+        if until is not None and walk_.broken and until(walk_.broken):
+            return walk_.broken
+        cost, _, pair, written = heapq.heappop(queue) if walk_.most is not None else queue.pop()
+        if (pair, written) in seen:
+            continue
+        seen.add((pair, written))
+        if len(seen) > most:
+            raise TooLarge(f"it has over {most:,} states")
+        for state in told_apart(steps, pair.step, written):
+            for target, changes, after in walk_.targets(steps, pair, state, cost):
+                moved = list(state)
+                for slot, cell in changes:
+                    moved[slot] = cell
+                there = _forgotten(moved, live[target.step])
+                count += 1
+                if (target, there) in seen:
+                    continue
+                if walk_.most is None:
+                    queue.append((0, 0, target, there))
+                else:
+                    heapq.heappush(queue, (after, count, target, there))
     return walk_.broken
 
 
-def _followed(meaning: Meaning, trees: list[Expression]) -> list[Names]:
-    """Return the references that expressions and arguments read, and what holds them."""
-    found: dict[Names, None] = {}
-    for name in (*references(trees), *(name for site in meaning.calls for name in read_by(site.call))):
-        meant = meaning.names.meaning(name)
+def _forgotten(state: Sequence[int], live: frozenset[int]) -> Written:
+    """Return a state that leaves open what nothing reads any more before it is assigned again."""
+    return tuple([cell if slot in live else OPEN for slot, cell in enumerate(state)])
+
+
+def _live(reading: Reading, steps: Steps, watcher: Watcher) -> list[frozenset[int]]:
+    """Return for each step the followed references that may be read from there on, before they are assigned again."""
+    followed, following = steps.followed, reading.control.following
+    before: list[list[int]] = [[] for _ in reading.steps]
+    for number, targets in enumerate(following):
+        for target in targets:
+            before[target].append(number)
+    roots = {slot: reading.origins.root(name) for slot, name in enumerate(followed.names)}
+    asked = watcher.condition
+    judged = {followed.slot[name] for name in (references([asked]) if asked else ()) if name in followed.slot}
+    reads, stays = [], []
+    every = frozenset(roots)
+    for number, assigned in enumerate(reading.assigned):
+        own = {*steps.read_slots(number), *(judged if number in watcher.hits else ())}
+        reads.append(frozenset(_with_owners(followed, own)))
+        stays.append(
+            every if assigned.isdisjoint(roots.values()) else every - {one for one in roots if roots[one] in assigned}
+        )
+    live = [frozenset[int]()] * len(reads)
+    pending = list(range(len(reads)))
+    while pending:
+        number = pending.pop()
+        after = frozenset().union(*(live[target] for target in following[number]))
+        found = reads[number] | (after & stays[number])
+        if found != live[number]:
+            live[number] = found
+            pending.extend(before[number])
+    return live
+
+
+def _with_owners(followed: Followed, slots: Iterable[int]) -> Iterator[int]:
+    """Yield followed references and those that hold them, or that they hold: what is known of one limits the others."""
+    for slot in slots:
+        name = followed.names[slot]
+        for other, one in followed.slot.items():
+            if other[: len(name)] == name or name[: len(other)] == other:
+                yield one
+
+
+def is_ruled_out(reading: Reading, watcher: Watcher, known: Places, *, is_wide: bool) -> bool:
+    """Return whether a look at all states, where they are few, shows that nothing of what is known can be broken.
+
+    Unless it `is_wide`, only those references are followed that belong with the ones that the property speaks of.
+    """
+    try:
+        groups = Groups(reading, watcher, is_wide=is_wide)
+        cells = [_cells(reading.origins, name, groups.constants(name)) for name in groups.names]
+        followed = Followed(groups.names, cells)
+        seen = reached(
+            Walk(reading, watcher),
+            followed,
+            counts=True,
+            most=MAX_STATES,
+            moves=MAX_MOVES,
+            until=lambda broken: not known.isdisjoint(broken),
+        )
+    except Refused:
+        return False
+    return known.isdisjoint(seen)
+
+
+def refuted(reading: Reading, watcher: Watcher) -> Places:
+    """Return what single values break for certain: places to which this checker knows a way, as far as it looked.
+
+    Each value is one that its type admits, and every outcome on the way is computed from such: no class stands for
+    values that there are not.
+    """
+    groups = Groups(reading, watcher, is_wide=True)
+    walk_ = Walk(reading, watcher, reading.program.max_steps)
+    cells = []
+    for name in groups.names:
+        values = [*groups.constants(name), *_SAMPLES]
+        cells.append(tuple(one for one in _cells(reading.origins, name, values) if one.single or one.kind in _EXACT))
+    with suppress(Refused):  # what was found until then is found
+        reached(walk_, Followed(groups.names, cells), counts=True, most=MAX_STATES, moves=MAX_TRIES, until=bool)
+    return walk_.broken
+
+
+_SAMPLES: Final = (0, 1, "", "x")
+_EXACT: Final = frozenset({"undefined", "object"})
+
+
+class Groups:
+    """The references of a program in groups: those together that one expression, or one assignment, brings together.
+
+    `names` are those to follow, with what holds them: the group that a property speaks of itself, or, where it speaks
+    of none or `is_wide` is asked for, all.
+    """
+
+    def __init__(self, reading: Reading, watcher: Watcher, *, is_wide: bool) -> None:
+        self.reading = reading
+        self._groups: dict[Names, set[Names]] = {}
+        self._constants: dict[Names, dict[Any, Any]] = {}
+        for number, step in enumerate(reading.steps):
+            trees = [tree for tree in reading.expressions(number) if tree is not None]
+            if isinstance(step, SetStep):
+                self._assigned(number, step)
+                continue
+            for tree in trees:
+                self._join(references([tree]), _constants(tree))
+        asked = [] if is_wide else list(_asked(watcher))
+        if watcher.condition is not None:
+            self._join(list(_asked(watcher)), _constants(watcher.condition))
+        known = self._groups.get(asked[0], set()) if asked else set(self._groups)
+        if not asked:
+            known |= {name for hit in reading.calls for name in read_by(hit.part)}
+        self.names = list(dict.fromkeys(one for name in sorted(known) for one in self._held(name)))
+
+    def constants(self, name: Names) -> Iterable[Any]:
+        """Return the constants that stand in expressions of a reference's group."""
+        return self._constants.get(name, {}).values()
+
+    def _assigned(self, number: int, step: SetStep) -> None:
+        texts = iter(self.reading.expressions(number))
+        for name, value in step.set.items():
+            tree = next(texts) if isinstance(value, str) else None
+            if tree is not None:
+                self._join([(name,), *references([tree])], _constants(tree))
+            elif not isinstance(value, str | tuple | dict):
+                self._join([(name,)], (value,))
+
+    def _join(self, names: Sequence[Names], constants: Iterable[Any]) -> None:
+        group: set[Names] = set()
+        known = {(type(one).__name__, one): one for one in constants}
+        for name in [held for one in names for held in self._held(one)]:
+            group |= self._groups.get(name, {name})
+            known |= self._constants.get(name, {})
+        for name in group:
+            self._groups[name], self._constants[name] = group, known
+
+    def _held(self, name: Names) -> Iterator[Names]:
+        """Yield what holds a reference, and the reference; nothing where nothing gives it a value."""
+        meant = self.reading.lookup.meaning(name)
         if meant is not None:
-            depth = len(name) - len(meant.fields)
-            found.update(dict.fromkeys(one for one in prefixes(name) if len(one) >= depth))
-    return list(found)
+            yield from (one for one in prefixes(name) if len(one) >= len(meant.root))
+
+
+def _asked(watcher: Watcher) -> Iterator[Names]:
+    """Yield the references that a property itself speaks of, those in arguments included."""
+    for name in references([watcher.condition]) if watcher.condition is not None else ():
+        if name[0] != "args":
+            yield name
+            continue
+        for hit in (one for found in watcher.hits.values() for one in found):
+            if isinstance(hit.part, ToolCall) and len(name) > 1:
+                yield from (one.reference.names for one in embedded(hit.part.args.get(name[1])))
 
 
 def _constants(tree: Expression) -> Iterable[Any]:
     for node in walk(tree):
         if isinstance(node, Constant):
             yield from node.value if isinstance(node.value, tuple) else (node.value,)
-
-
-def _key(value: Any) -> tuple[str, Any]:
-    return type(value).__name__, value
 
 
 def _cells(origins: Origins, name: Names, constants: Iterable[Any]) -> tuple[Cell, ...]:

@@ -7,10 +7,12 @@ reference one cell; where nothing is known of the state, everything that the typ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.cells import OPEN, TEXT, UNDEFINED, Cell, Refused, admits, meet, of_value
+from stepward.validator.recheck.arguments import starts
+from stepward.validator.recheck.cells import GIVEN, OPEN, TEXT, UNDEFINED, Cell, admits, meet, of_value
 from stepward.validator.recheck.definite import (
     FAILING,
     NONE_HOLDS,
@@ -21,17 +23,17 @@ from stepward.validator.recheck.definite import (
     written_by,
 )
 from stepward.validator.recheck.evaluation import FAILS, Environment, references, splits, values
-from stepward.validator.recheck.origins import Names, Origins, below, field_type
+from stepward.validator.recheck.flow import FAILS as END_FAILS
+from stepward.validator.recheck.flow import Way
+from stepward.validator.recheck.names import Names, Source
+from stepward.validator.recheck.origins import Origins, below, field_type
+from stepward.validator.recheck.reading import Reading
+from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.vm.expressions.syntax import Expression, Reference
-from stepward.vm.expressions.template import embedded
-from stepward.vm.language.flow import END, Ending, Transition
-from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.names import Source
 from stepward.vm.language.steps import AnyStep, Call, ConditionStep, EndStep, Failing, ParallelStep, SetStep, ToolCall
-from stepward.vm.language.types import TypeSpec, implies, refusal
 
 State = tuple[int, ...] | None
-"""For each followed reference the number of its cell, or OPEN; None where nothing is known."""
+"""For each followed reference the number of its cell, OPEN or GIVEN; None where nothing is known."""
 
 Part = tuple[int, int | None]
 """A step by its position, or a sub-step of it."""
@@ -43,13 +45,12 @@ MAX_EXITS: Final = 50_000
 """Ways out of one step in one state, with all that they assign."""
 
 NOTHING: Final[frozenset[int | None]] = frozenset()
-END_FAILS: Final = Transition("failed", END, Ending("FAILED", "error"))
 
 
 class Exit(NamedTuple):
     """A way out: what it changes, the parts that started and those that succeeded (None is the step), and the cost."""
 
-    way: Transition
+    way: Way
     changes: Changes
     started: frozenset[int | None]
     succeeded: frozenset[int | None]
@@ -81,6 +82,7 @@ class Followed:
         self.slot = {name: number for number, name in enumerate(self.names)}
         self.gone = [cut.index(UNDEFINED) for cut in self.cells]
         self._met: dict[tuple[int, Cell], tuple[int, ...]] = {}
+        self._split: dict[int, tuple[dict[tuple[str, Any], int], list[int]]] = {}
 
     def under(self, root: Names) -> list[int]:
         """Return the followed references below a root, owners first."""
@@ -92,35 +94,85 @@ class Followed:
         """Return the cells of a reference that share a value with a cell."""
         key = (slot, cell)
         if key not in self._met:
-            self._met[key] = tuple(number for number, one in enumerate(self.cells[slot]) if meet(one, cell))
+            singles, others = self._sorted(slot)
+            if cell.single:
+                same = singles.get((cell.kind, cell.value))
+                found = [one for one in others if meet(self.cells[slot][one], cell)]
+                self._met[key] = tuple(found if same is None else sorted([*found, same]))
+            else:
+                self._met[key] = tuple(number for number, one in enumerate(self.cells[slot]) if meet(one, cell))
         return self._met[key]
+
+    def _sorted(self, slot: int) -> tuple[dict[tuple[str, Any], int], list[int]]:
+        """Return the cells of one value by that value, and the others: a long enum has many of the former."""
+        if slot not in self._split:
+            cells = self.cells[slot]
+            singles = {(cell.kind, cell.value): number for number, cell in enumerate(cells) if cell.single}
+            self._split[slot] = singles, [number for number, cell in enumerate(cells) if not cell.single]
+        return self._split[slot]
 
 
 class Steps:
     """The steps of one program as a certificate's references see them.
 
-    Of sub-steps it is told apart whether `parts` start and succeed, and, where it `has_costs`, what they cost.
+    Of sub-steps it is told apart whether `parts` start and succeed, and, where it `has_costs`, what they cost. Where it
+    `is_blind`, nothing is asked of values: every way out of a step is one. Where it `is_lazy`, what comes from outside
+    is chosen when it is first read.
     """
 
     def __init__(
-        self, meaning: Meaning, followed: Followed, parts: Iterable[Part] = (), *, has_costs: bool = False
+        self,
+        reading: Reading,
+        followed: Followed,
+        parts: Iterable[Part] = (),
+        *,
+        has_costs: bool = False,
+        is_blind: bool = False,
+        is_lazy: bool = False,
     ) -> None:
-        self.meaning = meaning
-        self.flow = meaning.flow
+        self.reading = reading
+        self.ways = reading.control.ways
         self.followed = followed
-        self.origins = Origins(meaning)
-        self.definite = Definite(meaning, self.origins)
+        self.is_blind = is_blind
+        self.is_lazy = is_lazy
         self._reads: dict[int, tuple[int, ...]] = {}
         self._exits: dict[tuple[int, State], tuple[Exit, ...]] = {}
         self.parts = frozenset(parts)
         self.has_costs = has_costs
+
+    @cached_property
+    def origins(self) -> Origins:
+        """What references can be by the types of what gives their values."""
+        return self.reading.origins
+
+    @cached_property
+    def definite(self) -> Definite:
+        """Which references certainly have a value where a step begins."""
+        return self.reading.definite
+
+    def may_get_to(self, step: int) -> bool:
+        """Return whether a run may get to a step."""
+        return self.is_blind or self.definite.may_get_to(step)
 
     def cells(self, names: Names, step: int, state: State) -> tuple[Cell, ...]:
         """Return what a reference may be where a step begins in a state."""
         slot = self.followed.slot.get(names)
         if slot is None or state is None or state[slot] == OPEN:
             return self.definite.cells(names, step)
-        return (self.followed.cells[slot][state[slot]],)
+        if state[slot] == GIVEN:
+            return self.given_cells(names)
+        cell = self.followed.cells[slot][state[slot]]
+        return (cell,) if cell.kind != "array" else self._arrays(names, cell)
+
+    def _arrays(self, names: Names, cell: Cell) -> tuple[Cell, ...]:
+        """Return what arrays of some lengths may be, by what gives a reference its values: that knows their members."""
+        given = [one for one in self.origins.of(names).cells if meet(one, cell)]
+        return tuple(one if one.held is not None else cell._replace(items=one.items) for one in given) or (cell,)
+
+    def given_cells(self, names: Names) -> tuple[Cell, ...]:
+        """Return what a reference may be whose variable was given a value from outside."""
+        origin = self.origins.of(names)
+        return (UNDEFINED, *origin.cells) if origin.may_lack else origin.cells
 
     def environment(self, names: Iterable[Names], step: int, state: State) -> Environment:
         """Return what references may be where a step begins in a state."""
@@ -130,7 +182,7 @@ class Steps:
         """Return every way out of a step in a state, those over `max_visits` included."""
         key = (number, None if state is None else tuple(state[slot] for slot in self.read_slots(number)))
         if key not in self._exits:
-            self._exits[key] = tuple(dict.fromkeys(self._all(number, self.flow.steps[number], state)))
+            self._exits[key] = tuple(dict.fromkeys(self._all(number, self.reading.steps[number], state)))
         return self._exits[key]
 
     def read_slots(self, number: int) -> tuple[int, ...]:
@@ -140,7 +192,7 @@ class Steps:
         return self._reads[number]
 
     def _slots_read(self, number: int) -> Iterator[int]:
-        step = self.flow.steps[number]
+        step = self.reading.steps[number]
         names = references(self._read(number) or [])
         for part in (step, *(step.parallel_steps if isinstance(step, ParallelStep) else ())):
             names.extend(read_by(part))
@@ -153,16 +205,16 @@ class Steps:
         """Return the expressions of a step; raises Refused where one can't be read."""
         trees = self._read(number)
         if trees is None:
-            raise Refused(f"an expression of `{self.flow.steps[number].id}` can't be read")
+            raise Refused(f"an expression of `{self.reading.steps[number].id}` can't be read")
         return trees
 
     def _read(self, number: int) -> list[Expression] | None:
-        clauses = self.meaning.clauses_of.get(number, ())
-        trees = [clause.tree for clause in clauses if clause.tree is not None]
-        return trees if len(trees) == len(clauses) else None
+        expressions = self.reading.expressions(number)
+        trees = [tree for tree in expressions if tree is not None]
+        return trees if len(trees) == len(expressions) else None
 
     def _all(self, number: int, step: AnyStep, state: State) -> Iterator[Exit]:
-        ways = self.flow.transitions[number]
+        ways = self.ways[number]
         if isinstance(step, ConditionStep):
             yield from self._condition(number, step, ways, state)
         elif isinstance(step, SetStep):
@@ -190,7 +242,7 @@ class Steps:
         for one in listed:
             size *= max(1, len(one))
         if size > MAX_EXITS:
-            raise Refused("a step has too many ways to be left to be looked at")
+            raise TooLarge("a step has too many ways to be left to be looked at")
         for chosen in product(*listed):
             yield tuple(sorted({slot: cell for changes in chosen for slot, cell in changes}.items()))
 
@@ -201,6 +253,19 @@ class Steps:
     def given(self, root: Names, source: Source) -> Iterator[Changes]:
         """Yield the changes by which a root gets a value from outside."""
         return self._valued([root], self._typed(source))
+
+    def _later(self, roots: Sequence[Names], source: Source) -> Changes:
+        """Return the change that leaves a value from outside to be chosen later; none where it can't wait.
+
+        It can where one followed variable alone holds it, to which nothing else gives values.
+        """
+        followed = [root for root in roots if self.followed.under(root)]
+        if len(followed) != 1:
+            return ()
+        meant = self.reading.lookup.meaning(followed[0])
+        if meant is None or meant.sources != (source,):
+            return ()
+        return tuple((slot, GIVEN) for slot in self.followed.under(followed[0]))
 
     def _valued(self, roots: Sequence[Names], describe: Describe) -> Iterator[Changes]:
         """Yield the changes of roots that are all given one value."""
@@ -214,7 +279,7 @@ class Steps:
                     for cell in self._possible(slot, fields, chosen, describe)
                 ]
                 if len(found) > MAX_EXITS:
-                    raise Refused("a step gives too many values to be looked at")
+                    raise TooLarge("a step gives too many values to be looked at")
         return (changes for _, changes in found)
 
     def _possible(self, slot: int, fields: Names, chosen: dict[Names, Cell], describe: Describe) -> Iterable[int]:
@@ -257,8 +322,11 @@ class Steps:
         return describe
 
     def _success(self, part: Failing) -> Iterator[Changes]:
-        source = self.meaning.names.outputs[part.id]
-        given = self._valued(written_by(part), self._typed(source))
+        source = Source("output", part.id, *self.reading.lookup.calls[part.id])
+        roots = written_by(part)
+        given: Iterable[Changes] = [self._later(roots, source)] if self.is_lazy else [()]
+        if not all(given):
+            given = self._valued(roots, self._typed(source))
         return self.together([given, self.undefined((part.id, "error"))])
 
     def _fallback(self, part: Call) -> Iterator[Changes]:
@@ -277,18 +345,21 @@ class Steps:
         """Return what a condition step may decide in a state."""
         trees = self._read(number)
         if trees is None:  # whatever it means
-            return {*range(len(self.meaning.clauses_of[number])), NONE_HOLDS, FAILING}
+            return {*range(len(self.reading.expressions(number))), NONE_HOLDS, FAILING}
         names = references(trees)
         environment = self.environment(names, number, state)
         return {one for split in splits(names, environment) for one in outcomes(trees, split)}
 
-    def _condition(self, number: int, step: ConditionStep, ways: Iterable[Transition], state: State) -> Iterator[Exit]:
-        taken = {way_of(step, outcome) for outcome in self.outcomes(number, state)}
+    def _condition(self, number: int, step: ConditionStep, ways: Iterable[Way], state: State) -> Iterator[Exit]:
+        taken = set() if self.is_blind else {way_of(step, outcome) for outcome in self.outcomes(number, state)}
         for way in ways:
-            if (way.kind, way.branch) in taken:
+            if (way.kind, way.branch) in taken or (self.is_blind and way.kind != "visits"):
                 yield Exit(way, (), _ALONE, _ALONE if way.kind == "branch" else NOTHING, 1)
 
-    def _set(self, number: int, step: SetStep, ways: Iterable[Transition], state: State) -> Iterator[Exit]:
+    def _set(self, number: int, step: SetStep, ways: Iterable[Way], state: State) -> Iterator[Exit]:
+        if self.is_blind:
+            yield from (Exit(way, (), _ALONE, _succeeded(way), 1) for way in ways if way.kind != "visits")
+            return
         trees = self.trees(number)
         names = references(trees)
         environment = self.environment(names, number, state)
@@ -329,8 +400,8 @@ class Steps:
 
         return describe
 
-    def _end(self, number: int, step: EndStep, ways: Iterable[Transition], state: State) -> Iterator[Exit]:
-        read = [self.cells(name, number, state) for name in read_by(step)]
+    def _end(self, number: int, step: EndStep, ways: Iterable[Way], state: State) -> Iterator[Exit]:
+        read = [(UNDEFINED, TEXT)] if self.is_blind else [self.cells(name, number, state) for name in read_by(step)]
         if any(UNDEFINED in cells for cells in read):
             yield Exit(END_FAILS, (), _ALONE, NOTHING, 1)
         if not any(cells == (UNDEFINED,) for cells in read):
@@ -343,59 +414,15 @@ class Steps:
         """Return whether a time-out may end in the fallback: a write that can't be repeated is in doubt instead."""
         if part.on_timeout != "fallback":
             return False
-        return not (isinstance(part, ToolCall) and self.meaning.tool(part.tool).writes_once)
+        return not (isinstance(part, ToolCall) and self.reading.must_not_repeat(part.tool))
 
     def starts(self, number: int, part: Call, state: State) -> tuple[bool, bool]:
         """Return whether a call may start in a state, and whether it may fail before it does."""
-        read = [self.cells(name, number, state) for name in read_by(part)]
-        may_start = not any(cells == (UNDEFINED,) for cells in read)
-        may_fail = any(UNDEFINED in cells for cells in read)
-        if isinstance(part, ToolCall):
-            declared = self.meaning.tool(part.tool).args
-            may_fail = may_fail or (declared is not None and not part.args.keys() <= declared.keys())
-            for name, spec in (declared or {}).items():
-                if name in part.args:
-                    fits, misfits = self._fits(part.args[name], spec, number, state)
-                    may_start, may_fail = may_start and fits, may_fail or misfits
-                elif not spec.has_default:
-                    may_fail = True
-        return may_start, may_fail
+        if self.is_blind:
+            return True, True
+        return starts(self.reading, part, lambda names: self.cells(names, number, state))
 
-    def _fits(self, value: Any, spec: TypeSpec, number: int, state: State) -> tuple[bool, bool]:
-        """Return whether an argument may be of its type, and whether it may not."""
-        found = list(embedded(value))
-        if not found:
-            is_fit = refusal(value, spec) is None
-            return is_fit, not is_fit
-        if not found[0].whole or found[0].path:
-            is_sure = not found[0].path and implies(TypeSpec(type=("string",)), spec)
-            return True, not is_sure
-        names = found[0].reference.names
-        meant = self.meaning.names.meaning(names)
-        given = (
-            [
-                field_type(self.origins.spec(one), meant.fields)[0] if one.kind != "set" else None
-                for one in meant.sources
-            ]
-            if meant
-            else [None]
-        )
-        if all(one is not None and implies(one, spec) for one in given):
-            return True, False
-        cells = [cell for cell in self.cells(names, number, state) if cell != UNDEFINED]
-        return any(admits(spec, cell) for cell in cells), not all(self._is_of(cell, spec, names) for cell in cells)
-
-    def _is_of(self, cell: Cell, spec: TypeSpec, names: Names) -> bool:
-        """Return whether every value of a reference that lies in a cell is of a type.
-
-        A cell says nothing of where its values come from: all of its numbers are whole where nothing gives others.
-        """
-        if _is_within(cell, spec):
-            return True
-        given = [one for one in self.origins.of(names).cells if meet(one, cell)]
-        return all(_is_within(one, spec) for one in given)
-
-    def _call(self, number: int, step: Call, ways: Iterable[Transition], state: State) -> Iterator[Exit]:
+    def _call(self, number: int, step: Call, ways: Iterable[Way], state: State) -> Iterator[Exit]:
         may_start, may_fail = self.starts(number, step, state)
         failed = tuple(self._left_without(step, has_error=True))
         for way in ways:
@@ -412,12 +439,12 @@ class Steps:
 
     # -- parallel steps --------------------------------------------------------------------------------------------
 
-    def _parallel(self, number: int, step: ParallelStep, ways: Sequence[Transition], state: State) -> Iterator[Exit]:
+    def _parallel(self, number: int, step: ParallelStep, ways: Sequence[Way], state: State) -> Iterator[Exit]:
         joined: dict[_Joined, None] = {_Joined(False, 0, Exit(ways[0], (), NOTHING, NOTHING, 1)): None}
         for sub, part in enumerate(step.parallel_steps):
             fates = list(dict.fromkeys(self._fates(number, sub, part, state)))
             if len(joined) * len(fates) > MAX_EXITS:
-                raise Refused(f"`{step.id}` has too many ways to be left to be looked at")
+                raise TooLarge(f"`{step.id}` has too many ways to be left to be looked at")
             joined = {
                 _Joined(before.failed or fate.failed, before.round + fate.round, _add(before.exit, fate.exit)): None
                 for before in joined
@@ -437,7 +464,7 @@ class Steps:
         """Yield what can become of a sub-step."""
         may_start, may_fail = self.starts(number, part, state)
         here = frozenset({sub}) if (number, sub) in self.parts else NOTHING
-        way, counts = self.flow.transitions[number][0], part.on_error != "skip"
+        way, counts = self.ways[number][0], part.on_error != "skip"
         again = _again(part) if self.has_costs else 0
         if may_start:
             yield from (_Joined(False, 0, Exit(way, change, here, here, 1)) for change in self._success(part))
@@ -454,6 +481,10 @@ class Steps:
 _ALONE: Final[frozenset[int | None]] = frozenset({None})
 
 
+def _succeeded(way: Way) -> frozenset[int | None]:
+    return _ALONE if way.kind == "success" else NOTHING
+
+
 def _again(step: Failing) -> int:
     """Return the attempts after the first that a step makes before it has failed."""
     return step.max_retries - 1 if step.on_error == "retry" else 0
@@ -464,32 +495,3 @@ def _add(before: Exit, fate: Exit) -> Exit:
     return Exit(
         before.way, changes, before.started | fate.started, before.succeeded | fate.succeeded, before.cost + fate.cost
     )
-
-
-def _is_within(cell: Cell, spec: TypeSpec) -> bool:
-    """Return whether every value of a cell is of a type; false where it is not plain to see."""
-    if cell.single:
-        return refusal(cell.value, spec) is None
-    if spec.enum is not None or not (
-        spec.admits(cell.kind) or (cell.kind == "number" and cell.whole and spec.admits("integer"))
-    ):
-        return False
-    if cell.kind == "number":
-        low = spec.minimum is None or (
-            cell.low is not None
-            and cell.low >= spec.minimum - (1 if cell.whole and isinstance(spec.minimum, int) else 0)
-        )
-        return low and (
-            spec.maximum is None
-            or (
-                cell.high is not None
-                and cell.high <= spec.maximum + (1 if cell.whole and isinstance(spec.maximum, int) else 0)
-            )
-        )
-    if cell.kind == "string":
-        return spec.pattern is None and (
-            spec.max_length is None or (cell.high is not None and cell.high <= spec.max_length + 1)
-        )
-    if cell.kind == "array":
-        return implies(TypeSpec(type=("array",)), spec)
-    return cell.kind != "object" or implies(TypeSpec(type=("object",)), spec)

@@ -66,6 +66,7 @@ def _property(entry: Property) -> dict[str, Any]:
         "name": entry.name,
         "rule": entry.rule,
         "verdict": entry.verdict,
+        "rechecked": entry.rechecked,
         "layer": entry.evidence.layer,
         "seconds": exact(round(entry.seconds, 6)),
         "evidence": entry.evidence.to_data(witness=False),
@@ -100,6 +101,7 @@ def _summary(result: RunResult) -> dict[str, Any]:
         "warnings": result.count(Severity.WARNING),
         "codes": dict(sorted(codes.items())),
         "verdicts": {verdict: verdicts[verdict] for verdict in Verdict},
+        "rechecked": sum(entry.rechecked for entry in result.properties),
         "hidden_by_baseline": result.hidden,
         "stale_baseline": list(result.stale),
     }

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from stepward.validator.findings import Finding, Fix
+from stepward.validator.findings import Finding, Fix, Verdict
 from stepward.validator.report.fingerprints import fingerprints
 from stepward.validator.report.text import counted, error_lines, file_of, json_text
 from stepward.validator.rules.base import Rule
@@ -47,6 +47,7 @@ def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - 
         "originalUriBaseIds": {_ROOT: {"description": _message("the folder in which the check ran")}},
         "columnKind": "unicodeCodePoints",
         "results": results,
+        "properties": _proofs(result),
     }
     return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
@@ -69,6 +70,12 @@ def _rule(rule: type[Rule]) -> dict[str, Any]:
         "help": {"text": page, "markdown": page},
         "defaultConfiguration": {"level": rule.severity},
     }
+
+
+def _proofs(result: RunResult) -> dict[str, Any]:
+    """Return how many properties are proved, and of how many the second checker has accepted the proof."""
+    proved = [one for one in result.properties if one.verdict is Verdict.PROVED]
+    return {"proved": len(proved), "rechecked": sum(one.rechecked for one in proved)}
 
 
 def _invocation(result: RunResult) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from stepward.validator.findings import Verdict
 from stepward.validator.report import table
 from stepward.validator.report.table import Column
 from stepward.validator.report.text import summary
@@ -33,7 +34,17 @@ def render(result: RunResult) -> str:
     per_file = Counter(entry.file for entry in result.bounds)
     measured = [_bounds(entry, is_alone=per_file[entry.file] == 1) for entry in result.bounds]
     bounds = table.render(_COLUMNS, measured) if measured else ""
-    return "\n".join(block for block in (codes, bounds, summary(result) + "\n") if block)
+    return "\n".join(block for block in (codes, bounds, _properties(result), summary(result) + "\n") if block)
+
+
+def _properties(result: RunResult) -> str:
+    """Return a line that says what is known of the properties of all programs."""
+    verdicts = Counter(one.verdict for one in result.properties)
+    if not verdicts:
+        return ""
+    rechecked = sum(one.rechecked for one in result.properties)
+    proved = f"{verdicts[Verdict.PROVED]} proved ({rechecked} rechecked)"
+    return f"properties: {proved}, {verdicts[Verdict.VIOLATED]} violated, {verdicts[Verdict.UNKNOWN]} unknown\n"
 
 
 def _bounds(entry: ProgramBounds, *, is_alone: bool) -> list[str]:

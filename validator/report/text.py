@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.validator.findings import Finding, Label, Severity
+from stepward.validator.findings import Finding, Label, Severity, Verdict
 from stepward.validator.gate.paths import absolute, shown_name
 from stepward.vm.reading.source import Place, Span
 from stepward.vm.values import to_json
@@ -85,6 +85,9 @@ def summary(result: RunResult) -> str:
         aside.append(f"{counted(result.not_literal, 'program')} in Python not read: not literal")
     if result.hidden:
         aside.append(f"{counted(result.hidden, 'finding')} hidden by the baseline")
+    unseen = sum(one.verdict is Verdict.PROVED and not one.rechecked for one in result.properties)
+    if unseen:
+        aside.append(f"{counted(unseen, 'proof')} not rechecked")
     waived = sum(entry.kind == "waiver" for entry in result.suppressed)
     if waived:
         aside.append(f"{counted(waived, 'finding')} waived by a policy")

@@ -1,4 +1,4 @@
-"""SW701, SW901 and SW903: what the check says about itself, not about the program."""
+"""SW701, SW901, SW902 and SW903: what the check says about itself, not about the program."""
 
 from __future__ import annotations
 
@@ -100,6 +100,53 @@ class UnconfirmedWitness(Verdicts):
 
     code = "SW901"
     name = "unconfirmed-witness"
+
+
+class RefusedProof(Rule):
+    """The second checker did not accept a proof of the first one: that is a bug of Stepward's.
+
+    ## What it does
+    Every proof is checked again by a second checker, which reads the program on its own and shares nothing with the
+    engine but what a program is. Reports one that it does not accept, and says why. The property counts as unknown.
+
+    ## Why it is bad
+    The two checkers read the program in two ways, so one of them is wrong. Until that is settled the property may be
+    broken; please report it with the program.
+
+    ## Example
+    No program should have this finding. It would stand at `check-before-refund` here if the second checker found a way
+    to `refund` past `check`:
+
+    ```yaml
+    name: refund
+    tools: {check_order: {effect: read}, issue_refund: {effect: write, idempotent: true}}
+    guardrails:
+      - {name: check-before-refund, protects: {tool: issue_refund}, requires: {step: check}}
+    steps:
+      - {id: check, type: tool, tool: check_order}
+      - {id: refund, type: tool, tool: issue_refund}
+    ```
+
+    ## Use instead
+    Nothing in the program has to change for it. Where no path leads past `check`, both checkers say so:
+
+    ```yaml
+    name: refund
+    tools: {check_order: {effect: read}, issue_refund: {effect: write, idempotent: true}}
+    guardrails:
+      - {name: check-before-refund, protects: {tool: issue_refund}, requires: {step: check}}
+    steps:
+      - {id: check, type: tool, tool: check_order, next_step: refund}
+      - {id: refund, type: tool, tool: issue_refund}
+    ```
+    """
+
+    code = "SW902"
+    name = "refused-proof"
+
+    def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002
+        """Yield nothing: proofs are checked again when all rules have looked."""
+        return iter(())
 
 
 class InternalError(Rule):

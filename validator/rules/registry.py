@@ -35,7 +35,12 @@ from stepward.validator.rules.guardrails import (
     Unproved,
     VacuousGuardrail,
 )
-from stepward.validator.rules.housekeeping import InternalError, UnconfirmedWitness, UnusedSuppression
+from stepward.validator.rules.housekeeping import (
+    InternalError,
+    RefusedProof,
+    UnconfirmedWitness,
+    UnusedSuppression,
+)
 from stepward.validator.rules.names import MaybeUndefined, UndeclaredInput, UndefinedVariable
 from stepward.validator.rules.shape import DuplicateId, DuplicateKey, NameCollision, Schema, TooLarge, Unreadable
 from stepward.validator.rules.text_flow import SensitiveToModel, UnguardedTextToEffect
@@ -89,6 +94,7 @@ RULES: Final[tuple[type[Rule], ...]] = (
     BudgetTooSmall,
     UnusedSuppression,
     UnconfirmedWitness,
+    RefusedProof,
     InternalError,
 )
 

@@ -59,12 +59,17 @@ def explored(flow: Flow, monitor: Monitor, found: Exploration) -> Ground:
         ]
         return {"counts_visits": counts, "rows": rows}
 
-    return Ground("cut", write)
+    return Ground("cut", write, lambda: {"counts_visits": counts})
 
 
 def cut(builder: Builder) -> Ground:
     """Return the ground that no pair from which the property can be broken is reachable."""
-    return Ground("cut", lambda: _Rows(builder).data([]))
+    return Ground("cut", lambda: _Rows(builder).data([]), lambda: _counted(builder))
+
+
+def _counted(builder: Builder) -> dict[str, Any]:
+    """Return whether the product of a builder counts visits."""
+    return {"counts_visits": builder.product.monitor is not builder.question.monitor}
 
 
 class _Rows:
@@ -74,7 +79,7 @@ class _Rows:
         self.flow = builder.context.flow
         self.monitor = builder.question.monitor
         self.product = builder.product
-        self.counts = builder.product.monitor is not self.monitor
+        self.counts: bool = _counted(builder)["counts_visits"]
 
     def data(self, rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
         """Return a table of rows for the pairs that matter; the others may have any state."""
@@ -111,7 +116,7 @@ class _Whole:
         self.system = replace(whole, edges=edges)
 
 
-def table(builder: Builder, system: System, domains: Domains) -> Ground:
+def table(builder: Builder, system: System, domains: Domains, known: Table) -> Ground:
     """Return the ground that no reachable class of states passes an edge to a violation."""
 
     def write() -> dict[str, Any]:
@@ -125,10 +130,15 @@ def table(builder: Builder, system: System, domains: Domains) -> Ground:
         ]
         return {"references": coded.references(), **whole.rows.data(rows)}
 
-    return Ground("table", write)
+    return Ground("table", write, _told_by_classes(builder, known.space))
 
 
-def affordable_classes(builder: Builder, system: System, domains: Domains, most: int) -> Ground:
+def _told_by_classes(builder: Builder, space: Space) -> Callable[[], dict[str, Any]]:
+    """Return what gives the references of a space and their classes."""
+    return lambda: {"references": _Coded(space).references(), **_counted(builder)}
+
+
+def affordable_classes(builder: Builder, system: System, domains: Domains, known: Table, most: int) -> Ground:
     """Return the ground that every way to a violation costs more than the budget, by classes."""
 
     def write() -> dict[str, Any]:
@@ -142,7 +152,7 @@ def affordable_classes(builder: Builder, system: System, domains: Domains, most:
         ]
         return {"references": coded.references(), **whole.rows.data(rows)}
 
-    return Ground("budget", write)
+    return Ground("budget", write, _told_by_classes(builder, known.space))
 
 
 def _levels(found: Table, most: int) -> list[list[tuple[int, int]]]:
@@ -177,8 +187,8 @@ class _Coded:
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self.slots = [slot for name, slot in space.slots.items() if real(name) == name]
-        self.is_same = len(self.slots) == len(space.slots)
+        self.slots = [slot for name, slot in space.slots.items() if real(name) == name and not _is_nothing(name)]
+        self.is_same = all(slot in self.slots or len(slot.values) == 1 for slot in space.slots.values())
 
     def references(self) -> list[dict[str, Any]]:
         """Return the references and their classes."""
@@ -222,6 +232,11 @@ def _stretches(numbers: Iterable[int]) -> list[Any]:
     return [_run(first, last) for first, last in found]
 
 
+def _is_nothing(names: Names) -> bool:
+    """Return whether a reference stands for what is not there: no name of a program holds a dollar sign."""
+    return names[0].startswith("$")
+
+
 def _shown(names: Names) -> str:
     return "$" + ".".join(names)
 
@@ -229,7 +244,7 @@ def _shown(names: Names) -> str:
 # -- single states -----------------------------------------------------------------------------------------------------
 
 
-def states(builder: Builder, system: System, domains: Domains) -> Ground:
+def states(builder: Builder, system: System, domains: Domains, search: Search) -> Ground:
     """Return the ground that no reachable state passes an edge to a violation."""
 
     def write() -> dict[str, Any]:
@@ -241,10 +256,26 @@ def states(builder: Builder, system: System, domains: Domains) -> Ground:
         ]
         return {"references": found.references(), **found.whole.rows.data(rows)}
 
-    return Ground("states", write)
+    return Ground("states", write, _told_by_values(builder, search))
 
 
-def affordable_states(builder: Builder, system: System, domains: Domains, most: int) -> Ground:
+def _told_by_values(builder: Builder, search: Search) -> Callable[[], dict[str, Any]]:
+    """Return what gives the references of a search, and the classes of the values that they had in its states."""
+
+    def outline() -> dict[str, Any]:
+        classes = _Classes(search)
+        for node, blocks in search.reached:
+            for root, block in zip(search.live[node], blocks, strict=True):
+                if not isinstance(block, Given):
+                    for name, value in zip(search.below[root], block, strict=True):
+                        if name in classes.numbers:
+                            classes.number(name, value)
+        return {"references": classes.references(), **_counted(builder)}
+
+    return outline
+
+
+def affordable_states(builder: Builder, system: System, domains: Domains, search: Search, most: int) -> Ground:
     """Return the ground that every way to a violation costs more than the budget, by single states."""
 
     def write() -> dict[str, Any]:
@@ -259,7 +290,42 @@ def affordable_states(builder: Builder, system: System, domains: Domains, most: 
                 rows.append({**found.whole.rows.head(pair), "costs": costs})
         return {"references": found.references(), **found.whole.rows.data(rows)}
 
-    return Ground("budget", write)
+    return Ground("budget", write, _told_by_values(builder, search))
+
+
+class _Classes:
+    """The classes of the references of a search, each with its number; `any` stands for what is not chosen yet."""
+
+    def __init__(self, search: Search) -> None:
+        self.cutting = search.cutting
+        self.names = [name for name in search.cutting.names if real(name) == name and not _is_nothing(name)]
+        self.numbers: dict[Names, dict[str, int]] = {name: {} for name in self.names}
+        self.said: dict[Names, list[Any]] = {name: [] for name in self.names}
+        for name in self.names:
+            with suppress(TooMany):  # what is calculated has no bounds: then those are listed that states have
+                for value in class_values(search.domains.of(name), self.cutting.cuts[name]):
+                    self.number(name, value)
+
+    def number(self, name: Names, value: Any) -> int:
+        """Return the number of the class of a value."""
+        return self._numbered(
+            name, described(value, self.cutting.domain[name], self.cutting.cuts[name], by_source=True)
+        )
+
+    def any(self, name: Names) -> int:
+        """Return the number that leaves a reference open."""
+        return self._numbered(name, "any")
+
+    def _numbered(self, name: Names, said: Any) -> int:
+        known = self.numbers[name]
+        if repr(said) not in known:
+            known[repr(said)] = len(known)
+            self.said[name].append(said)
+        return known[repr(said)]
+
+    def references(self) -> list[dict[str, Any]]:
+        """Return the references and their classes."""
+        return [{"name": _shown(name), "classes": self.said[name]} for name in self.names]
 
 
 class _Listed:
@@ -269,11 +335,8 @@ class _Listed:
         self.whole = _Whole(builder, system)
         self.domains = domains
         self.search = Search(self.whole.system, domains, UNLIMITED)
-        self.names = [name for name in self.search.cutting.names if real(name) == name]
-        self.classes: dict[Names, dict[str, int]] = {name: {} for name in self.names}
-        self.said: dict[Names, list[Any]] = {name: [] for name in self.names}
-        for name in self.names:
-            self._note_classes(name)
+        self.classes = _Classes(self.search)
+        self.names = self.classes.names
         self.found: list[dict[tuple[int, ...], int]] = [{} for _ in self.whole.pairs]
         for (node, blocks), cost in self._reached(most).items():
             for state in self._spelled(node, blocks):
@@ -309,38 +372,21 @@ class _Listed:
                 names = self.search.below[root]
                 found = [{**known, **dict(zip(names, one, strict=True))} for known in found for one in choices]
         for known in found:
-            yield tuple(self._class(name, known) for name in self.names)
+            classes = self.classes
+            yield tuple(classes.number(one, known[one]) if one in known else classes.any(one) for one in self.names)
 
     def _is_plain(self, root: Names) -> bool:
         """Whether the type of the only source of a variable, an input, says all that is known of it."""
         meant = self.whole.names.meaning(root)
         return meant is not None and [source.kind for source in meant.sources] == ["input"]
 
-    def _note_classes(self, name: Names) -> None:
-        """List the classes that a reference is told apart by, also those in which no state has it."""
-        cutting = self.search.cutting
-        with suppress(TooMany):  # what is calculated has no bounds: then those are listed that states have
-            for value in class_values(self.domains.of(name), cutting.cuts[name]):
-                self._class(name, {name: value})
-
-    def _class(self, name: Names, known: dict[Names, Any]) -> int:
-        said: Any = "any"
-        if name in known:
-            cutting = self.search.cutting
-            said = described(known[name], cutting.domain[name], cutting.cuts[name], by_source=True)
-        classes = self.classes[name]
-        if repr(said) not in classes:
-            classes[repr(said)] = len(classes)
-            self.said[name].append(said)
-        return classes[repr(said)]
-
     def references(self) -> list[dict[str, Any]]:
         """Return the references and their classes."""
-        return [{"name": _shown(name), "classes": self.said[name]} for name in self.names]
+        return self.classes.references()
 
     def numbers(self) -> list[dict[int, int]]:
         """Return for each node the numbers of its states, with their costs."""
-        sizes = [len(self.classes[name]) for name in self.names]
+        sizes = [len(self.classes.numbers[name]) for name in self.names]
         result = []
         for known in self.found:
             coded: dict[int, int] = {}

@@ -9,7 +9,7 @@ once make no more states than one. The first path found is a cheapest one.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
@@ -92,6 +92,8 @@ class Search:
         self._outcomes: dict[tuple[Decision, tuple[Block, ...]], int] = {}
         self._roots: dict[Decision, tuple[Names, ...]] = {}
         self.visited = 0
+        self.reached: Collection[State] = ()
+        """The states that `cheapest` came to."""
 
     def _ordered(self, live: Iterable[Names]) -> tuple[Names, ...]:
         """Return the roots of what is live, in the order of `below`."""
@@ -102,6 +104,7 @@ class Search:
         """Return a cheapest path to BAD and what it costs; None where there is none, which is a proof."""
         first = self.first
         parents: dict[State, tuple[State, Edge, Choices] | None] = {}
+        self.reached = parents.keys()
         queue: list[tuple[int, int, State, Any]] = [(0, 0, first, None)]
         count = 0
         while queue:

@@ -1,0 +1,109 @@
+"""Whether a call may start: what it hands over is there, and of the types that its tool takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from stepward.validator.recheck.cells import UNDEFINED, Cell, admits, meet
+from stepward.validator.recheck.definite import read_by
+from stepward.validator.recheck.names import Names
+from stepward.validator.recheck.origins import field_type
+from stepward.validator.recheck.reading import Reading
+from stepward.validator.recheck.types import admits as admits_kind
+from stepward.validator.recheck.types import covers, fits, has_default
+from stepward.vm.expressions.template import embedded
+from stepward.vm.language.steps import Call, ToolCall
+from stepward.vm.language.types import TypeSpec
+
+_ANY_TEXT: Final = TypeSpec.model_construct(type=("string",))
+_ANY_ARRAY: Final = TypeSpec.model_construct(type=("array",))
+_ANY_OBJECT: Final = TypeSpec.model_construct(type=("object",))
+
+CellsOf = Callable[[Names], Sequence[Cell]]
+"""What a reference may be where the call stands."""
+
+
+def starts(reading: Reading, part: Call, cells_of: CellsOf) -> tuple[bool, bool]:
+    """Return whether a call may start, and whether it may fail before it does."""
+    read = [cells_of(name) for name in read_by(part)]
+    may_start = not any(cells == (UNDEFINED,) for cells in read)
+    may_fail = any(UNDEFINED in cells for cells in read)
+    if isinstance(part, ToolCall):
+        declared = reading.tool(part.tool).args
+        may_fail = may_fail or (declared is not None and not part.args.keys() <= declared.keys())
+        for name, spec in (declared or {}).items():
+            if name in part.args:
+                may_fit, may_misfit = _fits(reading, part.args[name], spec, cells_of)
+                may_start, may_fail = may_start and may_fit, may_fail or may_misfit
+            elif not has_default(spec):
+                may_fail = True
+    return may_start, may_fail
+
+
+def _fits(reading: Reading, value: Any, spec: TypeSpec, cells_of: CellsOf) -> tuple[bool, bool]:
+    """Return whether an argument may be of its type, and whether it may not."""
+    found = list(embedded(value))
+    if not found:
+        is_fit = fits(value, spec)
+        return is_fit, not is_fit
+    if not found[0].whole or found[0].path:
+        is_sure = not found[0].path and covers(spec, _ANY_TEXT)
+        return True, not is_sure
+    names = found[0].reference.names
+    if all(one is not None and covers(spec, one) for one in _given(reading, names)):
+        return True, False
+    cells = [cell for cell in cells_of(names) if cell != UNDEFINED]
+    return any(admits(spec, cell) for cell in cells), not all(_is_of(reading, cell, spec, names) for cell in cells)
+
+
+def _given(reading: Reading, names: Names) -> list[TypeSpec | None]:
+    """Return the types of what gives a reference its values; None where that is no type of its own."""
+    meant = reading.lookup.meaning(names)
+    if meant is None:
+        return [None]
+    return [
+        None if one.kind == "set" else field_type(reading.boundary.spec(one), meant.fields)[0] for one in meant.sources
+    ]
+
+
+def _is_of(reading: Reading, cell: Cell, spec: TypeSpec, names: Names) -> bool:
+    """Return whether every value of a reference that lies in a cell is of a type.
+
+    A cell says nothing of where its values come from: all of its numbers are whole where nothing gives others.
+    """
+    if _is_within(cell, spec):
+        return True
+    given = [one for one in reading.origins.of(names).cells if meet(one, cell)]
+    return all(_is_within(one, spec) for one in given)
+
+
+def _is_within(cell: Cell, spec: TypeSpec) -> bool:
+    """Return whether every value of a cell is of a type; false where it is not plain to see."""
+    if cell.single:
+        return fits(cell.value, spec)
+    if spec.enum is not None or not (
+        admits_kind(spec, cell.kind) or (cell.kind == "number" and cell.whole and admits_kind(spec, "integer"))
+    ):
+        return False
+    if cell.kind == "number":
+        low = spec.minimum is None or (
+            cell.low is not None
+            and cell.low >= spec.minimum - (1 if cell.whole and isinstance(spec.minimum, int) else 0)
+        )
+        return low and (
+            spec.maximum is None
+            or (
+                cell.high is not None
+                and cell.high <= spec.maximum + (1 if cell.whole and isinstance(spec.maximum, int) else 0)
+            )
+        )
+    if cell.kind == "string":
+        return spec.pattern is None and (
+            spec.max_length is None or (cell.high is not None and cell.high <= spec.max_length + 1)
+        )
+    if cell.held is not None and spec.items is not None:
+        return all(_is_within(member, spec.items) for member in cell.held)
+    if cell.kind == "array":
+        return covers(spec, _ANY_ARRAY)
+    return cell.kind != "object" or covers(spec, _ANY_OBJECT)

@@ -1,0 +1,184 @@
+"""Checks the proofs of one program: a claim and the parts of its proof in, the verdict on it out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stepward.validator.recheck.fields import Fields
+from stepward.validator.recheck.flow import has_every_branch
+from stepward.validator.recheck.formulas import must_be_unsatisfiable, says_nothing, solver
+from stepward.validator.recheck.reading import Reading
+from stepward.validator.recheck.refusals import Refused
+from stepward.validator.recheck.rules import DecisionWatcher, Property, Watcher, watcher
+from stepward.validator.recheck.search import is_ruled_out, refuted
+from stepward.validator.recheck.tables import TableCheck, among_all_values
+from stepward.validator.recheck.walking import Places, explored
+
+TABLES: Final = ("cut", "table", "states", "budget")
+FORMULAS: Final = ("formula", "invariants")
+EVALUATION: Final = "evaluation"
+
+
+@dataclass(frozen=True, slots=True)
+class Rechecked:
+    """What became of one certificate: what it is about, who checked it, and why it is refused, if it is."""
+
+    claim: Property | None
+    kinds: tuple[str, ...] = ()
+    checkers: tuple[str, ...] = ()
+    why_not: str = ""
+    program: str = ""
+    file: str = ""
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the certificate proves what it says."""
+        return not self.why_not
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the verdict as plain data."""
+        about = (
+            {}
+            if self.claim is None
+            else {name: value for name, value in self.claim._asdict().items() if value is not None}
+        )
+        data = {
+            "file": self.file,
+            "program": self.program,
+            **about,
+            "kinds": list(self.kinds),
+            "checkers": list(self.checkers),
+        }
+        return (
+            data
+            | {"verdict": "accepted" if self.is_accepted else "refused"}
+            | ({"reason": self.why_not} if self.why_not else {})
+        )
+
+
+class Checker:
+    """Checks the proofs of one program; what is worked out for one serves the others.
+
+    `solves_all` has each formula solved, also where a look at all states has shown that nothing can be broken.
+    """
+
+    def __init__(self, reading: Reading, *, solves_all: bool) -> None:
+        self.reading = reading
+        self.solves_all = solves_all
+
+    def is_plain(self, claim: Property) -> bool:
+        """Return whether a claim holds whatever values there are; raises Refused for one of nothing in the program.
+
+        Then no proof is needed: a condition has every branch, or no path breaks the rule even if each can be taken.
+        """
+        watched = watcher(claim, self.reading)
+        if isinstance(watched, DecisionWatcher):
+            return not watched.exclusive and has_every_branch(watched.part)
+        return not explored(self.reading, watched, is_blind=True)
+
+    def verdict(self, claim: Property, parts: Sequence[Any]) -> Rechecked:
+        """Return the verdict on the parts of a proof; raises Refused with the reason for a bad one."""
+        return _Verdict(self.reading, claim, solves_all=self.solves_all).of(parts)
+
+
+class _Verdict:
+    """One claim on its way to a verdict."""
+
+    def __init__(self, reading: Reading, claim: Property, *, solves_all: bool) -> None:
+        self.reading = reading
+        self.solves_all = solves_all
+        self.claim = claim
+        self.kinds: dict[str, None] = {}
+        self.checkers: dict[str, None] = {}
+
+    def of(self, parts: Sequence[Any]) -> Rechecked:
+        left: Places | None = None
+        why_not = ""
+        try:
+            for number, part in enumerate(parts):
+                left = self._part(Fields(part, f"`parts[{number}]` of a certificate"), left)
+            if left is None:
+                raise Refused("it has no parts, and so proves nothing")
+            if left:
+                step, kind = min(left)
+                name = self.reading.steps[step].id
+                raise Refused(f"no part of it rules out that the rule is broken at `{name}` ({kind})")
+        except Refused as error:
+            why_not = str(error)
+        return Rechecked(self.claim, tuple(self.kinds), tuple(self.checkers), why_not)
+
+    def _part(self, part: Fields, left: Places | None) -> Places:
+        """Return what is not ruled out yet after one more part."""
+        kind = part.text("kind")
+        self.kinds[kind] = None
+        watched = watcher(self.claim, self.reading)
+        if kind in TABLES:
+            self.checkers[EVALUATION] = None
+            found = TableCheck(self.reading, watched, part).broken()
+            return found if left is None else left & found
+        if kind == "cases":
+            self.checkers[EVALUATION] = None
+            found = among_all_values(self.reading, watched, part)
+            return found if left is None else left & found
+        if kind in FORMULAS:
+            return self._by_formulas(part, watched, left)
+        raise Refused(f"`{kind}` is no kind of proof")
+
+    def _by_formulas(self, part: Fields, watched: Watcher, left: Places | None) -> Places:
+        """Return what is left after a look at all states, where they are few, and else after formulas were solved."""
+        known = explored(self.reading, watched) if left is None else left
+        is_clear = is_ruled_out(self.reading, watched, known, is_wide=self.solves_all)
+        if is_clear:
+            self.checkers[EVALUATION] = None
+            if not self.solves_all:
+                return set()
+        if not is_clear:
+            self._must_not_be_refuted(watched)
+        self.checkers[solver()] = None
+        excluded, is_empty = _solved(part, self.reading)
+        if is_clear:
+            return set()
+        if is_empty and not is_ruled_out(self.reading, watched, known, is_wide=True):
+            raise Refused("a formula just says `false`, and no look at the states shows why")
+        return set() if excluded is None else known - excluded
+
+    def _must_not_be_refuted(self, watched: Watcher) -> None:
+        """Refuse what single values break: a formula that says otherwise says something else than the program."""
+        found = refuted(self.reading, watched)
+        if found:
+            step, kind = min(found)
+            raise Refused(f"a run can break the rule at `{self.reading.steps[step].id}` ({kind})")
+
+
+def _solved(part: Fields, reading: Reading) -> tuple[Places | None, bool]:
+    """Return the places that formulas speak of, None for all, once every formula is seen to be unsatisfiable.
+
+    With it: whether one of them says nothing but `false`.
+    """
+    places: Places | None = None
+    if part.data.get("places") is not None:
+        places = set()
+        for entry in part.objects("places"):
+            step = reading.position.get(entry.text("step"))
+            if step is None:
+                raise Refused(f"the program has no step `{entry.text('step')}`")
+            places.add((step, entry.text("kind")))
+            entry.close()
+    for entry in part.objects("invariants"):
+        entry.whole("node")
+        entry.text("text")
+        entry.close()
+    count, is_empty = 0, False
+    for entry in part.objects("scripts"):
+        reading.look()
+        must_be_unsatisfiable(entry.text("text"), entry.text("shows"), reading.left())
+        is_empty = is_empty or says_nothing(entry.text("text"))
+        entry.close()
+        count += 1
+    part.text("kind")
+    part.close()
+    if not count:
+        raise Refused("a proof by formulas has none")
+    return places, is_empty

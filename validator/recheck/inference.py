@@ -1,0 +1,367 @@
+"""The types that the machine enforces on what comes from outside: declared, or inferred from every use of a name.
+
+Read from the language's page (specs/language.md, "Inference"). A *place* is a source of values and the fields below it;
+`[]` stands for the items of an array. Where it is not plain what is inferred, every value is admitted here: a proof
+that holds then holds for fewer values too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, Final
+
+from stepward.validator.recheck.names import Names, Source
+from stepward.validator.recheck.parsed import Parsed
+from stepward.validator.recheck.types import WORDS, is_a, words
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Compare,
+    Constant,
+    Defined,
+    Expression,
+    Length,
+    Logic,
+    Minus,
+    Negation,
+    Reference,
+    children,
+    walk,
+)
+from stepward.vm.language.steps import BaseStep, LlmCall, ParallelStep, SetStep, ToolCall
+from stepward.vm.language.types import TypeSpec
+
+ITEMS: Final = "[]"
+KINDS: Final = WORDS - {"integer"}
+NOTHING: Final[frozenset[str]] = frozenset()
+_TEXT: Final = frozenset({"string"})
+_ARRAY: Final = frozenset({"array"})
+_OBJECT: Final = frozenset({"object"})
+_NUMBER: Final = frozenset({"number"})
+_BOOLEAN: Final = frozenset({"boolean"})
+_STRING: Final = TypeSpec.model_construct(type=("string",))
+_ABSENT: Final = TypeSpec.model_construct(type=("null",), enum=(None,))
+"""What a declared object can't have."""
+
+Place = tuple[Source, Names]
+
+
+class Boundary:
+    """The types of the sources of one program."""
+
+    def __init__(self, reading: Parsed) -> None:
+        self.reading = reading
+        self._known: dict[Source, TypeSpec | None] = {}
+
+    def spec(self, source: Source) -> TypeSpec | None:
+        """Return the type that the machine enforces on what a source gives; None where it admits everything."""
+        if source not in self._known:
+            self._known[source] = self._enforced((source, ()))
+        return self._known[source]
+
+    def _enforced(self, place: Place) -> TypeSpec | None:
+        source, way = place
+        written = self._written(place)
+        if written is _ABSENT:
+            return written
+        spec, uses = written, self._uses
+        inner = sorted(uses.below.get(place, ()))
+        is_declared = _says_kind(written)
+        if not is_declared:
+            kinds = uses.held(place)
+            if kinds is None:
+                return written if written is not None and written.model_fields_set else None
+            if kinds == KINDS and not inner:
+                return written if written is not None and written.model_fields_set else None
+            spec = (written or TypeSpec.model_construct()).model_copy(
+                update={"type": None if kinds == KINDS else tuple(sorted(kinds))}
+            )
+        assert spec is not None
+        update: dict[str, Any] = {}
+        properties = dict(spec.properties or {})
+        for name in inner:
+            found = self._enforced((source, (*way, name)))
+            if found is None or found is _ABSENT:
+                continue
+            if name == ITEMS:
+                update["items"] = found
+            else:
+                properties[name] = found
+        if not is_declared:
+            asked = uses.asked
+            update["required"] = tuple(name for name in inner if name != ITEMS and (source, (*way, name)) not in asked)
+        if properties:
+            update["properties"] = properties
+        return spec.model_copy(update=update) if update else spec
+
+    @cached_property
+    def _uses(self) -> Uses:
+        return Uses(self)
+
+    # -- what is declared ------------------------------------------------------------------------------------------
+
+    def declares(self, place: Place) -> bool:
+        """Return whether a type is declared at a place: it says which kinds of value are meant."""
+        return _says_kind(self._written(place))
+
+    def declared(self, place: Place) -> TypeSpec | None:
+        """Return the type that is declared at a place, None where no kind of value is said."""
+        spec = self._written(place)
+        return spec if _says_kind(spec) else None
+
+    def _written(self, place: Place) -> TypeSpec | None:
+        source, way = place
+        spec = self._of_root(source)
+        for name in way:
+            if spec is None:
+                return None
+            if name == ITEMS:
+                spec = spec.items
+            elif spec.properties is not None and name in spec.properties:
+                spec = spec.properties[name]
+            elif spec.additional_properties is False or "object" not in words(spec):
+                return _ABSENT
+            else:
+                spec = spec.additional_properties if isinstance(spec.additional_properties, TypeSpec) else None
+        return spec
+
+    def _of_root(self, source: Source) -> TypeSpec | None:
+        match source.kind:
+            case "error":
+                return _STRING
+            case "input":
+                return (self.reading.program.inputs or {}).get(source.name)
+            case "set":
+                return None
+            case "output":
+                return self._output(self.reading.part(source.step, source.sub))
+
+    def _output(self, part: BaseStep) -> TypeSpec | None:
+        if isinstance(part, ToolCall):
+            return self.reading.tool(part.tool).returns
+        if isinstance(part, LlmCall):
+            if part.returns is not None:
+                return part.returns
+            allowed = part.allowed_outputs
+            return _STRING if allowed is None else TypeSpec.model_construct(type=("string",), enum=tuple(allowed))
+        assert isinstance(part, ParallelStep), "nothing else has an output"
+        return TypeSpec.model_construct(
+            type=("object",),
+            properties={one.id: self._output(one) or TypeSpec.model_construct() for one in part.parallel_steps},
+            required=tuple(one.id for one in part.parallel_steps if one.on_error != "skip"),
+            additional_properties=False,
+        )
+
+
+def _says_kind(spec: TypeSpec | None) -> bool:
+    return spec is not None and (spec.type is not None or spec.enum is not None)
+
+
+class Uses:
+    """What the uses of the undeclared places of a program need of their values.
+
+    Places whose values are compared with, or assigned to, one another are *alike*: what one needs all need. `asked` are
+    those that `defined` asks for, `below` the fields that are read of each place.
+    """
+
+    def __init__(self, boundary: Boundary) -> None:
+        self.boundary = boundary
+        self.lookup = boundary.reading.lookup
+        self.needs: dict[Place, list[frozenset[str]]] = {}
+        self.admits_null: set[Place] = set()
+        self.alike: dict[Place, set[Place]] = {}
+        self.asked: set[Place] = set()
+        self.below: dict[Place, set[str]] = {}
+        self._open: dict[Names, list[Place]] = {}
+        self._either: list[tuple[list[Place], list[Place]]] = []
+        """Both sides of a `contains` between what may be texts or an array and its item."""
+        self._groups: dict[Place, frozenset[str] | None] = {}
+        self._collect()
+        self._decide_contains()
+
+    def held(self, place: Place) -> frozenset[str] | None:
+        """Return the kinds that a place may hold by its uses; None where they contradict one another."""
+        if place not in self._groups:
+            group = self._group(place)
+            found = frozenset(KINDS).intersection(*(need for one in group for need in self.needs.get(one, ())))
+            known = None if not found else found | (frozenset({"null"}) if group & self.admits_null else NOTHING)
+            self._groups.update(dict.fromkeys(group, known))
+        return self._groups[place]
+
+    def _group(self, place: Place) -> set[Place]:
+        group, pending = {place}, [place]
+        while pending:
+            for other in self.alike.get(pending.pop(), ()):
+                if other not in group:
+                    group.add(other)
+                    pending.append(other)
+        return group
+
+    # -- collecting ------------------------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        for number, step in enumerate(self.boundary.reading.steps):
+            expressions = self.boundary.reading.expressions(number)
+            if not isinstance(step, SetStep):
+                for tree in expressions or ():
+                    if tree is not None:
+                        self._need(tree, _BOOLEAN)
+                        self._nodes(tree)
+                continue
+            texts = iter(expressions)
+            for name, value in step.set.items():
+                place: Place = (Source("set", name, number), ())
+                if not isinstance(value, str):
+                    self._add(place, kind_of(value))
+                    continue
+                tree = next(texts)
+                if tree is not None:
+                    self._equate(place, tree)
+                    self._nodes(tree)
+
+    def _nodes(self, tree: Expression) -> None:
+        for node in walk(tree):
+            match node:
+                case Reference(names=names) if len(names) > 1:
+                    self._read(names, is_asked=False)
+                case Defined(reference=reference):
+                    self._read(reference.names, is_asked=True)
+                case Compare():
+                    self._comparison(node)
+                case Length(operand=operand):
+                    self._need(operand, _TEXT | _ARRAY)
+                case Negation(operand=operand):
+                    self._need(operand, _BOOLEAN)
+                case Logic():
+                    self._need_all(children(node), _BOOLEAN)
+                case Arithmetic() | Minus():
+                    self._need_all(children(node), _NUMBER)
+                case _:
+                    pass
+
+    def _comparison(self, node: Compare) -> None:
+        match node.operator:
+            case "<" | "<=" | ">" | ">=":
+                self._need_all((node.left, node.right), _NUMBER)
+            case "starts_with" | "ends_with":
+                self._need_all((node.left, node.right), _TEXT)
+            case "==" | "!=":
+                for one, other in ((node.left, node.right), (node.right, node.left)):
+                    if isinstance(one, Reference):
+                        for place in self._places(one.names):
+                            self._equate(place, other)
+            case "in" | "not in":
+                self._need(node.right, _ARRAY)
+                self._member(node.left, node.right)
+            case _:
+                self._contains(node)
+
+    def _contains(self, node: Compare) -> None:
+        if isinstance(node.right, Constant) and not isinstance(node.right.value, str):
+            self._need(node.left, _ARRAY)
+            self._member(node.right, node.left)
+        elif isinstance(node.left, Constant) and isinstance(node.left.value, tuple):
+            self._member(node.right, node.left)
+        else:
+            left = self._places(node.left.names) if isinstance(node.left, Reference) else []
+            right = self._places(node.right.names) if isinstance(node.right, Reference) else []
+            self._either.append((left, right))
+
+    def _decide_contains(self) -> None:
+        """A text is asked for a text, unless what is asked is known to be an array."""
+        for left, right in self._either:
+            found = [self._static(place) for place in left]
+            if not left or not any(kinds is None or kinds == _ARRAY for kinds in found):
+                needed: frozenset[str] = _TEXT
+            elif all(self.boundary.declares(place) for place in left):
+                continue  # an array: of its items nothing is taken for known
+            else:
+                needed = NOTHING  # it depends on which use stands first: nothing is known of either side
+            for place in (*left, *right):
+                self._add(place, needed)
+        self._groups.clear()
+
+    def _static(self, place: Place) -> frozenset[str] | None:
+        if place[0].kind == "set" and place[1]:
+            return None  # a field of what may be a copy
+        spec = self.boundary.declared(place)
+        return self.held(place) if spec is None else _kinds(spec)
+
+    def _member(self, item: Expression, array: Expression) -> None:
+        if isinstance(array, Constant) and isinstance(array.value, tuple):
+            for value in array.value[:1]:
+                self._need(item, kind_of(value))
+        elif isinstance(array, Reference):
+            for source, way in self._places(array.names):
+                self._note_below(source, (*way, ITEMS), is_asked=False)
+                self._equate((source, (*way, ITEMS)), item)
+
+    def _equate(self, place: Place, other: Expression) -> None:
+        """Note that a place has the type of an expression."""
+        match other:
+            case Constant(value=None):
+                if not self.boundary.declares(place):
+                    self.admits_null.add(place)
+            case Constant(value=value):
+                self._add(place, kind_of(value))
+            case Reference(names=names):
+                for twin in self._places(names):
+                    self._pair(place, twin)
+            case Length() | Arithmetic() | Minus():
+                self._add(place, _NUMBER)
+            case _:
+                self._add(place, _BOOLEAN)
+
+    def _pair(self, one: Place, other: Place) -> None:
+        first, second = self.boundary.declared(one), self.boundary.declared(other)
+        if first is None and second is None:
+            self.alike.setdefault(one, set()).add(other)
+            self.alike.setdefault(other, set()).add(one)
+        for place, spec, known in ((one, second, first), (other, first, second)):
+            if spec is not None and known is None:
+                kinds = _kinds(spec)
+                if "null" in kinds and len(kinds) > 1:
+                    self.admits_null.add(place)
+                    kinds -= {"null"}
+                self._add(place, kinds)
+
+    def _need_all(self, operands: Iterable[Expression], kinds: frozenset[str]) -> None:
+        for operand in operands:
+            self._need(operand, kinds)
+
+    def _need(self, operand: Expression, kinds: frozenset[str]) -> None:
+        if isinstance(operand, Reference):
+            for place in self._places(operand.names):
+                self._add(place, kinds)
+
+    def _add(self, place: Place, kinds: frozenset[str]) -> None:
+        if not self.boundary.declares(place):
+            self.needs.setdefault(place, []).append(kinds)
+
+    def _read(self, names: Names, *, is_asked: bool) -> None:
+        for source, way in self._places(names):
+            self._note_below(source, way, is_asked=is_asked)
+
+    def _note_below(self, source: Source, way: Names, *, is_asked: bool) -> None:
+        if is_asked:
+            self.asked.add((source, way))
+        for depth, name in enumerate(way):
+            owner: Place = (source, way[:depth])
+            self.below.setdefault(owner, set()).add(name)
+            if name != ITEMS:
+                self._add(owner, _OBJECT)
+
+    def _places(self, names: Names) -> list[Place]:
+        if names not in self._open:
+            meant = self.lookup.meaning(names)
+            self._open[names] = [] if meant is None else [(source, meant.fields) for source in meant.sources]
+        return self._open[names]
+
+
+def kind_of(value: Any) -> frozenset[str]:
+    """Return the kind of a value, as a set of one."""
+    return next(frozenset({word}) for word in KINDS if is_a(value, word))
+
+
+def _kinds(spec: TypeSpec) -> frozenset[str]:
+    return frozenset("number" if word == "integer" else word for word in words(spec))

@@ -1,0 +1,84 @@
+"""What references speak of, read from the language's page (specs/language.md, "Data")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from stepward.vm.language.program import Program
+from stepward.vm.language.steps import AnyStep, ConditionStep, EndStep, Failing, ParallelStep, SetStep
+
+Names = tuple[str, ...]
+
+
+class Source(NamedTuple):
+    """What gives values: an input, the output or the error of a step or sub-step, or one name of a `set`.
+
+    `name` is that of the input or of the `set`, or the id of the step; `step` and `sub` are positions.
+    """
+
+    kind: Literal["input", "output", "error", "set"]
+    name: str
+    step: int = -1
+    sub: int | None = None
+
+
+class Meant(NamedTuple):
+    """What a reference speaks of: what holds its value, what gives that, and the fields below."""
+
+    root: Names
+    sources: tuple[Source, ...]
+    fields: Names
+
+
+class Lookup:
+    """The one lookup order: outputs and errors of steps, then variables, then inputs that are not declared."""
+
+    def __init__(self, program: Program) -> None:
+        self.declares_inputs = program.inputs is not None
+        self.variables: dict[str, list[Source]] = {}
+        self.calls: dict[str, tuple[int, int | None]] = {}
+        """The positions of the steps and sub-steps that have an output."""
+        self._silent: set[str] = set()
+        self._known: dict[Names, Meant | None] = {}
+        for name in program.inputs or ():
+            self._gives(name, Source("input", name))
+        for number, step in enumerate(program.steps):
+            self._note(number, step)
+
+    def _note(self, number: int, step: AnyStep) -> None:
+        if isinstance(step, ConditionStep | EndStep | SetStep):
+            self._silent.add(step.id)
+            for name in step.set if isinstance(step, SetStep) else ():
+                self._gives(name, Source("set", name, number))
+            return
+        self._output(step, number, None)
+        for sub, part in enumerate(step.parallel_steps if isinstance(step, ParallelStep) else ()):
+            self._output(part, number, sub)
+
+    def _output(self, part: Failing, number: int, sub: int | None) -> None:
+        self.calls.setdefault(part.id, (number, sub))
+        if part.output_key is not None:
+            self._gives(part.output_key, Source("output", part.id, number, sub))
+
+    def _gives(self, name: str, source: Source) -> None:
+        self.variables.setdefault(name, []).append(source)
+
+    def meaning(self, names: Names) -> Meant | None:
+        """Return what a reference speaks of; None where nothing ever gives it a value."""
+        if names not in self._known:
+            self._known[names] = self._meaning(names)
+        return self._known[names]
+
+    def _meaning(self, names: Names) -> Meant | None:
+        first = names[0]
+        if len(names) > 1 and names[1] in ("output", "error"):
+            if first in self.calls:
+                kind: Literal["output", "error"] = "output" if names[1] == "output" else "error"
+                return Meant(names[:2], (Source(kind, first, *self.calls[first]),), names[2:])
+            if first in self._silent:
+                return None
+        sources: Sequence[Source] = self.variables.get(first, ())
+        if not sources and not self.declares_inputs and first not in self.calls:
+            sources = (Source("input", first),)
+        return Meant(names[:1], tuple(sources), names[1:]) if sources else None

@@ -1,0 +1,177 @@
+"""The parts of a program under its policies, as they are written: steps, expressions, guardrails, tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+from stepward.validator.recheck.flow import Control
+from stepward.validator.recheck.names import Lookup
+from stepward.validator.recheck.parts import Hit, all_parts
+from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.syntax import Expression
+from stepward.vm.language.guardrails import AnyRule
+from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+from stepward.vm.language.steps import AnyStep, BaseStep, ConditionStep, LlmCall, ParallelStep, SetStep, ToolCall
+
+_EFFECTS: Final = ("none", "read", "write")
+_UNKNOWN: Final = ToolSpec.model_construct(effect="write", idempotent=False)
+"""A tool of which nobody says anything: the worst is taken for true."""
+
+
+class Watch(Protocol):
+    """What limits the time: the clock of a check is one."""
+
+    def look(self) -> None:
+        """Do nothing, or raise what ends the work: it is called now and then."""
+        ...
+
+    def left(self) -> float:
+        """Return the seconds that are left."""
+        ...
+
+
+class Unlimited:
+    """A watch that never ends anything."""
+
+    def look(self) -> None:
+        """Do nothing."""
+
+    def left(self) -> float:
+        """Return more seconds than anything takes."""
+        return 1e6
+
+
+class Parsed:
+    """One program and the policies that apply to it; `watch` may end the work on it."""
+
+    def __init__(self, program: Program, policies: Sequence[Policy] = (), watch: Watch | None = None) -> None:
+        self.program = program
+        self.steps: tuple[AnyStep, ...] = program.steps
+        self.policies = tuple(policy for policy in policies if _applies(policy, program))
+        watch = watch or Unlimited()
+        self.look, self.left = watch.look, watch.left
+        self._trees: dict[int, tuple[Expression | None, ...]] = {}
+        self._tools: dict[str, ToolSpec] = {}
+
+    # -- control and data ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def control(self) -> Control:
+        """Where control goes; raises Unreadable where the program does not say."""
+        return Control(self.steps)
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """The position of each step of the program's own list, by its id; of two with one id the first."""
+        return self.control.position
+
+    @cached_property
+    def lookup(self) -> Lookup:
+        """What references speak of."""
+        return Lookup(self.program)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def part(self, number: int, sub: int | None) -> BaseStep:
+        """Return a step, or a sub-step of it."""
+        step = self.steps[number]
+        if sub is None:
+            return step
+        assert isinstance(step, ParallelStep), "only these have sub-steps"
+        return step.parallel_steps[sub]
+
+    @cached_property
+    def parts(self) -> tuple[Hit, ...]:
+        """Every step and sub-step."""
+        return tuple(all_parts(self.steps))
+
+    @cached_property
+    def calls(self) -> tuple[Hit, ...]:
+        """Every call of a model or a tool."""
+        return tuple(hit for hit in self.parts if isinstance(hit.part, LlmCall | ToolCall))
+
+    @cached_property
+    def tool_calls(self) -> tuple[Hit, ...]:
+        """Every call of a tool."""
+        return tuple(hit for hit in self.calls if isinstance(hit.part, ToolCall))
+
+    def expressions(self, number: int) -> tuple[Expression | None, ...]:
+        """Return the conditions of a step, or the texts of its `set`, in their order; None for what can't be read."""
+        if number not in self._trees:
+            self._trees[number] = tuple(_parsed(text) for text in _texts(self.steps[number]))
+        return self._trees[number]
+
+    def rules(self) -> list[tuple[AnyRule, str | None]]:
+        """Return the guardrails of the program, then those of the policies with the name of their policy."""
+        own: list[tuple[AnyRule, str | None]] = [(rule, None) for rule in self.program.guardrails]
+        return own + [(rule, policy.policy) for policy in self.policies for rule in policy.guardrails]
+
+    @cached_property
+    def bounds(self) -> dict[int, int]:
+        """The `max_visits` of the steps that have it, by their positions."""
+        found = ((number, getattr(step, "max_visits", None)) for number, step in enumerate(self.steps))
+        return {number: most for number, most in found if most is not None}
+
+    # -- tools -----------------------------------------------------------------------------------------------------
+
+    def tool(self, name: str) -> ToolSpec:
+        """Return what is true of a tool: of what program and policies say the worse, and else the worst."""
+        if name not in self._tools:
+            manifest = self.program.tools
+            if manifest is not None and name not in manifest:
+                return _UNKNOWN  # policies fill a missing manifest, not one with gaps
+            declared = None if manifest is None else manifest[name]
+            known = [policy.tools[name] for policy in self.policies if policy.tools and name in policy.tools]
+            said = [*([declared] if declared is not None else []), *known]
+            self._tools[name] = _worst(said) if said else _UNKNOWN
+        return self._tools[name]
+
+    def must_not_repeat(self, name: str) -> bool:
+        """Return whether a tool writes and must not be performed twice."""
+        spec = self.tool(name)
+        return spec.effect == "write" and not spec.idempotent
+
+
+def _worst(said: Sequence[ToolSpec]) -> ToolSpec:
+    """Return the worst of what is said of a tool; types are those of the first who gives them."""
+
+    def given(name: str) -> list[Any]:
+        return [getattr(one, name) for one in said if name in one.model_fields_set and getattr(one, name) is not None]
+
+    effects, idempotent, suspends = given("effect"), given("idempotent"), given("suspends")
+    return ToolSpec.model_construct(
+        effect=max(effects, key=_EFFECTS.index) if effects else "write",
+        idempotent=bool(idempotent) and all(idempotent),
+        suspends=any(suspends),
+        args=next(iter(given("args")), None),
+        returns=next(iter(given("returns")), None),
+    )
+
+
+def _applies(policy: Policy, program: Program) -> bool:
+    """Return whether a policy speaks of a program, by its name or by the path of its file."""
+    if policy.applies_to is None:
+        return True
+    path = program.source_name.replace("\\", "/")
+    names = [(program.name, pattern) for pattern in policy.applies_to]
+    names += [(path, one) for pattern in policy.applies_to for one in (pattern, f"*/{pattern}")]
+    return any(fnmatchcase(name, pattern) for name, pattern in names)
+
+
+def _texts(step: AnyStep) -> list[str]:
+    if isinstance(step, ConditionStep):
+        return [step.condition] if step.condition is not None else [case.when for case in step.cases or ()]
+    return [value for value in step.set.values() if isinstance(value, str)] if isinstance(step, SetStep) else []
+
+
+def _parsed(text: str) -> Expression | None:
+    try:
+        return parse(text)
+    except ExpressionError:
+        return None

@@ -1,0 +1,32 @@
+"""The steps and sub-steps of a program, by their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from stepward.vm.language.steps import BaseStep, ParallelStep
+
+
+class Hit(NamedTuple):
+    """A step, or a sub-step of it, of which something is said."""
+
+    step: int
+    sub: int | None
+    part: BaseStep
+
+
+def all_parts(steps: Iterable[BaseStep]) -> Iterator[Hit]:
+    """Yield every step, and every sub-step after its step."""
+    for number, step in enumerate(steps):
+        yield Hit(number, None, step)
+        if isinstance(step, ParallelStep):
+            yield from (Hit(number, sub, part) for sub, part in enumerate(step.parallel_steps))
+
+
+def by_step(hits: Iterable[Hit]) -> dict[int, list[Hit]]:
+    """Return hits by the positions of their steps."""
+    found: dict[int, list[Hit]] = {}
+    for hit in hits:
+        found.setdefault(hit.step, []).append(hit)
+    return found

@@ -1,0 +1,64 @@
+"""What the selectors of guardrails match, read from the language's page (specs/language.md, "Guardrails")."""
+
+from __future__ import annotations
+
+from stepward.validator.recheck.parsed import Parsed
+from stepward.validator.recheck.parts import Hit
+from stepward.vm.language.guardrails import (
+    AllOf,
+    AnyGuard,
+    AnyOf,
+    AnyRequirement,
+    AnySelector,
+    BranchSelector,
+    EffectSelector,
+    StepSelector,
+    ToolSelector,
+)
+from stepward.vm.language.steps import ConditionStep, ToolCall
+
+
+def matches(selector: AnySelector | AnyGuard, reading: Parsed) -> list[Hit]:
+    """Return the steps and sub-steps that a selector matches; of two with one id the first."""
+    match selector:
+        case ToolSelector(tool=tool):
+            return [hit for hit in reading.tool_calls if isinstance(hit.part, ToolCall) and hit.part.tool == tool]
+        case EffectSelector():
+            found = reading.tool_calls
+            return [
+                hit for hit in found if isinstance(hit.part, ToolCall) and reading.tool(hit.part.tool).effect == "write"
+            ]
+        case StepSelector(step=name):
+            own = reading.position.get(name)
+            if own is not None:
+                return [Hit(own, None, reading.steps[own])]
+            return [hit for hit in reading.parts if hit.part.id == name]
+        case BranchSelector(step=name, branch=branch):
+            number = reading.position.get(name)
+            step = None if number is None else reading.steps[number]
+            if number is None or not isinstance(step, ConditionStep) or branch_of(step, branch) is None:
+                return []
+            return [Hit(number, None, step)]
+
+
+def branch_of(step: ConditionStep, name: str | int) -> str | int | None:
+    """Return how control flow calls a branch that a guardrail names; None where there is no such branch."""
+    cases = step.cases or ()
+    found: str | int | None = None
+    if step.cases is None:
+        found = name if name == "then" and step.then is not None else None
+    elif isinstance(name, int):
+        found = name if 1 <= name <= len(cases) else None
+    else:
+        named = [number for number, case in enumerate(cases, start=1) if case.name == name]
+        found = named[-1] if named else None
+    # The last word of all: a case may be called `otherwise`, and then it goes by its number.
+    return "otherwise" if name == "otherwise" and step.otherwise is not None else found
+
+
+def guards(requirement: AnyRequirement) -> tuple[AnyGuard, ...]:
+    """Return the single guards of a requirement, each once, in the order in which they are written."""
+    if isinstance(requirement, AllOf | AnyOf):
+        parts = requirement.all_of if isinstance(requirement, AllOf) else requirement.any_of
+        return tuple(dict.fromkeys(guard for part in parts for guard in guards(part)))
+    return (requirement,)

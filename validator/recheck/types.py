@@ -1,0 +1,171 @@
+"""Which values are of a type, and which types hold all values of another, read from the language's page ("Types")."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from stepward.vm.language.types import TypeSpec
+
+WORDS: Final = frozenset({"boolean", "integer", "number", "string", "array", "object", "null"})
+NUMBERS: Final = frozenset({"integer", "number"})
+
+
+def words(spec: TypeSpec) -> frozenset[str]:
+    """Return the words for the kinds of value that a type admits; without `type` those of the members of `enum`."""
+    if spec.type is not None:
+        return frozenset(spec.type)
+    if spec.enum is not None:
+        return frozenset(word for word in WORDS if any(is_a(member, word) for member in spec.enum))
+    return WORDS
+
+
+def admits(spec: TypeSpec, word: str) -> bool:
+    """Return whether a value of a kind may be of a type; an integer is a number."""
+    return word in words(spec)
+
+
+def is_a(value: Any, word: str) -> bool:
+    """Return whether a value is of a kind."""
+    match value:
+        case None:
+            return word == "null"
+        case bool():
+            return word == "boolean"
+        case int():
+            return word in NUMBERS
+        case Decimal():
+            return word == "number" or (word == "integer" and value == value.to_integral_value())
+        case str():
+            return word == "string"
+        case dict():
+            return word == "object"
+    return word == "array"
+
+
+def key_of(value: Any) -> Any:
+    """Return what two values share if they are one value of the language: `1` and `1.0` are, `1` and `true` are not."""
+    match value:
+        case bool():
+            return "boolean", value
+        case dict():
+            return "object", frozenset((name, key_of(item)) for name, item in value.items())
+        case list() | tuple():
+            return "array", tuple(map(key_of, value))
+    return value
+
+
+class _Spec:
+    """A type by what it is, not by what it says: a long `enum` is not to be compared."""
+
+    __slots__ = ("spec",)
+
+    def __init__(self, spec: TypeSpec) -> None:
+        self.spec = spec
+
+    def __hash__(self) -> int:
+        return id(self.spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Spec) and other.spec is self.spec
+
+
+@lru_cache(maxsize=256)
+def _listed(one: _Spec) -> frozenset[Any]:
+    return frozenset(map(key_of, one.spec.enum or ()))
+
+
+def fits(value: Any, spec: TypeSpec) -> bool:
+    """Return whether a value is of a type; a keyword speaks only of the kind of value that it is made for."""
+    if spec.type is not None and not any(is_a(value, word) for word in spec.type):
+        return False
+    if spec.enum is not None and key_of(value) not in _listed(_Spec(spec)):
+        return False
+    if isinstance(value, str):
+        is_short = spec.max_length is None or len(value) <= spec.max_length
+        return is_short and (spec.pattern is None or _is_found(spec.pattern, value))
+    if isinstance(value, dict):
+        return all(name in value for name in spec.required) and all(
+            _is_field(name, item, spec) for name, item in value.items()
+        )
+    if isinstance(value, list | tuple):
+        return spec.items is None or all(fits(item, spec.items) for item in value)
+    if is_a(value, "number"):
+        return not (spec.minimum is not None and value < spec.minimum) and not (
+            spec.maximum is not None and value > spec.maximum
+        )
+    return True
+
+
+def _is_field(name: str, value: Any, spec: TypeSpec) -> bool:
+    if spec.properties is not None and name in spec.properties:
+        return fits(value, spec.properties[name])
+    other = spec.additional_properties
+    return fits(value, other) if isinstance(other, TypeSpec) else other is not False
+
+
+@lru_cache(maxsize=1024)
+def _is_found(pattern: str, text: str) -> bool:
+    return re.search(pattern, text) is not None
+
+
+def has_default(spec: TypeSpec) -> bool:
+    """Return whether a value is written out for where none is given; null counts where the type admits it."""
+    return "default" in spec.model_fields_set and (spec.default is not None or admits(spec, "null"))
+
+
+def covers(wide: TypeSpec, narrow: TypeSpec) -> bool:
+    """Return whether every value of `narrow` is one of `wide`; false where that is not plain to see.
+
+    Of patterns it is plain only where both are written alike.
+    """
+    if narrow.enum is not None:
+        return all(fits(member, wide) for member in narrow.enum if fits(member, narrow))
+    kinds, known = words(narrow), words(wide)
+    if wide.enum is not None or not all(word in known or (word == "integer" and "number" in known) for word in kinds):
+        return False
+    return (
+        (not kinds & NUMBERS or _covers_numbers(wide, narrow))
+        and ("string" not in kinds or _covers_texts(wide, narrow))
+        and (
+            "array" not in kinds
+            or wide.items is None
+            or (narrow.items is not None and covers(wide.items, narrow.items))
+        )
+        and ("object" not in kinds or _covers_objects(wide, narrow))
+    )
+
+
+def _covers_numbers(wide: TypeSpec, narrow: TypeSpec) -> bool:
+    low = wide.minimum is None or (narrow.minimum is not None and narrow.minimum >= wide.minimum)
+    return low and (wide.maximum is None or (narrow.maximum is not None and narrow.maximum <= wide.maximum))
+
+
+def _covers_texts(wide: TypeSpec, narrow: TypeSpec) -> bool:
+    if wide.max_length is not None and (narrow.max_length is None or narrow.max_length > wide.max_length):
+        return False
+    return wide.pattern is None or wide.pattern == narrow.pattern
+
+
+def _covers_objects(wide: TypeSpec, narrow: TypeSpec) -> bool:
+    if not set(wide.required) <= set(narrow.required):
+        return False
+    names = {*(wide.properties or ()), *(narrow.properties or ()), None}
+    return all(_covers_field(_field(wide, name), _field(narrow, name)) for name in names)
+
+
+def _field(spec: TypeSpec, name: str | None) -> TypeSpec | bool:
+    """Return the type of a field, True where it may hold anything, False where it is none; None is any other."""
+    if name is not None and spec.properties is not None and name in spec.properties:
+        return spec.properties[name]
+    return True if spec.additional_properties is None else spec.additional_properties
+
+
+def _covers_field(wide: TypeSpec | bool, narrow: TypeSpec | bool) -> bool:
+    if wide is True or narrow is False:
+        return True
+    if wide is False:
+        return False
+    return covers(wide, TypeSpec.model_construct() if narrow is True else narrow)

@@ -1,0 +1,185 @@
+"""Goes from states of a program and a watcher to those that may follow, and notes what can be broken on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from stepward.validator.recheck.cells import GIVEN, OPEN, UNDEFINED
+from stepward.validator.recheck.flow import END
+from stepward.validator.recheck.reading import Reading
+from stepward.validator.recheck.refusals import TooLarge
+from stepward.validator.recheck.rules import Memory, Watcher
+from stepward.validator.recheck.steps import Changes, Exit, Followed, State, Steps
+
+MAX_SPLITS: Final = 100_000
+"""States that one which leaves something open may stand for at a step."""
+
+MAX_PAIRS: Final = 1_000_000
+"""Pairs that are visited where a certificate lists none."""
+
+Places = set[tuple[int, str]]
+"""Steps, and the kinds of violation that are not ruled out there."""
+
+
+class Pair(NamedTuple):
+    """A step, what the watcher remembers, and how often each step with `max_visits` was come to, if that is counted."""
+
+    step: int
+    memory: Memory
+    visits: tuple[int, ...] | None
+
+
+class Walk:
+    """Goes from states to states, and notes what can be broken on the way."""
+
+    def __init__(self, reading: Reading, watcher: Watcher, most: int | None = None) -> None:
+        self.reading = reading
+        self.watcher = watcher
+        self.most = most
+        self.broken: Places = set()
+        self.bounds = reading.bounds
+        self.slot = {step: number for number, step in enumerate(self.bounds)}
+
+    def steps(self, followed: Followed, *, is_lazy: bool = False) -> Steps:
+        """Return the steps of the program as seen by followed references."""
+        return Steps(self.reading, followed, self.watcher.parts, has_costs=self.most is not None, is_lazy=is_lazy)
+
+    def first(self, *, counts: bool) -> Pair:
+        """Return the pair at the entry."""
+        return Pair(0, self.watcher.start(), (0,) * len(self.bounds) if counts else None)
+
+    def targets(self, steps: Steps, pair: Pair, state: State, cost: int) -> Iterator[tuple[Pair, Changes, int]]:
+        """Yield where a state leads to, what changes, and the cost there; note what is broken."""
+        step, memory, _ = pair
+        if not steps.is_blind:
+            self.reading.look()
+        if not steps.may_get_to(step):
+            return
+        self._note(step, cost, self.watcher.entered(steps, step, state, memory))
+        seen: set[frozenset[int | None]] = set()
+        for way in self._ways(steps, pair, state):
+            if way.started not in seen or way.way.kind == "uncovered":
+                seen.add(way.started)
+                self._note(step, cost, self.watcher.left(steps, step, state, memory, way))
+            after = cost + way.cost
+            if self.most is not None and after > self.most:
+                continue
+            remembered = self.watcher.after(step, memory, way)
+            if way.way.to == END:
+                if self.watcher.ended(remembered, way.way):
+                    self.broken.add((step, "missing"))
+            else:
+                yield Pair(way.way.to, remembered, self._counted(pair)), way.changes, after
+
+    def _note(self, step: int, cost: int, found: Iterable[Any]) -> None:
+        self.broken.update((step, one.kind) for one in found if self.most is None or cost + one.cost <= self.most)
+
+    def _counted(self, pair: Pair) -> tuple[int, ...] | None:
+        if pair.visits is None or pair.step not in self.slot:
+            return pair.visits
+        slot = self.slot[pair.step]
+        return (*pair.visits[:slot], pair.visits[slot] + 1, *pair.visits[slot + 1 :])
+
+    def _ways(self, steps: Steps, pair: Pair, state: State) -> Iterator[Exit]:
+        """Yield the ways out that the visits so far leave open."""
+        exits = steps.exits(pair.step, state)
+        if pair.visits is None or pair.step not in self.slot:
+            yield from exits
+            return
+        count, bound = pair.visits[self.slot[pair.step]], self.bounds[pair.step]
+        has_route = any(way.way.kind == "visits" and way.way.to != END for way in exits)
+        goes_on = has_route and count == bound
+        for way in exits:
+            if way.way.kind != "visits":
+                if count < bound:
+                    yield way
+            elif count >= bound and (way.way.to != END) is goes_on:
+                yield way
+
+
+def explored(reading: Reading, watcher: Watcher, *, counts: bool = False, is_blind: bool = False) -> Places:
+    """Return what can be broken if every condition can go either way.
+
+    Blind, nothing is asked of values at all; else a step that always fails, or never does, is known for it. `counts`
+    tells apart how often steps with `max_visits` were come to.
+    """
+    if is_blind and not counts and not watcher.sees_everything:
+        return _at_a_glance(reading, watcher)
+    walk = Walk(reading, watcher)
+    steps = Steps(reading, Followed((), ()), watcher.parts, is_blind=is_blind)
+    pairs = {walk.first(counts=counts)}
+    pending = list(pairs)
+    while pending:
+        for target, _, _ in walk.targets(steps, pending.pop(), None, 0):
+            if target not in pairs:
+                pairs.add(target)
+                pending.append(target)
+                if len(pairs) > MAX_PAIRS:
+                    raise TooLarge(f"program and rule have over {MAX_PAIRS:,} states together")
+    return walk.broken
+
+
+def _at_a_glance(reading: Reading, watcher: Watcher) -> Places:
+    """Return what `explored` does where it is blind and counts nothing.
+
+    A step at which the watcher sees nothing changes nothing of what is remembered: only where it leads is looked at.
+    No clock ends it: what the graph alone decides is decided as ever.
+    """
+    walk = Walk(reading, watcher)
+    steps = Steps(reading, Followed((), ()), watcher.parts, is_blind=True)
+    following, ends = reading.control.following, reading.control.ends
+    first = (0, watcher.start())
+    seen, pending = {first}, [first]
+    while pending:
+        number, memory = pending.pop()
+        found: Iterable[tuple[int, Memory]]
+        if number in watcher.seen:
+            pair = Pair(number, memory, None)
+            found = [(one.step, one.memory) for one, _, _ in walk.targets(steps, pair, None, 0)]
+        else:
+            found = [(target, memory) for target in following[number]]
+            if watcher.ends_matter and any(watcher.ended(memory, way) for way in ends[number]):
+                walk.broken.add((number, "missing"))
+        for one in found:
+            if one not in seen:
+                seen.add(one)
+                pending.append(one)
+        if len(seen) > MAX_PAIRS:
+            raise TooLarge(f"program and rule have over {MAX_PAIRS:,} states together")
+    return walk.broken
+
+
+def told_apart(steps: Steps, step: int, state: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield a state with a cell for all that is open in it and that a step reads."""
+    followed = steps.followed
+    order = sorted(steps.read_slots(step), key=lambda slot: len(followed.names[slot]))
+    found = [state]
+    for slot in [slot for slot in order if state[slot] in (OPEN, GIVEN)]:
+        name = followed.names[slot]
+        cells = steps.definite.cells(name, step) if state[slot] == OPEN else steps.given_cells(name)
+        numbers = sorted({number for cell in cells for number in followed.meeting(slot, cell)})
+        wider = [(*one[:slot], number, *one[slot + 1 :]) for one in found for number in numbers]
+        found = [one for one in wider if is_possible(steps, followed, dict(enumerate(one)), slot)]
+        if len(found) > MAX_SPLITS:
+            raise TooLarge("a state leaves too much open to be looked at")
+    yield from found
+
+
+def is_possible(steps: Steps, followed: Followed, state: Mapping[int, int], slot: int) -> bool:
+    """Return whether a cell of a state fits with that of what holds it, and with what is known of its variable."""
+    name = followed.names[slot]
+    cell = followed.cells[slot][state[slot]]
+    root = steps.origins.root(name)
+    owner = followed.slot.get(name[:-1]) if len(name) > len(root) else None
+    if owner is not None and state[owner] in (OPEN, GIVEN):
+        return True
+    if owner is not None and followed.cells[owner][state[owner]].kind != "object":
+        return cell == UNDEFINED
+    if cell != UNDEFINED:
+        return True
+    if name == root:
+        return not steps.origins.is_input(root)
+    if owner is None:
+        return steps.origins.of(name).may_lack or not steps.origins.is_input(root)
+    return steps.origins.of(name).may_lack

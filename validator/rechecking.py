@@ -1,0 +1,129 @@
+"""No proof is reported that the second checker has not accepted in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from stepward.validator.analysis.outcomes import ALLOW_LIST, Origin
+from stepward.validator.context import Context
+from stepward.validator.engine.certificates.ground import TooMuch
+from stepward.validator.engine.values.cuts import TooMany
+from stepward.validator.findings import Evidence, Finding, Property, Severity, Verdict
+from stepward.validator.recheck.checking import Checker
+from stepward.validator.recheck.reading import Reading
+from stepward.validator.recheck.refusals import Refused, TooLarge, Unreadable
+from stepward.validator.recheck.rules import Property as Claim
+from stepward.vm.reading.source import Place
+
+DOUBTED: Final = "SW902"
+UNPROVED: Final = "SW408"
+
+_AT_A_GLANCE: Final = ({"kind": "cut"}, {"kind": "cut", "counts_visits": True})
+"""What a checker is given where a layer keeps no grounds: that no path breaks the rule."""
+
+
+def rechecked(properties: Sequence[Property], context: Context) -> tuple[list[Property], list[Finding]]:
+    """Return properties as they stand after the second checker has looked at each proof, and what is found beside.
+
+    A proof that it refuses is unknown, and a finding says that one of the two checkers is wrong; so is one that is
+    beyond its bounds or the clock, and a finding names the bound.
+    """
+    second = _Second(context)
+    known = [second.checked(one) if one.verdict is Verdict.PROVED else one for one in properties]
+    return known, second.findings
+
+
+class _Second:
+    """The second checker beside the first one, on one program."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.findings: list[Finding] = []
+        self.checker = Checker(Reading(context.program, context.meaning.policies, context.clock), solves_all=False)
+
+    def checked(self, one: Property) -> Property:
+        """Return a property that is proved as it stands after a second look; whatever breaks here costs it alone."""
+        part = f"the second check of {_words(one)}"
+        return self.context.failures.attempt(part, lambda: self._checked(one), lambda why: self._unproved(one, why))
+
+    def _checked(self, one: Property) -> Property:
+        claim = Claim(one.name, one.rule, one.policy, one.step, one.number)
+        try:
+            why = "" if self.checker.is_plain(claim) else self._refusal(claim, one.evidence)
+        except Unreadable as error:
+            return _unknown(one, str(error))  # other findings say what is wrong with the program
+        except (TooLarge, TooMuch, TooMany) as error:
+            return self._unproved(one, str(error) or "its classes are too many")
+        except Refused as error:
+            why = str(error)
+        return self._doubted(one, why) if why else one._replace(rechecked=True)
+
+    def _refusal(self, claim: Claim, evidence: Evidence) -> str:
+        """Return why the proof of a claim is not accepted; nothing where it is."""
+        parts: Sequence[Any] = [ground.to_outline() for ground in evidence.certificate] or _AT_A_GLANCE
+        return self.checker.verdict(claim, parts).why_not
+
+    def _unproved(self, one: Property, why: str) -> Property:
+        reason = f"the second checker can't check the proof: {why}"
+        help = "make the program smaller, or raise `--time-limit`; `--no-recheck` reports the proof as it stands"
+        self._add(UNPROVED, one, f"{_words(one)} is not proved: {reason}", help)
+        return _unknown(one, reason)
+
+    def _doubted(self, one: Property, why: str) -> Property:
+        reason = f"the second checker does not accept the proof: {why}"
+        help = "this is a bug of Stepward's, in one of its two checkers: please report it with the program"
+        self._add(DOUBTED, one, f"{_words(one)} is not proved: {reason}", help)
+        return _unknown(one, reason)
+
+    def _add(self, code: str, one: Property, message: str, help: str) -> None:
+        from stepward.validator.rules.registry import RULE_BY_CODE
+
+        policy = next((each for each in self.context.meaning.policies if each.policy == one.policy), None)
+        number = (one.number or 1) - 1
+        place, origin = Place(), None
+        if one.step is not None:
+            place = self._place_of(one.step)
+        if one.number is not None or one.name == "allow":
+            stands = ALLOW_LIST if one.name == "allow" else Place(("guardrails", number, "name"))
+            origin = Origin("allow" if one.name == "allow" else one.rule, policy, stands)
+            place = stands if policy is None else place
+        self.findings.append(
+            Finding(
+                code=code,
+                name=RULE_BY_CODE[code].name,
+                severity=Severity.ERROR,
+                message=message,
+                help=help,
+                place=place,
+                step=one.step,
+                related=origin.labels if origin is not None and policy is not None else (),
+                evidence=Evidence(one.evidence.layer, reason=message),
+                policy=origin.tag if origin is not None else None,
+            )
+        )
+
+    def _place_of(self, step: str) -> Place:
+        for number, part in enumerate(self.context.program.steps):
+            if part.id == step:
+                return Place(("steps", number, "id"))
+            for sub, inner in enumerate(getattr(part, "parallel_steps", ())):
+                if inner.id == step:
+                    return Place(("steps", number, "parallel_steps", sub, "id"))
+        return Place()
+
+
+def _unknown(one: Property, reason: str) -> Property:
+    return one._replace(
+        verdict=Verdict.UNKNOWN, evidence=replace(Evidence(one.evidence.layer), reason=reason), certify=None
+    )
+
+
+def _words(one: Property) -> str:
+    if one.name == "coverage":
+        return f"that `{one.step}` always takes a branch"
+    if one.name == "exclusive cases":
+        return f"that no two cases of `{one.step}` hold at once"
+    of = f" of policy `{one.policy}`" if one.policy else ""
+    return f"that `{one.step}` calls what is allowed{of}" if one.name == "allow" else f"guardrail `{one.rule}`{of}"
