@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from machines import Bench, end, program, tool
-from stepward.validator import ProgramValidator, Report
-from stepward.vm import Meaning, Policy, Program, Suspend
+from stepward.validator import ProgramValidator, Report, Verdict
+from stepward.validator.recheck.certificates import parsed, recheck_data
+from stepward.vm import ExecutionVM, Meaning, ModelReply, Policy, Program, Suspend
+from stepward.vm.machine.models import ModelRequest
 
 PAY = {"id": "p", "type": "tool", "tool": "pay"}
 EFFECTS = ("none", "read", "write")
@@ -98,3 +100,56 @@ def test_a_tool_may_suspend_where_the_program_or_a_policy_says_so(claims: bool |
     spec = {"effect": "none"} | ({} if claims is None else {"suspends": claims})
     run = bench.run(program(tool("a", "wait"), end("e"), tools={"wait": spec}))
     assert (run.status == "SUSPENDED") is bool(claims or knows)
+
+
+# -- SW405 with `ends: any`: every budget that can keep what is owed from starting -------------------------------------
+
+
+class _Talkative:
+    """A model whose every reply takes ten tokens."""
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        return ModelReply("well", tokens=10)
+
+
+def owing(then: dict[str, Any], **budget: int) -> Program:
+    steps = [
+        {"id": "think", "type": "llm", "prompt": "hm"},
+        {"id": "p", "type": "tool", "tool": "pay", "next_step": "q"},
+        {"id": "q", "is_terminal": True, **then},
+    ]
+    rule = {"name": "told", "followed_by": {"first": {"step": "p"}, "then": {"step": "q"}}, "ends": "any"}
+    tools = {"pay": {"effect": "write", "idempotent": True, "returns": {"type": "string"}}}
+    return Program.from_dict({"inputs": {}, "tools": tools, "guardrails": [rule], "steps": steps, **budget})
+
+
+ASKS = {"type": "llm", "prompt": "well?"}
+ASKS_INSIDE = {"type": "parallel", "parallel_steps": [{"id": "sub", **ASKS}]}
+CALLS = {"type": "tool", "tool": "pay"}
+
+
+@pytest.mark.parametrize(
+    ("then", "budget", "is_proved"),
+    [
+        (ASKS, {}, True),
+        (ASKS, {"max_tokens": 5}, False),
+        (ASKS_INSIDE, {"max_tokens": 5}, False),
+        (CALLS, {"max_tokens": 5}, True),  # tokens are looked at before a model call, and nowhere else
+        (CALLS, {"max_steps": 2}, False),
+        (CALLS, {"max_steps": 20}, True),
+        (CALLS, {"max_stalled_steps": 1}, False),
+    ],
+)
+def test_what_is_owed_is_not_proved_where_a_budget_may_keep_it_from_starting(
+    then: dict[str, Any], budget: dict[str, int], is_proved: bool
+) -> None:
+    program = owing(then, **budget)
+    report = ProgramValidator(program, certify=True).validate()
+    (prop,) = [one for one in report.properties if one.name == "followed_by"]
+    assert (prop.verdict is Verdict.PROVED) is is_proved
+    if is_proved:
+        assert prop.certify is not None
+        assert recheck_data(parsed(prop.certify().to_json())).is_accepted
+    run = ExecutionVM({"pay": lambda: "done"}, _Talkative()).run_sync(program, {})
+    assert not (run.broken and is_proved)
+    assert bool(run.broken) is (not is_proved and "max_stalled_steps" not in budget)

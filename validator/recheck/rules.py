@@ -260,14 +260,17 @@ class FollowedByWatcher(Watcher):
         program = meaning.program
         most = None if program.max_steps is None else Budget(meaning).most()
         is_enough = program.max_steps is None or (most is not None and most <= program.max_steps)
-        self.may_run_out = not is_enough or program.max_tokens is not None or program.max_stalled_steps is not None
+        self.may_run_out = not is_enough or program.max_stalled_steps is not None
+        self.asking = frozenset(site.step for site in meaning.calls if site.call.type == "llm")
+        self.counts_tokens = program.max_tokens is not None
 
     def start(self) -> Memory:
         return (0,)
 
     def entered(self, steps: Steps, step: int, state: State, memory: Memory) -> Iterator[Breach]:  # noqa: ARG002
         """A run may be cancelled before any step, and run out of budget before the one that is owed."""
-        if self.ends == "any" and memory[0] and (step not in self.hits or self.may_run_out):
+        may_run_out = self.may_run_out or (self.counts_tokens and step in self.asking)
+        if self.ends == "any" and memory[0] and (step not in self.hits or may_run_out):
             yield Breach("missing")
 
     def after(self, step: int, memory: Memory, way: Exit) -> Memory:
