@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from small_language import domain
+from small_language import domain, thawed
 from stepward.vm import ExecutionVM, MemoryJournal, ModelReply, Program, Run, ToolContext
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.models import ModelRequest
@@ -25,13 +25,12 @@ class Chance:
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         self.fail()
-        value = self.random.choice(domain(self.data["tools"][name].get("returns")))
-        return dict(value) if isinstance(value, tuple) else value
+        return thawed(self.random.choice(domain(self.data["tools"][name].get("returns"))))
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         self.fail()
         if request.schema is not None:
-            return ModelReply(dict(self.random.choice(domain(dict(request.schema)))))
+            return ModelReply(thawed(self.random.choice(domain(dict(request.schema)))))
         return ModelReply(self.random.choice(request.allowed or ("any",)))
 
     def fail(self) -> None:
@@ -45,5 +44,5 @@ class Chance:
     def run(self) -> Run:
         """Run the program once; one that waits for somebody to look is cancelled."""
         machine = ExecutionVM(self, self, MemoryJournal(), clock=self.clock)
-        inputs = {name: self.random.choice(domain(spec)) for name, spec in self.data.get("inputs", {}).items()}
+        inputs = {name: thawed(self.random.choice(domain(spec))) for name, spec in self.data.get("inputs", {}).items()}
         return machine.run_sync(Program.from_dict(self.data), inputs, run_id="run")
