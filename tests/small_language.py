@@ -1,7 +1,7 @@
 """Expressions and types of small programs, read and evaluated from the language's text alone; shares no code with `vm`.
 
-An object is a tuple of (field, value) pairs and a list is `Items`, so that every value can be hashed. Of texts and lists
-without bound there is one for each way in which `TEXT_QUESTIONS` and `LIST_QUESTIONS` can come out.
+An object is a tuple of (field, value) pairs and a list is `Items`, so that every value can be hashed. Of texts and
+lists without bound there is one for each way in which `TEXT_QUESTIONS` and `LIST_QUESTIONS` can come out.
 """
 
 from __future__ import annotations
