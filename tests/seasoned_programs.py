@@ -1,9 +1,9 @@
 """Small programs with what `small_programs` never makes, and the policies that they run under.
 
-Patterns, a variable with two sources of different types, texts that may be null or must be empty, lists, conditions over
-constants, optional fields behind constants, budgets of tokens, parallel steps that run few at once, and policies: facts,
-an allow list, guardrails and waivers. Every run can still be enumerated: `domain` has a value for each way in which what
-is asked can come out.
+Patterns, a variable with two sources of different types, texts that may be null or must be empty, lists, conditions
+over constants, optional fields behind constants, budgets of tokens, parallel steps that run few at once, and policies:
+facts, an allow list, guardrails and waivers. Every run can still be enumerated: `domain` has a value for each way in
+which what is asked can come out.
 """
 
 from __future__ import annotations
@@ -163,9 +163,9 @@ class _Cook:
         steps = self.data["steps"]
         arms = {target for step in steps for target in _targets(step)}
         first = steps[0]
-        if first["id"] not in arms and first["type"] not in ("condition", "end"):
-            if not {"next_step", "is_terminal"} & first.keys():
-                first["next_step"] = steps[1]["id"]
+        says_where = {"next_step", "is_terminal", "condition", "cases"} & first.keys() or first["type"] == "end"
+        if first["id"] not in arms and not says_where:
+            first["next_step"] = steps[1]["id"]  # it becomes an arm, and would end the run
         begun = [self._source(kind, 0), self._source(kind, 1)]
         begun[0]["next_step"], begun[1]["next_step"] = "x1", "x2"
         begun += self._asking(question, first["id"])

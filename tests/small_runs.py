@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
 from small_language import domain, thawed
-from stepward.validator import Report, Verdict
+from stepward.validator import Verdict
+from stepward.validator.findings import Property
 from stepward.vm import ExecutionVM, MemoryJournal, ModelReply, Program, Run, ToolContext
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.models import ModelRequest
@@ -68,15 +69,17 @@ FAILING: Final = (0.25, 0.0, 0.08)
 """How often calls fail, in turns: where all may fail, few runs come far."""
 
 
-def contradictions(data: dict[str, Any], report: Report, dead: set[str], seed: object, runs: int = 50) -> list[str]:
+def contradictions(
+    data: dict[str, Any], properties: Sequence[Property], dead: set[str], seed: object, runs: int = 50
+) -> list[str]:
     """Return what random runs show of a program that is said to be proved, or never to happen."""
     program = Program.from_dict({**data, "guardrails": []})
     proved = {
         f"{prop.name} {prop.rule}" if prop.name in ("coverage", "exclusive cases") else prop.rule
-        for prop in report.properties
+        for prop in properties
         if prop.verdict is Verdict.PROVED and prop.name != "allow"
     }
-    if all(prop.verdict is Verdict.PROVED for prop in report.properties if prop.name == "allow"):
+    if all(prop.verdict is Verdict.PROVED for prop in properties if prop.name == "allow"):
         proved.add("allow")
     found: dict[str, str] = {}
     for number, (run, records) in enumerate(asyncio.run(all_runs(program, data, seed, runs))):
