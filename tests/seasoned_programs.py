@@ -177,9 +177,11 @@ class _Cook:
 
     def _source(self, kind: Kind, number: int) -> dict[str, Any]:
         """Return a step that gives the variable a value, or takes it away."""
-        if self.odds(0.4 if number == 0 else 0.2):
+        # What is asked for null may be null: the second source says so.
+        asks_null = any("null" in question for question in kind.questions) and number == 1
+        if not asks_null and self.odds(0.4 if number == 0 else 0.2):
             return {"id": f"x{number}", "type": "set", "set": {"t": self.chance.choice(kind.values)}}
-        spec = self.chance.choice(kind.types)
+        spec = self.chance.choice([one for one in kind.types if "null" in one["type"] or not asks_null])
         fields: dict[str, Any] = {"id": f"x{number}"}
         if self.odds(0.25):
             fields |= {"type": "llm", "prompt": "say", "returns": spec}
