@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from small_language import LIST_QUESTIONS, MEMBER_QUESTIONS, TEXT_QUESTIONS
+from small_language import LIST_QUESTIONS, MEMBER_QUESTIONS, TEXT_QUESTIONS, domain
 from small_programs import small_program
 
 TEXTS: Final[list[dict[str, Any]]] = [
@@ -48,6 +48,12 @@ OBJECTS: Final[list[dict[str, Any]]] = [
     {"type": "object", "properties": {"fine": {"type": "boolean"}, "n": {"type": "integer", "enum": [0, 1]}}},
     {"type": "object", "properties": {"fine": {"type": "boolean"}}, "additionalProperties": False},
 ]
+NUMBERS: Final[list[dict[str, Any]]] = [
+    {"type": "number", "enum": [0, 1]},
+    {"type": "integer", "minimum": 0, "maximum": 2},
+    {"type": "integer", "minimum": 1, "maximum": 1},
+]
+NUMBER_QUESTIONS: Final = ("$x > 0", "$x + 1 == 2", "-$x < 0", "$x * 2 >= 2", "$x - 1 == 0", "-($x - 1) > 0")
 CONSTANTS: Final = (
     "1 == 2", "2 > 1", "'a' == 'b'", "not (1 > 2)", "1 + 1 == 2", "'abc' contains 'b'", "len('ab') == 2", "-2 > 1",
     "'a' in ['a', 'b']", "false", "true", "'ab' starts_with 'a'", "'ab' ends_with 'a'", "null == null", "2 * 3 == 6",
@@ -77,6 +83,7 @@ KINDS: Final = {
     "null": Kind(NULLABLE[:4], [None, "null"], ("$x == null", "$x != null")),
     "list": Kind(LISTS, [[], ["a"], "[]", "['b', 'a']"], (*LIST_QUESTIONS, *MEMBER_QUESTIONS)),
     "counted": Kind(COUNTS, [[], "[]", [1]], LIST_QUESTIONS),
+    "number": Kind(NUMBERS, [1, "0", "1 - 2"], NUMBER_QUESTIONS),
     "object": Kind(OBJECTS, [{}, {"fine": True}], FIELDS),
 }
 
@@ -111,8 +118,15 @@ class _Cook:
         return Seasoned(*self._divided(), whole=self.data)
 
     def _seasonings(self) -> list[tuple[float, Callable[[], None]]]:
-        return [(0.3, self._letters_by_pattern), (0.8, self._two_sources), (0.3, self._constants),
-                (0.2, self._tokens), (0.5, self._few_at_once), (0.1, self._told_reasons)]  # fmt: skip
+        return [
+            (0.3, self._letters_by_pattern),
+            (0.8, self._two_sources),
+            (0.3, self._constants),
+            (0.2, self._tokens),
+            (0.5, self._few_at_once),
+            (0.1, self._told_reasons),
+            (0.15, self._defaults),
+        ]
 
     # -- small things ----------------------------------------------------------------------------------------------
 
@@ -143,14 +157,21 @@ class _Cook:
     def _few_at_once(self) -> None:
         for step in self.data["steps"]:
             if step["type"] == "parallel":
-                step["max_concurrency"] = self.chance.randint(1, 2)
+                step |= {"max_concurrency": self.chance.randint(1, 2), "output_key": "all"}
 
     def _told_reasons(self) -> None:
         """Say what people say, and the machine does not read."""
         self.data |= {"description": "a program", "version": "1.0", "language": 1}
         for step in self.data["steps"]:
-            if step["type"] == "llm":
-                step["system"] = "be kind"
+            for part in (step, *step.get("parallel_steps", ())):
+                if part["type"] == "llm":
+                    part["system"] = "be kind"
+
+    def _defaults(self) -> None:
+        """Let an input be left out; what it is then it may be anyway."""
+        name = self.chance.choice(list(self.data["inputs"]))
+        spec = self.data["inputs"][name]
+        self.data["inputs"] = {**self.data["inputs"], name: {**spec, "default": domain(spec)[0]}}
 
     # -- a variable with two sources -------------------------------------------------------------------------------
 
@@ -168,6 +189,8 @@ class _Cook:
             first["next_step"] = steps[1]["id"]  # it becomes an arm, and would end the run
         begun = [self._source(kind, 0), self._source(kind, 1)]
         begun[0]["next_step"], begun[1]["next_step"] = "x1", "x2"
+        if begun[1]["type"] != "set" and self.odds(0.2):
+            question = question.replace("$t", "$x1.output")
         begun += self._asking(question, first["id"])
         self.data["steps"] = [*begun, *steps]
         if "max_steps" in self.data:
