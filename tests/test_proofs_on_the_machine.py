@@ -27,7 +27,7 @@ from test_differential import compare, dead_steps, shrink
 from trace_judge import Judge
 
 CHUNK = 20
-CHUNKS = max(1, int(os.environ.get("STEPWARD_ON_THE_MACHINE", "80")) // CHUNK)
+CHUNKS = max(1, int(os.environ.get("STEPWARD_ON_THE_MACHINE", "40")) // CHUNK)
 FIRST = int(os.environ.get("STEPWARD_ON_THE_MACHINE_FROM", "0")) // CHUNK
 MAX_SKIPPED = 0.02
 MAX_UNKNOWN = 0.12

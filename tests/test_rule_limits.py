@@ -153,3 +153,20 @@ def test_what_is_owed_is_not_proved_where_a_budget_may_keep_it_from_starting(
     run = ExecutionVM({"pay": lambda: "done"}, _Talkative()).run_sync(program, {})
     assert not (run.broken and is_proved)
     assert bool(run.broken) is (not is_proved and "max_stalled_steps" not in budget)
+
+
+# -- SW302: a condition that a constant leaves without a branch --------------------------------------------------------
+
+
+@pytest.mark.parametrize(("first", "gets_there"), [("$n > 1", True), ("$n > 9", False), ("1 == 2", False)])
+def test_a_constant_without_its_branch_is_said_where_runs_come(first: str, gets_there: bool) -> None:
+    steps = [
+        {"id": "a", "type": "condition", "condition": first, "then": "c", "otherwise": "e"},
+        {"id": "c", "type": "condition", "condition": "2 > 1", "otherwise": "e"},
+        {"id": "e", "type": "end"},
+    ]
+    inputs = {"n": {"type": "integer", "minimum": 0, "maximum": 5}}
+    report = ProgramValidator(Program.from_dict({"inputs": inputs, "tools": {}, "steps": steps})).validate()
+    said = [one for one in report.findings if one.code == "SW302"]
+    assert [one.step for one in said] == (["c"] if gets_there else [])
+    assert all(one.evidence is not None and one.evidence.witness is not None for one in said)
