@@ -167,7 +167,8 @@ class UncoveredCondition(Rule):
                 message = f"`{step.id}` takes no branch: its condition is always false and there is no `otherwise`"
                 if step.condition is not None and step.then is None:
                     message = f"`{step.id}` takes no branch: its condition is always true and there is no `then`"
-                yield self.finding(message, "add the branch, or remove the condition", place, step=step.id)
+                help = "add the branch, or remove the condition"
+                yield self.finding(message, help, place, step=step.id, evidence=judged.evidence)
 
 
 def _has_every_branch(step: ConditionStep) -> bool:
