@@ -96,11 +96,12 @@ class Judge:
                 self.breaches.add((rule.name, place))
 
     def _attempted(self, kind: str, body: dict[str, Any], part: dict[str, Any]) -> None:
-        """An intent stands before the attempt of a write; what only reads has none."""
+        """An intent stands before the attempt of a write, and of what may suspend; other calls have none."""
         is_again = (part["id"], body["visit"]) in self.begun
-        writes = part["type"] == "tool" and self.program["tools"][part["tool"]].get("effect", "write") == "write"
+        tool = self.program["tools"][part["tool"]] if part["type"] == "tool" else {"effect": "none"}
+        has_intent = tool.get("effect", "write") == "write" or tool.get("suspends", False)
         self._start(part, body["visit"])
-        if is_again and (kind == "intent") is writes:
+        if is_again and (kind == "intent") is has_intent:
             for rule in self.rules:
                 if rule.repeats(part):
                     self.breaches.add((rule.name, self.owner.get(part["id"], part)["id"]))
