@@ -328,8 +328,8 @@ def _holds(requirement: dict[str, Any], held: dict[str, int], least: int) -> boo
 
 class _Search:
     def __init__(self, program: dict[str, Any], *, blind: bool) -> None:
-        if "max_tokens" in program or "max_stalled_steps" in program:
-            raise NotSmallError("tokens and stalled steps are not counted here")
+        if "max_stalled_steps" in program:
+            raise NotSmallError("stalled steps are not counted here")
         self.program, self.blind = program, blind
         self.steps: list[dict[str, Any]] = program["steps"]
         self.position = {step["id"]: number for number, step in enumerate(self.steps)}
@@ -340,6 +340,11 @@ class _Search:
         self.successor = [self._successor(number, step) for number, step in enumerate(self.steps)]
         self.bounds = {number: step["max_visits"] for number, step in enumerate(self.steps) if "max_visits" in step}
         self.counter = {number: place for place, number in enumerate(self.bounds)}
+        self.asking = {
+            number
+            for number, step in enumerate(self.steps)
+            if any(part["type"] == "llm" for part in (step, *step.get("parallel_steps", ())))
+        }
         self.cost = [1 + len(step.get("parallel_steps", ())) for step in self.steps]
         self.calls = [self._calls(step) for step in self.steps]
         self.readers = [self._readers(step) for step in self.steps]
@@ -384,7 +389,8 @@ class _Search:
         limit = self.program.get("max_steps")
         memory = tuple(rule.start for rule in self.rules)
         levels: list[list[Any]] = [[] for _ in range((limit or 0) + 1)]
-        levels[0] = [(0, values, (0,) * len(self.bounds), memory) for values in self._starts()]
+        # How many tokens a reply takes is the model's to say: after one, `max_tokens` may be used up. Counted last.
+        levels[0] = [(0, values, (0,) * (len(self.bounds) + 1), memory) for values in self._starts()]
         seen = set()
         for spent, level in enumerate(levels):
             while level:
@@ -426,6 +432,10 @@ class _Search:
         if limit is not None and spent + self.cost[number] > limit:
             self._stopped(step, memory, is_cancelled=False)
             return
+        if number in self.asking and "max_tokens" in self.program:
+            if visits[-1]:
+                self._stopped(step, memory, is_cancelled=False)
+            visits = (*visits[:-1], 1)
         self.truth.reached.add(step["id"])
         moves = self.known_moves[number].get(values)
         if moves is None:

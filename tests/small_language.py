@@ -1,6 +1,7 @@
 """Expressions and types of small programs, read and evaluated from the language's text alone; shares no code with `vm`.
 
-An object is a tuple of (field, value) pairs, so that every value can be hashed.
+An object is a tuple of (field, value) pairs and a list is `Items`, so that every value can be hashed. Of texts and
+lists without bound there is one for each way in which `TEXT_QUESTIONS` and `LIST_QUESTIONS` can come out.
 """
 
 from __future__ import annotations
@@ -23,6 +24,14 @@ _TOKEN: Final = re.compile(
     r"\s*(?:\$(?P<ref>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)|(?P<number>\d+)|'(?P<text>[^'\\]*)'"
     r"|(?P<sign>==|!=|<=|>=|[<>+\-*()\[\],])|(?P<word>[a-z_]+))"
 )
+TEXT_QUESTIONS: Final = (
+    "$x == ''", "$x != 'a'", "$x in ['a', 'ab']", "$x contains 'b'", "$x starts_with 'a'", "not ($x ends_with 'b')",
+    "len($x) == 0", "len($x) > 1", "'abx' contains $x",
+)  # fmt: skip
+LIST_QUESTIONS: Final = ("len($x) > 0", "len($x) == 1", "len($x) < 2")
+MEMBER_QUESTIONS: Final = ("'a' in $x", "$x contains 'b'", "'a' not in $x")
+"""What may be asked of lists of texts, beside their length."""
+
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 
@@ -33,6 +42,12 @@ class _Gone:
 
 GONE: Final = _Gone()
 """What an undefined variable holds."""
+
+
+class Items(tuple[Any, ...]):
+    """A list."""
+
+    __slots__ = ()
 
 
 class Unreadable(Exception):  # noqa: N818 - it is no error of ours
@@ -50,9 +65,17 @@ def domain(spec: dict[str, Any] | None) -> tuple[Any, ...]:
     """Return every value of a type."""
     if not spec or spec == {"type": "string"}:
         return (OPAQUE,)
-    if "enum" in spec:
-        return tuple(spec["enum"])
     kind = spec.get("type")
+    if isinstance(kind, list):
+        inner = [value for word in kind if word != "null" for value in domain({**spec, "type": word})]
+        return (*inner, None) if "null" in kind else tuple(inner)
+    if "enum" in spec:
+        members = (value for value in spec["enum"] if kind != "string" or isinstance(value, str))
+        return tuple(value for value in members if not isinstance(value, str) or _fits(value, spec))
+    if kind == "string" and ("maxLength" in spec or "pattern" in spec):
+        return _texts(spec.get("maxLength", 3), spec.get("pattern", ""))
+    if kind == "array":
+        return _lists(domain(spec["items"]))
     if kind == "boolean":
         return (False, True)
     if kind == "integer" and "minimum" in spec and "maximum" in spec:
@@ -60,6 +83,34 @@ def domain(spec: dict[str, Any] | None) -> tuple[Any, ...]:
     if kind == "object":
         return tuple(_objects(spec))
     raise NotSmallError(f"no small type: {spec}")
+
+
+def _fits(text: str, spec: dict[str, Any]) -> bool:
+    return len(text) <= spec.get("maxLength", len(text)) and bool(re.search(spec.get("pattern", ""), text))
+
+
+@lru_cache
+def _texts(most: int, pattern: str) -> tuple[str, ...]:
+    """Return the texts of a type: all of one character of those that are asked for, and a sample of longer ones."""
+    fitting = [
+        text for size in range(min(most, 3) + 1) for text in map("".join, product("abcx", repeat=size))
+        if re.search(pattern, text)
+    ]  # fmt: skip
+    short = [text for text in fitting if len(text) < 2]
+    return tuple(dict.fromkeys([*short, *_told_apart(fitting, TEXT_QUESTIONS)]))
+
+
+def _lists(items: tuple[Any, ...]) -> tuple[Items, ...]:
+    """Return the lists of such items; `OPAQUE` items are texts of which any may be asked for."""
+    pool = ("a", "b", "x") if items == (OPAQUE,) else items
+    questions = LIST_QUESTIONS + (MEMBER_QUESTIONS if all(isinstance(item, str) for item in pool) else ())
+    return tuple(_told_apart([Items(one) for size in range(3) for one in product(pool, repeat=size)], questions))
+
+
+def _told_apart(values: list[Any], questions: tuple[str, ...]) -> list[Any]:
+    """Return one value for each way in which the questions come out."""
+    readers = [compiled(parsed(text), lambda _: (0, ())) for text in questions]
+    return list({tuple(read((value,)) for read in readers): value for value in reversed(values)}.values())
 
 
 def _objects(spec: dict[str, Any]) -> Iterator[tuple[tuple[str, Any], ...]]:
@@ -73,7 +124,16 @@ def _objects(spec: dict[str, Any]) -> Iterator[tuple[tuple[str, Any], ...]]:
 
 def frozen(value: Any) -> Any:
     """Return a plain value as one that can be hashed."""
+    if isinstance(value, list):
+        return Items(frozen(inner) for inner in value)
     return tuple((name, frozen(inner)) for name, inner in value.items()) if isinstance(value, dict) else value
+
+
+def thawed(value: Any) -> Any:
+    """Return such a value as plain data."""
+    if isinstance(value, Items):
+        return [thawed(inner) for inner in value]
+    return {name: thawed(inner) for name, inner in value} if isinstance(value, tuple) else value
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -126,11 +186,12 @@ class _Parser:
 
     def comparison(self) -> Tree:
         left = self.sum()
-        sign = self.take("==", "!=", "<", "<=", ">", ">=", "in")
+        sign = self.take("==", "!=", "<", "<=", ">", ">=", "in", "contains", "starts_with", "ends_with")
         if sign is None and self.peek() == ("word", "not"):
             self.position += 1
-            assert self.take("in"), "only `not in` may follow a value"
-            sign = "not in"
+            word = self.take("in", "contains")
+            assert word, "only `not in` and `not contains` may follow a value"
+            sign = f"not {word}"
         return left if sign is None else ("compare", sign, left, self.sum())
 
     def sum(self) -> Tree:
@@ -160,16 +221,23 @@ class _Parser:
 
     def enclosed(self, text: str) -> Tree:
         if text == "[":
+            if self.take("]"):
+                return ("constant", Items())
             items = [self.atom()[1]]
             while self.take(","):
                 items.append(self.atom()[1])
             assert self.take("]")
-            return ("constant", tuple(items))
+            return ("constant", Items(items))
         if text == "defined":
             assert self.take("(")
             inner = self.atom()
             assert self.take(")")
             return ("defined", inner[1])
+        if text == "len":
+            assert self.take("(")
+            counted = self.either()
+            assert self.take(")")
+            return ("length", counted)
         assert text == "(", f"{text} is no value"
         inner = self.either()
         assert self.take(")")
@@ -203,6 +271,9 @@ def compiled(tree: Tree, where: Where) -> Reader:
     if kind == "defined":
         read = reference(tree[1], where)
         return lambda values: _is_defined(read, values)
+    if kind == "length":
+        measured = compiled(tree[1], where)
+        return lambda values: _length(measured(values))
     if kind == "not":
         inner = compiled(tree[1], where)
         return lambda values: not _boolean(inner(values))
@@ -265,7 +336,25 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _among(left: Any, right: Any) -> bool:
+    if not isinstance(right, Items):
+        raise Unreadable(None)
     return any(_equal(left, item) for item in right)
+
+
+def _length(value: Any) -> int:
+    if not isinstance(value, str | Items):
+        raise Unreadable(None)
+    return len(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Unreadable(None)
+    return value
+
+
+def _contains(left: Any, right: Any) -> bool:
+    return _among(right, left) if isinstance(left, Items) else _text(right) in _text(left)
 
 
 _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -277,6 +366,10 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     ">=": lambda left, right: _number(left) >= _number(right),
     "in": _among,
     "not in": lambda left, right: not _among(left, right),
+    "contains": _contains,
+    "not contains": lambda left, right: not _contains(left, right),
+    "starts_with": lambda left, right: _text(left).startswith(_text(right)),
+    "ends_with": lambda left, right: _text(left).endswith(_text(right)),
     "+": lambda left, right: _number(left) + _number(right),
     "-": lambda left, right: _number(left) - _number(right),
     "*": lambda left, right: _number(left) * _number(right),

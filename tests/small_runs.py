@@ -1,23 +1,33 @@
-"""Runs of small programs on the machine, with every choice left to chance: what happens there must be in the truth."""
+"""Runs of small programs on the machine, with every choice left to chance: what happens there must be in the truth.
+
+`contradictions` holds proofs against such runs: the guardrails are taken out of the program that runs, so that the
+machine does not keep them, and `trace_judge` reads what it wrote.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Final
 
-from small_language import domain
+from small_language import domain, thawed
+from stepward.validator import Verdict
+from stepward.validator.findings import Property
 from stepward.vm import ExecutionVM, MemoryJournal, ModelReply, Program, Run, ToolContext
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.models import ModelRequest
+from trace_judge import Judge
 
 
 class Chance:
     """Tools and a model that say anything that they may say, fail, and come late."""
 
-    def __init__(self, data: dict[str, Any], seed: object) -> None:
+    def __init__(self, data: dict[str, Any], seed: object, failing: float = 0.25) -> None:
         self.data = data
         self.random = Random(str(seed))
+        self.failing = failing
         self.clock = ManualClock()
 
     def has(self, name: str) -> bool:
@@ -25,25 +35,72 @@ class Chance:
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         self.fail()
-        value = self.random.choice(domain(self.data["tools"][name].get("returns")))
-        return dict(value) if isinstance(value, tuple) else value
+        return thawed(self.random.choice(domain(self.data["tools"][name].get("returns"))))
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         self.fail()
         if request.schema is not None:
-            return ModelReply(dict(self.random.choice(domain(dict(request.schema)))))
-        return ModelReply(self.random.choice(request.allowed or ("any",)))
+            return ModelReply(thawed(self.random.choice(domain(dict(request.schema)))), self.tokens())
+        return ModelReply(self.random.choice(request.allowed or ("any",)), self.tokens())
+
+    def tokens(self) -> int:
+        """Return what a reply takes of `max_tokens`."""
+        return self.random.randint(0, 12) if "max_tokens" in self.data else 0
 
     def fail(self) -> None:
         """Fail now and then, or be too late."""
         roll = self.random.random()
-        if roll < 0.25:
+        if roll < self.failing:
             raise ValueError("it did not happen")
-        if roll < 0.4:
+        if roll < self.failing * 1.6:
             self.clock.time += 2_000_000
 
     def run(self) -> Run:
         """Run the program once; one that waits for somebody to look is cancelled."""
         machine = ExecutionVM(self, self, MemoryJournal(), clock=self.clock)
-        inputs = {name: self.random.choice(domain(spec)) for name, spec in self.data.get("inputs", {}).items()}
-        return machine.run_sync(Program.from_dict(self.data), inputs, run_id="run")
+        return machine.run_sync(Program.from_dict(self.data), self.inputs(), run_id="run")
+
+    def inputs(self) -> dict[str, Any]:
+        """Return a value for each input."""
+        return {name: thawed(self.random.choice(domain(spec))) for name, spec in self.data.get("inputs", {}).items()}
+
+
+FAILING: Final = (0.25, 0.0, 0.08)
+"""How often calls fail, in turns: where all may fail, few runs come far."""
+
+
+def contradictions(
+    data: dict[str, Any], properties: Sequence[Property], dead: set[str], seed: object, runs: int = 50
+) -> list[str]:
+    """Return what random runs show of a program that is said to be proved, or never to happen."""
+    program = Program.from_dict({**data, "guardrails": []})
+    proved = {
+        f"{prop.name} {prop.rule}" if prop.name in ("coverage", "exclusive cases") else prop.rule
+        for prop in properties
+        if prop.verdict is Verdict.PROVED and prop.name != "allow"
+    }
+    if all(prop.verdict is Verdict.PROVED for prop in properties if prop.name == "allow"):
+        proved.add("allow")
+    found: dict[str, str] = {}
+    for number, (run, records) in enumerate(asyncio.run(all_runs(program, data, seed, runs))):
+        judge = Judge(data).judge(records, run.status, run.reason or "")
+        for rule, step in judge.breaches:
+            if rule in proved:
+                found.setdefault(rule, f"run {number}: {rule} is proved, and broken at {step}")
+        for step in judge.reached & dead:
+            found.setdefault(f"step {step}", f"run {number}: no run gets to {step}, and one does")
+    return sorted(found.values())
+
+
+async def all_runs(
+    program: Program, data: dict[str, Any], seed: object, runs: int
+) -> list[tuple[Run, list[dict[str, Any]]]]:
+    """Return that many runs on one machine, and what each wrote."""
+    chance, journal = Chance(data, seed), MemoryJournal()
+    machine = ExecutionVM(chance, chance, journal, clock=chance.clock)
+    found = []
+    for number in range(runs):
+        chance.random, chance.failing = Random(f"{seed}/{number}"), FAILING[number % len(FAILING)]
+        run = await machine.run(program, chance.inputs(), run_id=str(number))
+        found.append((run, [json.loads(entry.record) for entry in journal.read(str(number))]))
+    return found

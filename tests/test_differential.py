@@ -103,6 +103,7 @@ def compare(data: dict[str, Any], check: Callable[[dict[str, Any]], Report] = ch
     compare_rules(data, report, found, result)
     compare_coverage(report, found, result)
     compare_proofs(data, report, found, result)
+    compare_allowed(data, report, found, result)
     compare_warnings(report, found, dead_steps(data), result)
     compare_readings(data, report, found, result)
     result.counts["all unconfirmed"] += 1
@@ -166,6 +167,10 @@ def compare_coverage(report: Report, found: Truth, result: Comparison) -> None:
 def compare_proofs(data: dict[str, Any], report: Report, found: Truth, result: Comparison) -> None:
     """What is proved never happens, and what is violated does."""
     for prop in report.properties:
+        if prop.name not in ("coverage", "exclusive cases", "allow") and prop.rule not in found.broken:
+            continue  # a policy waives it, or does not apply: whether it holds is nobody's question
+        if prop.name == "allow":
+            continue  # one for each call, while the rule speaks of all: see `compare_allowed`
         broken = {"coverage": found.uncovered, "exclusive cases": found.overlapping}.get(prop.name)
         is_broken = prop.rule in broken if broken is not None else bool(found.broken.get(prop.rule))
         if prop.verdict is Verdict.PROVED and is_broken:
@@ -176,6 +181,21 @@ def compare_proofs(data: dict[str, Any], report: Report, found: Truth, result: C
             result.counts[f"all unknown {prop.name}"] += 1
             result.counts[f"unknown {prop.name}"] += prop.verdict is Verdict.UNKNOWN
             result.counts[f"truly broken {prop.name}"] += is_broken
+
+
+def compare_allowed(data: dict[str, Any], report: Report, found: Truth, result: Comparison) -> None:
+    """An allow list: of the calls of a tool, no more are proved than are never made with other arguments."""
+    for tool in {prop.rule for prop in report.properties if prop.name == "allow"}:
+        calls = [step["id"] for step in data["steps"] for part in _parts(step) if part.get("tool") == tool]
+        said = [prop for prop in report.properties if (prop.name, prop.rule) == ("allow", tool)]
+        proved = sum(prop.verdict is Verdict.PROVED for prop in said)
+        broken = {step for _, step in found.broken["allow"]}
+        if proved > len(calls) - len(broken.intersection(calls)):
+            result.wrong.append(f"UNSOUND: allow of {tool} is proved of {proved} calls, and broken at {sorted(broken)}")
+
+
+def _parts(step: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    return (step, *step.get("parallel_steps", ()))
 
 
 def dead_steps(data: dict[str, Any]) -> set[str]:

@@ -14,7 +14,7 @@ from stepward.validator.gate.checking import RunResult
 from stepward.validator.report import FORMATS, full, render
 from stepward.validator.report.excerpt import MAX_WIDTH, Mark, excerpt
 from stepward.validator.report.statistics import render as render_statistics
-from stepward.validator.report.text import safe, summary
+from stepward.validator.report.text import safe, summary, width
 from stepward.validator.report.values import Values
 from stepward.vm import Program
 from stepward.vm.reading.document import Document
@@ -60,6 +60,27 @@ def test_wide_characters_take_two_columns_and_combining_ones_none() -> None:
     assert rows("日本 ab", mark(1, 4, 5)) == ["1|日本 ab", "|     ^"]
     assert rows("日本 ab", mark(1, 2, 3)) == ["1|日本 ab", "|  ^^"]
     assert rows("e\u0301 ab", mark(1, 4, 5)) == ["1|e\u0301 ab", "|  ^"]
+
+
+@pytest.mark.parametrize(
+    ("character", "columns"),
+    [
+        ("a", 1),
+        ("ä", 1),
+        ("€", 1),
+        ("界", 2),
+        ("\uff21", 2),
+        ("\u0301", 0),  # Mn: a combining accent
+        ("\u20dd", 0),  # Me: an enclosing circle
+        ("\u200d", 0),  # Cf: joins two signs, and is none itself
+        ("\u2060", 0),  # Cf: keeps two words on one line
+        ("\u00ad", 0),  # Cf: where a word may be divided
+        ("\u200e", 1),  # Cf that could turn the text around: a sign is printed in its place
+        ("\u202e", 1),
+    ],
+)
+def test_a_character_takes_as_many_columns_as_a_terminal_gives_it(character: str, columns: int) -> None:
+    assert width(character, 0) == columns
 
 
 def test_tabs_are_widened_to_the_next_stop() -> None:

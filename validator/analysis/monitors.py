@@ -25,7 +25,7 @@ from stepward.vm.language.guardrails import (
     guards,
 )
 from stepward.vm.language.selectors import Hit, branch_names, by_step
-from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, ParallelStep, ToolCall
+from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
 
 NEVER, STALE, FRESH = 0, 1, 2
 
@@ -294,7 +294,18 @@ class FollowedByMonitor(_Watcher):
         if self.ends != "any" or state == 0:
             return None
         # A run may be cancelled before any step; where Q comes next, only an empty budget keeps it from starting.
-        return "missing" if step not in self.then or (not self.certain and self.context.bounds.may_run_out) else None
+        return "missing" if step not in self.then or (not self.certain and self._may_run_out(step)) else None
+
+    def _may_run_out(self, step: int) -> bool:
+        """Whether an empty budget may keep a step from starting.
+
+        What a reply costs, and whether a step changes a value, is not known before the run.
+        """
+        program = self.context.program
+        if program.max_stalled_steps is not None or self.context.bounds.may_run_out:
+            return True
+        parts = getattr(program.steps[step], "parallel_steps", (program.steps[step],))
+        return program.max_tokens is not None and any(isinstance(part, LlmCall) for part in parts)
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
         started = some_start(self.then[step], way, fates, self.context) if step in self.then else (False,)

@@ -37,7 +37,7 @@ from stepward.vm.language.guardrails import (
     Never,
     Requires,
 )
-from stepward.vm.language.steps import Call, ConditionStep, Failing, ParallelStep, ToolCall
+from stepward.vm.language.steps import Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
 
 Memory = tuple[int, ...]
 NEVER, STALE, FRESH = 0, 1, 2
@@ -281,19 +281,26 @@ class FollowedByWatcher(Watcher):
 
     @cached_property
     def may_run_out(self) -> bool:
-        """Whether a budget may be used up before Q starts."""
+        """Whether the budget of steps, or of steps without progress, may be used up before Q starts."""
         program = self.reading.program
-        if program.max_tokens is not None or program.max_stalled_steps is not None:
+        if program.max_stalled_steps is not None:
             return True
         most = None if program.max_steps is None else Budget(self.reading).most()
         return program.max_steps is not None and (most is None or most > program.max_steps)
+
+    def _lacks_tokens(self, step: int) -> bool:
+        """Whether the budget of tokens may keep a step from starting: it does so where a model is asked."""
+        parts = self.reading.program.steps[step]
+        calls = parts.parallel_steps if isinstance(parts, ParallelStep) else (parts,)
+        return self.reading.program.max_tokens is not None and any(isinstance(call, LlmCall) for call in calls)
 
     def start(self) -> Memory:
         return (0,)
 
     def entered(self, steps: Steps, step: int, state: State, memory: Memory) -> Iterator[Breach]:  # noqa: ARG002
         """A run may be cancelled before any step, and run out of budget before the one that is owed."""
-        if self.ends == "any" and memory[0] and (step not in self.hits or self.may_run_out):
+        may_run_out = self.may_run_out or self._lacks_tokens(step)
+        if self.ends == "any" and memory[0] and (step not in self.hits or may_run_out):
             yield Breach("missing")
 
     def after(self, step: int, memory: Memory, way: Exit) -> Memory:

@@ -9,7 +9,7 @@ from stepward.validator.findings import Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import Rule
 from stepward.vm.language.guardrails import AtMostOnce
 from stepward.vm.language.meaning import CallSite
-from stepward.vm.language.steps import Call, ParallelStep, ToolCall
+from stepward.vm.language.steps import Call, Failing, ParallelStep, ToolCall
 from stepward.vm.reading.source import Place
 
 
@@ -125,6 +125,11 @@ def _writes_once(context: Context, site: CallSite) -> bool:
     return isinstance(site.call, ToolCall) and context.meaning.tool(site.call.tool).writes_once
 
 
+def _is_retried(step: Failing) -> bool:
+    """Return whether a step makes a second attempt; `max_retries` counts attempts in all."""
+    return step.on_error == "retry" and step.max_retries > 1
+
+
 def _fact(context: Context, site: CallSite) -> str:
     assert isinstance(site.call, ToolCall)
     if site.call.tool in context.meaning.manifest:
@@ -191,9 +196,9 @@ class RetriedEffect(Rule):
                 continue
             whole = context.program.steps[site.step]
             place = None
-            if site.call.on_error == "retry" and site.call.max_retries > 1:
+            if _is_retried(site.call):
                 place = Place((*site.path, "on_error"))
-            elif isinstance(whole, ParallelStep) and whole.on_error == "retry" and site.call.on_error != "skip":
+            elif isinstance(whole, ParallelStep) and _is_retried(whole) and site.call.on_error != "skip":
                 place = Place(("steps", site.step, "on_error"))
             if place is not None:
                 message = f"{_fact(context, site)}: a retry performs it again"

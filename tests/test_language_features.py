@@ -1,0 +1,163 @@
+"""Which features of the language the random generators make: a table, kept in `language_features.txt`.
+
+No feature may be one that no generator makes, but for those in `EXEMPT`, each with its reason.
+`STEPWARD_WRITE_FIXTURES=1` writes the table anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, settings
+
+import condition_lists
+import programs
+import strategies
+import systems
+from language_features import every_feature, expression_features, features_of, type_features
+from seasoned_programs import seasoned_program
+from small_programs import rare_programs, small_program
+from stepward.sabotage.specimen_programs import SPECIMENS, specimen_target
+from stepward.vm.errors import PolicyError, ProgramError
+from wide_programs import wide_program
+
+TABLE = Path(__file__).parent / "language_features.txt"
+SEEDS = 250
+FEWER = 100
+
+EXEMPT = {"Program.language": "there is one value"}
+"""What no generator need make, and why."""
+UNJUDGED = EXEMPT | {
+    "Program.max_stalled_steps": "the enumeration keeps no values that nothing reads; the reference counts them",
+    "TypeSpec.sensitive": "what reaches a prompt is judged by the campaign's oracle; proofs do not speak of it",
+    "constant fraction": "numbers are whole where every run is enumerated; lists of conditions have fractions",
+    "LlmStep.outcome=failure": "a matter of chance: that of tools and of `set` is made",
+}
+"""What the small and the seasoned programs, of which every run is enumerated, need not have, and who judges it."""
+
+
+def by_small() -> set[str]:
+    return set().union(*(features_of(data) for data in (*rare_programs(), *map(small_program, range(FEWER)))))
+
+
+def by_seasoned() -> set[str]:
+    found = [seasoned_program(seed) for seed in range(SEEDS)]
+    return set().union(*(features_of(one.program, one.policies) for one in found))
+
+
+def by_wide() -> set[str]:
+    found: set[str] = set()
+    for seed in range(FEWER):
+        data, policies = wide_program(f"features/{seed}")
+        try:
+            found |= features_of(data, policies)
+        except (ProgramError, PolicyError):  # not all are programs
+            continue
+    return found
+
+
+def by_random() -> set[str]:
+    found: set[str] = set()
+
+    @settings(max_examples=FEWER, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
+    @given(programs.programs())
+    def collect(data: dict[str, object]) -> None:
+        found.update(features_of(data))
+
+    collect()
+    return found
+
+
+def by_conditions() -> set[str]:
+    texts: list[str] = []
+
+    @settings(
+        max_examples=FEWER, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(strategies.conditions())
+    def collect(text: str) -> None:
+        texts.append(text)
+
+    collect()
+    return expression_features(texts)
+
+
+def by_lists() -> set[str]:
+    atoms = (condition_lists.few_atom, condition_lists.many_atom, condition_lists.sum_atom)
+    texts = [text for atom in atoms for one in condition_lists.lists(0, FEWER, atom) for text in one]
+    return expression_features(texts) | type_features([*condition_lists.FEW.values(), *condition_lists.MANY.values()])
+
+
+def by_systems() -> set[str]:
+    return features_of(systems.PROGRAM) | expression_features(systems._CONDITIONS)
+
+
+def by_attacks() -> set[str]:
+    targets = [specimen_target(name) for name in SPECIMENS]
+    return set().union(
+        *(features_of(target.program.to_dict(), [policy.to_data() for policy in target.policies]) for target in targets)
+    )
+
+
+GENERATORS: dict[str, Callable[[], set[str]]] = {
+    "small": by_small,
+    "seasoned": by_seasoned,
+    "wide": by_wide,
+    "random": by_random,
+    "conditions": by_conditions,
+    "lists": by_lists,
+    "systems": by_systems,
+    "specimens": by_attacks,
+}
+
+
+@cache
+def made() -> dict[str, set[str]]:
+    return {name: make() for name, make in GENERATORS.items()}
+
+
+def written() -> str:
+    """Return the table: a row for each feature, a column for each generator."""
+    names = list(GENERATORS)
+    rows = [f"{'feature':60} {' '.join(names)}".rstrip()]
+    for feature in every_feature():
+        marks = " ".join(("x" if feature in made()[name] else ".").center(len(name)) for name in names)
+        rows.append(f"{feature:60} {marks}".rstrip())
+    return "\n".join(rows) + "\n"
+
+
+def test_every_feature_is_made_by_some_generator() -> None:
+    everything = set().union(*made().values())
+    missing = set(every_feature()) - everything
+    assert missing <= set(EXEMPT), sorted(missing - set(EXEMPT))
+
+
+def test_every_feature_is_in_programs_of_which_every_run_is_enumerated() -> None:
+    missing = set(every_feature()) - made()["small"] - made()["seasoned"]
+    assert missing == set(UNJUDGED), missing ^ set(UNJUDGED)
+
+
+def test_the_table_is_fresh() -> None:
+    if os.environ.get("STEPWARD_WRITE_FIXTURES"):
+        TABLE.write_text(written(), encoding="utf-8")
+    assert TABLE.read_text(encoding="utf-8") == written()
+
+
+def test_a_feature_that_is_taken_away_is_missed() -> None:
+    """The detection tells a feature that is there from one that is not."""
+    data = {
+        "inputs": {"t": {"type": ["string", "null"], "pattern": "^a"}},
+        "steps": [
+            {"id": "c", "type": "condition", "condition": "1 == 1 or $t.x", "then": "e"},
+            {"id": "e", "type": "end"},
+        ],
+    }
+    found = features_of(data)
+    assert {"TypeSpec.pattern", "type null", "type of several words", "operator ==", "operator or"} <= found
+    assert {"mixed: a text that may be null", "mixed: a field is read behind a constant", "reference field"} <= found
+    assert not {"mixed: a condition over constants", "ConditionStep.cases", "type boolean", "operator and"} & found
+    assert found <= set(every_feature())

@@ -1,0 +1,291 @@
+"""Judges the trace of a run: which rules it breaks, where it takes no branch, and where two cases hold at once.
+
+It reads the records that the machine wrote (specs/journal.md) and rules as plain data, by the language's text alone. It
+shares no code with the checker, nor with the machine, nor with the enumeration but for the reading of expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from small_language import GONE, REFERENCE, Reader, Unreadable, compiled, frozen, parsed, references
+
+SETTLED: Final = ("success", "fallback", "failed", "skipped")
+_NO_ARGUMENTS: Final = ((), {})
+
+Breach = tuple[str, str]
+"""A rule, or `coverage` and `exclusive cases` of a step, and the step where it is broken."""
+
+
+class Judge:
+    """One run. `judge` goes through its records; `breaches` and `reached` say what was met."""
+
+    def __init__(self, program: dict[str, Any]) -> None:
+        self.program = program
+        self.steps = {step["id"]: step for step in program["steps"]}
+        self.owner = {sub["id"]: step for step in program["steps"] for sub in step.get("parallel_steps", ())}
+        self.parts = {
+            **{sub["id"]: sub for step in program["steps"] for sub in step.get("parallel_steps", ())},
+            **self.steps,
+        }
+        self.calls = {name for name, part in self.parts.items() if part["type"] in ("llm", "tool", "parallel")}
+        self.rules = [_Memory(rule, self) for rule in program["guardrails"]]
+        self.values: dict[str, Any] = {}
+        self.begun: set[tuple[str, int]] = set()
+        self.fates: dict[str, dict[str, Any]] = {}
+        self.breaches: set[Breach] = set()
+        self.reached: set[str] = set()
+
+    def judge(self, records: Iterable[dict[str, Any]], status: str, reason: str) -> Judge:
+        """Go through the records of a run that came to that status for that reason."""
+        step = ""
+        for record in records:
+            kind, body = record["kind"], record["body"]
+            if kind == "started":
+                self.values = {name: frozen(value) for name, value in body["inputs"].items()}
+            elif "step" in body:
+                step = self.owner.get(body["step"], self.parts[body["step"]])["id"]
+                self._seen(kind, body)
+        for rule in self.rules:
+            if rule.owed and _is_judged(rule.rule.get("ends"), status, reason):
+                self.breaches.add((rule.name, step))
+        return self
+
+    def _seen(self, kind: str, body: dict[str, Any]) -> None:
+        part = self.parts[body["step"]]
+        if kind == "passed":  # its visits are used up: nothing starts
+            for one in (part, *part.get("parallel_steps", ())):
+                if one["id"] in self.calls:
+                    self._bind(one, "failed", GONE)
+            return
+        self.reached.add(self.owner.get(part["id"], part)["id"])
+        if kind in ("intent", "attempt"):
+            self._attempted(kind, body, part)
+        elif kind == "branched":
+            self._start(part, body["visit"])
+            self._branched(part, body["branch"])
+        elif kind == "assigned":
+            self._start(part, body["visit"])
+            for rule in self.rules:
+                rule.assigned(body["values"])
+                rule.succeeded(part)
+            self.values |= {name: frozen(value) for name, value in body["values"].items()}
+        elif kind == "joined":
+            self._start(part, body["visit"])
+            if body["kind"] != "again":
+                self._joined(part, body["kind"])
+        elif kind == "blocked" and part["type"] in ("llm", "tool"):  # it did not start
+            self._settled(part, body)
+        elif kind in ("blocked", "ended"):
+            self._start(part, body["visit"])
+
+    # -- starts ----------------------------------------------------------------------------------------------------
+
+    def _start(self, part: dict[str, Any], visit: int) -> None:
+        """Note that a step or sub-step starts, once for each visit, and its parallel step before it."""
+        whole = self.owner.get(part["id"])
+        if whole is not None:
+            self._start(whole, visit)
+        if (part["id"], visit) in self.begun:
+            return
+        self.begun.add((part["id"], visit))
+        place = self.owner.get(part["id"], part)["id"]
+        for rule in self.rules:
+            if rule.starts(part):
+                self.breaches.add((rule.name, place))
+
+    def _attempted(self, kind: str, body: dict[str, Any], part: dict[str, Any]) -> None:
+        """An intent stands before the attempt of a write, and of what may suspend; other calls have none."""
+        is_again = (part["id"], body["visit"]) in self.begun
+        tool = self.program["tools"][part["tool"]] if part["type"] == "tool" else {"effect": "none"}
+        has_intent = tool.get("effect", "write") == "write" or tool.get("suspends", False)
+        self._start(part, body["visit"])
+        if is_again and (kind == "intent") is has_intent:
+            for rule in self.rules:
+                if rule.repeats(part):
+                    self.breaches.add((rule.name, self.owner.get(part["id"], part)["id"]))
+        if kind == "attempt" and body["kind"] in SETTLED:
+            self._settled(part, body)
+
+    def _settled(self, part: dict[str, Any], body: dict[str, Any]) -> None:
+        """A call has come out; a sub-step binds its output when its parallel step is left."""
+        if part["id"] in self.owner:
+            self.fates[part["id"]] = body
+        else:
+            self._bind(part, body["kind"], frozen(body.get("output", GONE)))
+
+    def _joined(self, whole: dict[str, Any], kind: str) -> None:
+        for part in whole["parallel_steps"]:
+            body = self.fates.pop(part["id"], {"kind": "failed"})
+            self._bind(part, body["kind"], frozen(body.get("output", GONE)))
+        self._bind(whole, kind, "joined")
+
+    def _bind(self, part: dict[str, Any], kind: str, output: Any) -> None:
+        """Give a call its output, or take it away; then note its success."""
+        is_good = kind in ("success", "fallback")
+        outputs = [f"{part['id']}.output", *([part["output_key"]] if "output_key" in part else [])]
+        self.values |= dict.fromkeys(outputs, output if is_good else GONE)
+        self.values[f"{part['id']}.error"] = GONE if is_good else "error"
+        for rule in self.rules:
+            rule.assigned([*outputs, f"{part['id']}.error"])
+            if kind == "success":
+                rule.succeeded(part)
+
+    # -- conditions ------------------------------------------------------------------------------------------------
+
+    def _branched(self, step: dict[str, Any], branch: Any) -> None:
+        if branch is None or (branch in ("then", "otherwise") and branch not in step):
+            self.breaches.add((f"coverage {step['id']}", step["id"]))
+        held = [self._holds(case["when"]) for case in step.get("cases", ())]
+        if True in held and None not in held[: held.index(True)] and held.count(True) > 1:
+            self.breaches.add((f"exclusive cases {step['id']}", step["id"]))
+        labels = [branch] if "cases" not in step or branch == "otherwise" else [branch, _name(step, branch)]
+        for rule in self.rules:
+            rule.branched(step, labels)
+            rule.succeeded(step)
+
+    def _holds(self, text: str) -> bool | None:
+        try:
+            return self.read(text, _NO_ARGUMENTS) is True
+        except Unreadable:
+            return None
+
+    def read(self, text: str, arguments: tuple[Any, dict[str, Any]]) -> Any:
+        """Return the value of an expression, here and now; `arguments` are those of a call, as they were written."""
+        names: list[str] = []
+        values: list[Any] = []
+
+        def where(name: str) -> tuple[int, tuple[str, ...]]:
+            root, fields = self.root(name)
+            if root not in names:
+                names.append(root)
+                values.append(arguments[0] if root == "args" else self.values.get(root, GONE))
+            return names.index(root), fields
+
+        reader: Reader = compiled(parsed(text), where)
+        return reader(tuple(values))
+
+    def root(self, text: str) -> tuple[str, tuple[str, ...]]:
+        """Return the variable that a reference speaks of, and the fields below it."""
+        names = text.split(".")
+        size = 2 if names[0] in self.calls and names[1:2] in (["output"], ["error"]) else 1
+        return ".".join(names[:size]), tuple(names[size:])
+
+    def arguments(self, part: dict[str, Any]) -> tuple[tuple[str, Any], ...] | Any:
+        """Return the arguments of a call of a tool; no other step has any."""
+        if part["type"] != "tool":
+            return GONE
+        return tuple((name, self._given(value)) for name, value in part.get("args", {}).items())
+
+    def _given(self, value: Any) -> Any:
+        is_read = isinstance(value, str) and REFERENCE.fullmatch(value)
+        return self.read(value, _NO_ARGUMENTS) if is_read else frozen(value)
+
+
+class _Memory:
+    """What one rule remembers of a run."""
+
+    def __init__(self, rule: dict[str, Any], judge: Judge) -> None:
+        self.rule, self.judge, self.name = rule, judge, rule["name"]
+        self.came: dict[str, bool] = {}
+        self.performed: set[int] = set()
+        self.owed = False
+
+    def _selects(self, selector: dict[str, Any], part: dict[str, Any]) -> bool:
+        if "step" in selector:
+            return bool(selector["step"] == part["id"])
+        if part["type"] != "tool":
+            return False
+        effect = self.judge.program["tools"][part["tool"]].get("effect", "write")
+        return bool(selector.get("tool") == part["tool"] or selector.get("effect") == effect)
+
+    def starts(self, part: dict[str, Any]) -> bool:
+        """Note a start; return whether it breaks the rule."""
+        rule = self.rule
+        if "protects" in rule:
+            return self._selects(rule["protects"], part) and not self._is_met(rule["requires"])
+        if "never" in rule:
+            return self._selects(rule["never"], part) and self._is_forbidden(part)
+        if "at_most_once" in rule:
+            return self._selects(rule["at_most_once"], part) and self._performs(0)
+        if "exclusive" in rule:
+            sides = {side for side, one in enumerate(rule["exclusive"]) if self._selects(one, part)}
+            self.performed |= sides
+            return bool(sides) and self.performed == {0, 1}
+        self.owed = self.owed and not self._selects(rule["followed_by"]["then"], part)
+        return False
+
+    def _performs(self, side: int) -> bool:
+        is_again = side in self.performed
+        self.performed.add(side)
+        return is_again
+
+    def repeats(self, part: dict[str, Any]) -> bool:
+        """Note a further attempt: of what is not idempotent a further performance."""
+        tool = self.judge.program["tools"].get(part.get("tool"), {})
+        is_one = part["type"] == "tool" and tool.get("idempotent", False)
+        return not is_one and "at_most_once" in self.rule and self._selects(self.rule["at_most_once"], part)
+
+    def _is_forbidden(self, part: dict[str, Any]) -> bool:
+        if "when" not in self.rule:
+            return True
+        try:
+            return self.judge.read(self.rule["when"], (self.judge.arguments(part), {})) is True
+        except Unreadable:
+            return True
+
+    def _is_met(self, requirement: dict[str, Any]) -> bool:
+        if "all_of" in requirement:
+            return all(self._is_met(one) for one in requirement["all_of"])
+        if "any_of" in requirement:
+            return any(self._is_met(one) for one in requirement["any_of"])
+        return self.came.get(repr(requirement), False)
+
+    def _guards(self) -> Iterator[dict[str, Any]]:
+        pending = [self.rule.get("requires", {})]
+        while pending:
+            one = pending.pop()
+            inner = one.get("all_of") or one.get("any_of")
+            pending += inner or []
+            if not inner and one:
+                yield one
+
+    def succeeded(self, part: dict[str, Any]) -> None:
+        """Note a success: of a guard without a branch, and of what is followed up."""
+        for guard in self._guards():
+            if "branch" not in guard and self._selects(guard, part):
+                self.came[repr(guard)] = True
+        pair = self.rule.get("followed_by")
+        if pair and self._selects(pair["first"], part) and not self._selects(pair["then"], part):
+            self.owed = True
+
+    def branched(self, step: dict[str, Any], labels: list[Any]) -> None:
+        """Note a branch that was taken, by its name or number."""
+        for guard in self._guards():
+            if guard.get("step") == step["id"] and guard.get("branch") in labels:
+                self.came[repr(guard)] = True
+
+    def assigned(self, names: Iterable[str]) -> None:
+        """Let the branches go stale whose condition reads what was assigned."""
+        if not self.rule.get("fresh", True):
+            return
+        for guard in self._guards():
+            step = self.judge.steps.get(guard["step"], {}) if "branch" in guard else {}
+            texts = [step.get("condition", "true"), *(case["when"] for case in step.get("cases", ()))]
+            read = {self.judge.root(name)[0] for text in texts for name in references(parsed(text))}
+            if read.intersection(names):
+                self.came[repr(guard)] = False
+
+
+def _name(step: dict[str, Any], branch: Any) -> Any:
+    return step["cases"][branch - 1].get("name") if isinstance(branch, int) else None
+
+
+def _is_judged(ends: str | None, status: str, reason: str) -> bool:
+    """Whether `followed_by` speaks of a run that ended so."""
+    if ends == "success" or status == "SUCCESS":
+        return status == "SUCCESS"
+    if ends == "any":
+        return status in ("FAILED", "STALLED", "BUDGET_EXCEEDED", "CANCELLED")
+    return status == "FAILED" or reason == "visits"
