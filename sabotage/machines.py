@@ -77,15 +77,16 @@ class Machine(ExecutionVM):
         return target.plan if is_the_same else super()._plan(program)
 
     def _stored_plan(
-        self, program: str, policies: Names, waived: Names, later: tuple[tuple[Names, Names], ...] = ()
+        self, program: str, policies: Names, waived: Names, later: tuple[tuple[Names, Names], ...], patterns: str | None
     ) -> Plan:
         """Likewise, where the store has the very documents that the plan was made of."""
         plan = self._target.plan
-        if not later and (program, policies, frozenset(waived)) == (plan.digest, plan.policy_digests, plan.waived):
+        made_of = (plan.digest, plan.policy_digests, plan.waived, plan.patterns)
+        if not later and (program, policies, frozenset(waived), patterns) == made_of:
             kept = [self.journal.document(digest) for digest in (program, *policies)]
             if kept == [plan.document, *plan.policy_documents.values()]:
                 return plan
-        return super()._stored_plan(program, policies, waived, later)
+        return super()._stored_plan(program, policies, waived, later, patterns)
 
     async def _io(self, function: Callable[..., T], *args: Any) -> T:
         name = getattr(function, "__name__", "call")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -25,10 +24,18 @@ def is_of(value: Any, spec: TypeSpec | None) -> bool:
         return (spec.minimum is None or value >= spec.minimum) and (spec.maximum is None or value <= spec.maximum)
     if isinstance(value, str):
         fits = spec.max_length is None or len(value) <= spec.max_length
-        return fits and (spec.pattern is None or re.search(spec.pattern, value) is not None)
+        return fits and (spec.pattern is None or _is_found(spec.pattern, value))
     if isinstance(value, Mapping):
         return _is_object_of(value, spec)
     return not isinstance(value, list | tuple) or all(is_of(item, spec.items) for item in value)
+
+
+def _is_found(pattern: str, text: str) -> bool:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    return re2.search(pattern, text, options) is not None
 
 
 def _is_object_of(value: Mapping[str, Any], spec: TypeSpec) -> bool:

@@ -15,6 +15,7 @@ from stepward.vm.language.nulls import TYPE_MAPS, without_nulls
 from stepward.vm.language.record import Record
 from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Case
 from stepward.vm.language.types import TypeSpec
+from stepward.vm.patterns.matching import RE2
 from stepward.vm.reading.limits import MAX_DEPTH, MAX_STEPS, MAX_VALUES
 from stepward.vm.reading.source import Mend, Path, Place
 
@@ -43,15 +44,18 @@ _ELSEWHERE: Final = {
 }
 
 
-def build_program(data: Any, document: Document | None) -> Program:
-    """Return the program that data describes; raises ProgramError with everything that is wrong with its shape."""
+def build_program(data: Any, document: Document | None, patterns: str | None = RE2) -> Program:
+    """Return the program that data describes; raises ProgramError with everything that is wrong with its shape.
+
+    `patterns` is their dialect, as a journal names it.
+    """
     from stepward.vm.language.program import Program
 
     name = document.name if document else "<dict>"
     if document is None:
         data = _with_plain_steps(data)
         _refuse_odd_data(data)
-    program = build(Program, data, name, document.problems if document else (), ProgramError)
+    program = build(Program, data, name, document.problems if document else (), ProgramError, patterns)
     total = len(program.steps) + sum([len(step.parallel_steps) for step in program.steps if step.type == "parallel"])
     if total > MAX_STEPS:
         message = f"the program has {total:,} steps; {MAX_STEPS:,} are the limit"
@@ -94,15 +98,23 @@ def _refused(code: str, message: str, help: str) -> ProgramError:
 
 
 def build(
-    model: type[Model], data: Any, name: str, problems: tuple[Problem, ...], error_class: type[DocumentError]
+    model: type[Model],
+    data: Any,
+    name: str,
+    problems: tuple[Problem, ...],
+    error_class: type[DocumentError],
+    patterns: str | None = RE2,
 ) -> Model:
-    """Return the object that data describes; raises `error_class` with the reader's problems and the model's."""
+    """Return the object that data describes; raises `error_class` with the reader's problems and the model's.
+
+    `patterns` is their dialect, as a journal names it.
+    """
     kind = getattr(model, "kind", "document")
     if not isinstance(data, dict):
         message = f"a {kind} is a mapping of fields, not {_shape(data)}"
         raise error_class(name, (*problems, Problem("SW002", message, f"start with the fields of a {kind}")))
     try:
-        built = _validate(model, data)
+        built = _validate(model, data, {"patterns": patterns})
     except ValidationError as error:
         raise error_class(name, (*problems, *_problems(error, model, without_nulls(data)))) from None
     except RecursionError:
@@ -113,15 +125,15 @@ def build(
     return built
 
 
-def _validate(model: type[Model], data: dict[str, Any]) -> Model:
+def _validate(model: type[Model], data: dict[str, Any], context: dict[str, Any]) -> Model:
     """Read again without what counts as absent; few documents have such fields, so only one that is refused is."""
     try:
-        return model.model_validate(data)
+        return model.model_validate(data, context=context)
     except ValidationError:
         cleaned = without_nulls(data)
         if cleaned == data:
             raise
-        return model.model_validate(cleaned)
+        return model.model_validate(cleaned, context=context)
 
 
 def _problems(error: ValidationError, model: type[BaseModel], data: Any) -> tuple[Problem, ...]:

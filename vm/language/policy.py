@@ -16,6 +16,7 @@ from stepward.vm.expressions.parser import parse
 from stepward.vm.language.guardrails import Guardrail, Never
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.node import Node
+from stepward.vm.patterns.matching import RE2
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.source import Place
 
@@ -110,11 +111,16 @@ class Policy(Node):
         return cls._build(data, None)
 
     @classmethod
-    def _build(cls, data: Any, document: Document | None) -> Policy:
+    def from_record(cls, data: dict[str, Any], patterns: str | None) -> Policy:
+        """Return a policy that a journal keeps, whose patterns are of the dialect that it names."""
+        return cls._build(data, None, patterns)
+
+    @classmethod
+    def _build(cls, data: Any, document: Document | None, patterns: str | None = RE2) -> Policy:
         from stepward.vm.language.loading import build
 
         name = document.name if document else "<dict>"
-        policy = build(cls, data, name, document.problems if document else (), PolicyError)
+        policy = build(cls, data, name, document.problems if document else (), PolicyError, patterns)
         problems = tuple(policy._unreadable_conditions())
         if problems:
             raise PolicyError(name, problems)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import cached_property
 from math import ceil, floor
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PlainSerializer, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    Tag,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from stepward.vm.language.node import ExactNumber, Node, Value
+from stepward.vm.patterns.matching import PythonPattern, matches
 
 TypeWord = Literal["boolean", "integer", "number", "string", "array", "object", "null"]
 
@@ -37,16 +46,30 @@ def _unlisted(words: tuple[str, ...] | None) -> Any:
     return words[0] if words and len(words) == 1 else words
 
 
-def _pattern(text: str) -> str:
+def _pattern(text: str, info: ValidationInfo) -> str:
+    """Return a pattern; the context of validation may say that it is one of Python's `re`: see `build_program`."""
+    if info.context is not None and info.context["patterns"] is None:
+        return PythonPattern(text)
+    from stepward.vm.patterns.acceptance import require_accepted
+    from stepward.vm.patterns.syntax import PatternError
+
     try:
-        re.compile(text)
-    except re.error as error:
-        context = {
-            "why": str(error),
-            "help": "write a regular expression of Python: with `\\` before it, a sign stands for itself",
-        }
-        raise PydanticCustomError("pattern", "the pattern is no regular expression: {why}", context) from None
+        require_accepted(text)
+    except PatternError as error:
+        context = {"why": error.message, "help": error.help}
+        raise PydanticCustomError("pattern", "the pattern is not one that can be used: {why}", context) from None
     return text
+
+
+def patterns_of(spec: TypeSpec | None) -> Iterator[str]:
+    """Yield the patterns of a type and of its parts."""
+    if spec is None:
+        return
+    if spec.pattern is not None:
+        yield spec.pattern
+    rest = spec.additional_properties
+    for part in (spec.items, *(spec.properties or {}).values(), rest if isinstance(rest, TypeSpec) else None):
+        yield from patterns_of(part)
 
 
 class TypeSpec(Node):
@@ -62,7 +85,7 @@ class TypeSpec(Node):
     minimum: ExactNumber | None = None
     maximum: ExactNumber | None = None
     max_length: Annotated[int, Field(ge=0)] | None = Field(None, alias="maxLength")
-    pattern: Annotated[str, AfterValidator(_pattern)] | None = None
+    pattern: Annotated[str, AfterValidator(_pattern), PlainSerializer(str)] | None = None
     items: TypeSpec | None = None
     properties: dict[str, TypeSpec] | None = None
     required: Annotated[tuple[str, ...], Field(strict=False)] = ()
@@ -171,7 +194,7 @@ def _without_enum(value: Any, spec: TypeSpec, path: str) -> Iterator[str]:
     elif isinstance(value, str):
         if spec.max_length is not None and len(value) > spec.max_length:
             yield f"{here}must have at most {spec.max_length} characters, not {len(value)}"
-        if spec.pattern is not None and not re.search(spec.pattern, value):
+        if spec.pattern is not None and not matches(spec.pattern, value):
             yield f"{here}must match the pattern `{spec.pattern}`"
     elif isinstance(value, dict):
         yield from _object_refusals(value, spec, path)

@@ -149,6 +149,8 @@ class ExecutionVM(Deliveries):
             "program": plan.digest,
             "waived": tuple(sorted(plan.waived)),
         }
+        if plan.patterns is not None:
+            body["patterns"] = plan.patterns
         note = {"limits": self._limits, "run": run, **who}
         nobody = Lease(run, 0, 0.0)
         driver = Driver(setup, plan, run, before(plan), Entry(-1, b"", NO_DIGEST), nobody)

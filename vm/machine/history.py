@@ -11,16 +11,17 @@ from stepward.vm.journal.records import NO_DIGEST, Record, digest_of, document_d
 from stepward.vm.journal.sealing import unsealer
 from stepward.vm.journal.signing import VerifyKey, signer_of
 from stepward.vm.journal.store import Entry, Head, Journal, JournalError
+from stepward.vm.language.loading import build_program
 from stepward.vm.language.policy import Policy
-from stepward.vm.language.program import Program
 from stepward.vm.machine.apply import MisfitError, apply
 from stepward.vm.machine.events import Event
 from stepward.vm.machine.plan import Names, Plan, Terms, read_document
 from stepward.vm.machine.state import State, before
+from stepward.vm.patterns.matching import RE2
 
 Unseal = Callable[[str, str], Sealed]
 
-Plans = Callable[[str, Names, Names, tuple[tuple[Names, Names], ...]], Plan]
+Plans = Callable[[str, Names, Names, tuple[tuple[Names, Names], ...], str | None], Plan]
 """Makes a plan of documents that a store keeps: what `stored_plan` takes beside the store."""
 
 
@@ -94,8 +95,8 @@ def load(
 ) -> History | None:
     """Return a run from its journal, or None when there is none; raises JournalError when it is damaged.
 
-    `plans` makes the plan of a program and policies, given their digests, the waived rules, and the digests and waived
-    rules of the terms that the run came under later. With a `key`, that one
+    `plans` makes the plan of a program and policies, given their digests, the waived rules, the digests and waived
+    rules of the terms that the run came under later, and the dialect of patterns. With a `key`, that one
     has to have signed the head: whoever goes on with a run signs all of it.
     """
     head, entries = read_together(journal, run)
@@ -113,10 +114,12 @@ def unfolded(journal: Journal, run: str, records: tuple[Record, ...], last: Entr
     try:
         later = [record.body for record in records if record.kind == "governed"]
         terms = tuple((tuple(said["policies"]), tuple(said["waived"])) for said in later)
-        documents = body["program"], tuple(body["policies"]), tuple(body["waived"]), terms
+        documents = body["program"], tuple(body["policies"]), tuple(body["waived"]), terms, body.get("patterns")
         gone = erased_references(records)
     except (KeyError, TypeError):
         raise JournalError(f"a record of run `{run}` does not name what it must; see `stepward verify`") from None
+    if documents[-1] not in (None, RE2):
+        raise JournalError(f"the patterns of run `{run}` are of the dialect `{documents[-1]}`, which this reader lacks")
     plan = plans(*documents)
     kept = journal.vault.get(run) if plan.has_sensitive or plan.suspends else {}
     secrets = {name: secret for name, secret in kept.items() if type(secret) is bytes}
@@ -139,22 +142,24 @@ def stored_plan(
     program: str,
     policies: Sequence[str],
     waived: Sequence[str],
-    later: Sequence[tuple[Sequence[str], Sequence[str]]] = (),
+    later: Sequence[tuple[Sequence[str], Sequence[str]]],
+    patterns: str | None,
 ) -> Plan:
     """Return the plan of documents that a store keeps; raises JournalError when they are not what their digests say.
 
     `later` are the terms that a run came under after it had started: digests of policies, and waived rules.
+    `patterns` is the dialect of patterns that its first record names.
     """
     return Plan(
-        Program.from_dict(_document(journal, program)),
-        _policies(journal, policies),
+        build_program(_document(journal, program), None, patterns),
+        _policies(journal, policies, patterns),
         waived,
-        [Terms(tuple(_policies(journal, digests)), frozenset(lifted)) for digests, lifted in later],
+        [Terms(tuple(_policies(journal, digests, RE2)), frozenset(lifted)) for digests, lifted in later],
     )
 
 
-def _policies(journal: Journal, digests: Sequence[str]) -> list[Policy]:
-    return [Policy.from_dict(_document(journal, digest)) for digest in digests]
+def _policies(journal: Journal, digests: Sequence[str], patterns: str | None) -> list[Policy]:
+    return [Policy.from_record(_document(journal, digest), patterns) for digest in digests]
 
 
 def _document(journal: Journal, digest: str) -> Any:

@@ -28,8 +28,9 @@ from stepward.vm.language.steps import (
     SetStep,
     ToolCall,
 )
-from stepward.vm.language.types import TypeSpec
+from stepward.vm.language.types import TypeSpec, patterns_of
 from stepward.vm.machine.events import Call, Calls
+from stepward.vm.patterns.matching import RE2, PythonPattern
 from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
@@ -210,6 +211,7 @@ class Plan:
         self.policy_documents = {document_digest(text): text for text in map(_document, self.policies)}
         self.policy_digests = tuple(self.policy_documents)
         self.meaning = meaning_under(program, self.policies)
+        self.patterns = self._dialect()
         self._refuse()
         self._slots: dict[Names, int] = {}
         self._places: dict[Names, tuple[int, Names] | None] = {}
@@ -329,14 +331,26 @@ class Plan:
         """Return the steps that assign one of these slots when they start, or when they give up."""
         return frozenset(step.position for step in self.steps if slots & step.assigned)
 
-    @cached_property
-    def has_sensitive(self) -> bool:
-        """Whether any value of the program can be sensitive: if none can, nobody needs to look."""
+    def _dialect(self) -> str | None:
+        """Return the dialect of the program's patterns, which its journal names; None where it names none.
+
+        That is so where there is no pattern, and where they are those of a run from before it was named.
+        """
+        found = (pattern for spec in self._types() for pattern in patterns_of(spec))
+        return RE2 if any(not isinstance(pattern, PythonPattern) for pattern in found) else None
+
+    def _types(self) -> Iterator[TypeSpec]:
+        """Yield every type that is declared, by the program or a policy."""
         specs: list[TypeSpec | None] = [*(self.program.inputs or {}).values()]
         for tool in self.meaning.manifest.values():
             specs += [tool.returns, *(tool.args or {}).values()]
         specs += [site.call.returns for site in self.meaning.calls if isinstance(site.call, LlmCall)]
-        return any(is_sensitive(spec) for spec in specs if spec is not None)
+        yield from (spec for spec in specs if spec is not None)
+
+    @cached_property
+    def has_sensitive(self) -> bool:
+        """Whether any value of the program can be sensitive: if none can, nobody needs to look."""
+        return any(map(is_sensitive, self._types()))
 
     @cached_property
     def suspends(self) -> bool:

@@ -96,9 +96,9 @@ class Runs:
         return found
 
     def _stored_plan(
-        self, program: str, policies: Names, waived: Names, later: tuple[tuple[Names, Names], ...] = ()
+        self, program: str, policies: Names, waived: Names, later: tuple[tuple[Names, Names], ...], patterns: str | None
     ) -> Plan:
-        key = (program, policies, waived, later)
+        key = (program, policies, waived, later, patterns)
         if key not in self._stored:
             if len(self._stored) >= MAX_PLANS:
                 self._stored.clear()
