@@ -20,7 +20,6 @@ from pydantic import ValidationError
 
 from programs import programs
 from stepward.validator import Evidence, Finding, ProgramValidator, Report
-from stepward.validator.analysis.patterns import is_quick
 from stepward.validator.analysis.ways import Ways
 from stepward.validator.cli import main
 from stepward.validator.engine.values.simplest import simplest
@@ -496,26 +495,6 @@ def test_a_pattern_that_takes_for_ever_is_not_asked(inputs: dict[str, Any], step
     report = check(program)
     assert [finding.step for finding in report.findings if finding.code in ("SW403", "SW408")] == ["r"]
     assert_not_doubted(report)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text", "quick"),
-    [
-        ("^(a+)+$", "a" * 40, False),
-        ("^(a+)+$", "b" * 40, True),
-        ("^(a+)+b{100}$", "a" * 40, False),
-        ("(a|a|a)+$", "a" * 40, False),
-        ("a*a*a*a*a*a*b", "a" * 400, False),
-        (r"(x)?(?=(a+)+$)(?(1)a|b)\1", "a" * 40, False),
-        ("(){1000000}", "", False),
-        ("[a-z]+", "a" * 3_000, False),
-        (r"^[\w.]+@([\w-]+\.)+[\w-]{2,4}$", "someone@mail.example.com", True),
-        ("^[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}$", "DE" + "7" * 20, True),
-        (r"^(?:EU|US)-\d+(?!x)$", "EU-" + "0" * 200, True),
-    ],
-)
-def test_the_tries_of_a_search_are_counted_before(pattern: str, text: str, quick: bool) -> None:
-    assert is_quick(pattern, text) is quick
 
 
 def test_a_type_without_values_makes_no_witness_and_no_accusation() -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from stepward.validator.analysis.constants import constant_value
 from stepward.validator.analysis.graph import StepGraph
-from stepward.validator.analysis.patterns import is_seen_to_fit
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.guardrails import AnyGuard, AnySelector, ToolSelector
 from stepward.vm.language.meaning import CallSite, Meaning
@@ -17,7 +16,7 @@ from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Hit, matches
 from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
-from stepward.vm.language.types import TypeSpec, implies
+from stepward.vm.language.types import TypeSpec, fits, implies
 
 if TYPE_CHECKING:
     from stepward.vm.language.policy import Policy
@@ -109,7 +108,7 @@ class ProgramFacts:
         """Return whether an argument is certainly of its declared type, if what it reads is defined."""
         found = list(embedded(value))
         if not found:
-            return is_seen_to_fit(value, spec)
+            return fits(value, spec)
         if not found[0].whole or found[0].path:
             return not found[0].path and implies(TypeSpec(type=("string",)), spec)
         meant = self.meaning.names.meaning(found[0].reference.names)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from stepward.validator.analysis.patterns import can_be_asked
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
@@ -215,7 +214,7 @@ def _mismatch(context: Context, site: CallSite, name: str, value: Any, spec: Typ
     if isinstance(value, dict | tuple) and any(True for _ in embedded(value)):
         return None
     filled = fill(value, _no_lookup) if pieces or isinstance(value, dict | tuple) else value
-    why = refusal(filled, spec) if can_be_asked(filled, spec) else None
+    why = refusal(filled, spec)
     return (
         (f"the argument `{name}` is of the wrong type: it {why}", "write a value that the tool takes") if why else None
     )

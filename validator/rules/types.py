@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stepward.validator.analysis.patterns import can_be_asked
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
@@ -76,7 +75,7 @@ class TypeMismatch(Rule):
 
     def _defaults(self, context: Context) -> Iterator[Finding]:
         for path, spec in _declared_types(context):
-            if spec.has_default and can_be_asked(spec.default, spec):
+            if spec.has_default:
                 why = refusal(spec.default, spec)
                 if why is not None:
                     message = f"the default of `{path[-1]}` is not of its type: it {why}"
@@ -88,7 +87,7 @@ class TypeMismatch(Rule):
             if call.fallback is None:
                 continue
             spec = context.declared_output(call)
-            why = refusal(call.fallback, spec) if spec is not None and can_be_asked(call.fallback, spec) else None
+            why = refusal(call.fallback, spec) if spec is not None else None
             if why is not None:
                 message = f"the fallback of `{call.id}` is not of the type of its output: it {why}"
                 place = Place((*site.path, "fallback"))

@@ -157,6 +157,11 @@ def refusal(value: Any, spec: TypeSpec, path: str = "") -> str | None:
     return next(_refusals(value, spec, path), None)
 
 
+def fits(value: Any, spec: TypeSpec | None) -> bool:
+    """Return whether a value is of a type; every value is where there is none."""
+    return spec is None or refusal(value, spec) is None
+
+
 def unlimited(spec: TypeSpec) -> frozenset[type]:
     """Return the Python types of which every value is of the type, so that `refusal` need not look at it."""
     if spec.enum is not None:

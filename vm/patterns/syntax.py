@@ -17,7 +17,7 @@ LAST: Final = 0x10FFFF
 SURROGATES: Final = (0xD800, 0xDFFF)
 """Code points that no text holds."""
 
-MAX_DEPTH: Final = 100
+MAX_DEPTH: Final = 50
 """How deep groups and repetitions may be nested."""
 
 MAX_REPEAT: Final = 1_000

@@ -13,8 +13,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, Final
 
-from stepward.validator.analysis.patterns import is_seen_to_fit
-from stepward.vm.language.types import TypeSpec
+from stepward.vm.language.types import TypeSpec, fits
 from stepward.vm.values import ValueRefused, exact, freeze
 
 MAX_CANDIDATES: Final = 16
@@ -39,7 +38,7 @@ def fitting(values: Iterable[Any], spec: TypeSpec | None) -> Iterator[Any]:
             continue
         # 0 and false are equal in Python, and two values here.
         key = (type(frozen), frozen)
-        if key not in seen and is_seen_to_fit(frozen, spec):
+        if key not in seen and fits(frozen, spec):
             seen.add(key)
             yield frozen
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.analysis.assignment import assigned_names
-from stepward.validator.analysis.patterns import is_seen_to_fit
 from stepward.validator.analysis.product import NOT_TOLD, Fates
 from stepward.validator.engine.values.domains import Names
 from stepward.validator.engine.values.simplest import simplest
@@ -21,7 +20,7 @@ from stepward.validator.findings import Move
 from stepward.vm.language.flow import Transition
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import BaseStep, Failing, LlmCall, ParallelStep
-from stepward.vm.language.types import TypeSpec
+from stepward.vm.language.types import TypeSpec, fits
 from stepward.vm.values import freeze
 
 _ANY: Final = "any"
@@ -175,7 +174,7 @@ class _Givers:
 
 
 def _is_of(value: Any, spec: TypeSpec | None) -> bool:
-    return is_seen_to_fit(completed(value, spec), spec)
+    return fits(completed(value, spec), spec)
 
 
 def completed(value: Any, spec: TypeSpec | None) -> Any:
@@ -203,7 +202,7 @@ def _items(values: tuple[Any, ...], spec: TypeSpec | None) -> Any:
     for value in values:
         if value is not last:  # most arrays that are made up repeat one item
             last, made = value, completed(value, spec)
-            if not is_seen_to_fit(made, spec):
+            if not fits(made, spec):
                 made = next(iter(simplest(spec)), made)
         found.append(made)
     return freeze(found)

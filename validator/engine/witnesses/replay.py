@@ -16,21 +16,18 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from stepward.validator.analysis.patterns import is_quick, patterns_of
 from stepward.validator.engine.witnesses.seen import Asked, Seen, Unstarted, moves_of, records_of
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Witness
 from stepward.validator.findings import Move
 from stepward.vm.errors import DocumentError, ExpressionError, StepwardError
 from stepward.vm.expressions.parser import parse
-from stepward.vm.expressions.syntax import Constant, walk
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.guardrails import AnyRule, AtMostOnce, Exclusive, Never, Requires, StepSelector
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.policy import Allowed, Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Hit, matches
-from stepward.vm.language.steps import LlmCall, ToolCall
-from stepward.vm.language.types import TypeSpec
+from stepward.vm.language.steps import ToolCall
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.history import History, load, stored_plan
@@ -176,7 +173,6 @@ class Replayer:
         one under the rule that is meant: what other rules stop says nothing of it.
         """
         # What another rule stops, is that rule's affair: what does not follow then, does not break this one.
-        self._require_quick(witness)
         number = 0 if self._is_named_once(witness.claim) and witness.claim.code != "SW405" else 1
         shown = seen = self._replayed(witness, number)
         # A narrowed rule that stops nothing says nothing of the next one: it may be of another pair of steps.
@@ -185,39 +181,6 @@ class Replayer:
             seen = self._replayed(witness, number)
             shown = seen if number == 1 else shown
         return seen if seen.confirmed else shown
-
-    def _require_quick(self, witness: Witness) -> None:
-        """Raise Refused where the machine might hold a text against a pattern for ever."""
-        if not self._patterns:
-            return
-        for text in (*self._constants, *_texts((witness.inputs, [answer.value for answer in witness.script]))):
-            for pattern in self._patterns:
-                if not is_quick(pattern, text):
-                    raise Refused(f"the pattern `{pattern}` may take too long for a text of {len(text)} characters")
-
-    @cached_property
-    def _patterns(self) -> frozenset[str]:
-        """The patterns that texts of a run may be held against."""
-        specs = [*self._given, *(tool.returns for tool in self._meaning.manifest.values())]
-        specs += [site.call.returns for site in self._meaning.calls if isinstance(site.call, LlmCall)]
-        return frozenset(pattern for spec in specs for pattern in patterns_of(spec))
-
-    @cached_property
-    def _constants(self) -> frozenset[str]:
-        """The texts that the program itself hands over or assigns."""
-        values: list[Any] = [spec.default for spec in self._given if spec.has_default]
-        for site in self._meaning.calls:
-            values += [site.call.fallback, site.call.args if isinstance(site.call, ToolCall) else None]
-        kinds = self._meaning.flow.kinds
-        trees = [one.tree for one in self._meaning.clauses if one.tree is not None and kinds[one.step] == "set"]
-        values += [node.value for tree in trees for node in walk(tree) if isinstance(node, Constant)]
-        return frozenset(_texts(values))
-
-    @cached_property
-    def _given(self) -> list[TypeSpec]:
-        """The types of inputs and of arguments."""
-        args = (tool.args or {} for tool in self._meaning.manifest.values())
-        return [*(self.program.inputs or {}).values(), *(spec for specs in args for spec in specs.values())]
 
     def _is_named_once(self, claim: Claim) -> bool:
         """Whether a rejection that names the rule can mean no other one: two policies may use one name."""
@@ -288,15 +251,6 @@ class Replayer:
             )
             self._machines[key] = court, machine
         return self._machines[key][1]
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield the texts in a value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(item)
 
 
 def _outside_loops(function: Callable[[], T]) -> T:

@@ -14,7 +14,6 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.validator.analysis.patterns import is_seen_to_fit
 from stepward.validator.analysis.product import USED_UP
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.values.simplest import beside, fitting, simplest
@@ -27,7 +26,7 @@ from stepward.vm.expressions.syntax import Constant, walk
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.steps import AnyStep, Call, ParallelStep, ToolCall
-from stepward.vm.language.types import TypeSpec
+from stepward.vm.language.types import TypeSpec, fits
 from stepward.vm.values import FrozenMap
 
 if TYPE_CHECKING:
@@ -268,7 +267,7 @@ class Witnesses:
         for (owner, fields), value in values.items():
             if owner == source:
                 changed = _with(result, fields, value)
-                if is_seen_to_fit(changed, spec):
+                if fits(changed, spec):
                     result = changed
         return result
 
@@ -279,7 +278,7 @@ class Witnesses:
             if spot[0] == source:
                 for value in self._choices(spot, number):
                     changed = result if value is _AS_IS else _with(result, spot[1], value)
-                    if value is not _AS_IS and changed != result and is_seen_to_fit(changed, spec):
+                    if value is not _AS_IS and changed != result and fits(changed, spec):
                         yield changed
 
     def plain(self, source: Source) -> Any:
@@ -304,9 +303,9 @@ class Witnesses:
 
     def _wished(self, spec: TypeSpec | None, wanted: list[TypeSpec]) -> Any:
         """Return the simplest value of a type that is of others, too, where there is one."""
-        good = (value for value in simplest(spec) if all(is_seen_to_fit(value, one) for one in wanted))
+        good = (value for value in simplest(spec) if all(fits(value, one) for one in wanted))
         more = fitting((value for one in wanted for value in simplest(one)), spec)
-        better = (value for value in more if all(is_seen_to_fit(value, one) for one in wanted))
+        better = (value for value in more if all(fits(value, one) for one in wanted))
         found = next(chain(good, better), _AS_IS)
         return self._first(spec) if found is _AS_IS else found
 
