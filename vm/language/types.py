@@ -282,13 +282,9 @@ def implies(narrow: TypeSpec, wide: TypeSpec) -> bool:
     known = narrow.properties or {}
     if not all(name in known and implies(known[name], inner) for name, inner in (wide.properties or {}).items()):
         return False
-    if wide.pattern is not None and wide.pattern != narrow.pattern:
-        return False
-    if wide.max_length is not None and (narrow.max_length is None or narrow.max_length > wide.max_length):
-        return False
     if narrow.enum is not None:
         return all(refusal(member, wide) is None for member in narrow.enum)
-    if wide.enum is not None or not _within(narrow, wide):
+    if wide.enum is not None or not _within(narrow, wide) or not _texts_within(narrow, wide):
         return False
     return all(word in wide.kinds or (word == "integer" and "number" in wide.kinds) for word in narrow.kinds)
 
@@ -305,6 +301,17 @@ def key_of(value: Any) -> Any:
     if isinstance(value, dict):
         return (dict, frozenset((name, key_of(item)) for name, item in value.items()))
     return (tuple, *map(key_of, value)) if isinstance(value, list | tuple) else value
+
+
+def _texts_within(narrow: TypeSpec, wide: TypeSpec) -> bool:
+    """Return whether the texts of one type are of another, by their patterns and lengths."""
+    if wide.pattern is None and wide.max_length is None:
+        return True
+    if not narrow.admits("string"):
+        return True
+    from stepward.vm.patterns.languages import is_within
+
+    return is_within(narrow.pattern, narrow.max_length, wide.pattern, wide.max_length)
 
 
 def same(left: Any, right: Any) -> bool:

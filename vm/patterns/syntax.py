@@ -150,9 +150,8 @@ _OTHER_CASES: Final = {"k": "\u212a", "s": "\u017f"}
 
 def _folded(ranges: Ranges) -> Ranges | None:
     """Return a set with the other cases of its letters; None where they are not only those of ASCII."""
-    others = {ord(sign) for sign in _OTHER_CASES.values()}
-    if any(high > 0x7F and not (low == high and low in others) for low, high in ranges):
-        return None if ranges != ANY.ranges else ranges
+    if any(high > 0x7F for _, high in ranges):
+        return None
     found = list(ranges)
     for small in range(ord("a"), ord("z") + 1):
         forms = {small, small - 32}
@@ -240,7 +239,8 @@ class _Reader:
                 case "{":
                     self._braces()
                 case "[":
-                    self.level.add(self._chars(self._class()))
+                    found = self._class()
+                    self.level.add(Opaque("a class") if found is None else Chars(found))
                 case "^" | "$":
                     self.at += 1
                     in_lines = "m" in self.level.flags
@@ -258,13 +258,12 @@ class _Reader:
         return self.level.whole()
 
     def _literal(self, code: int) -> None:
-        self.level.add(self._chars(((code, code),)))
+        found = self._with_cases(ranges_of([(code, code)]))
+        self.level.add(Opaque("other cases") if found is None else Chars(found))
 
-    def _chars(self, ranges: Ranges | None) -> Node:
-        if ranges is None:
-            return Opaque("a class")
-        folded = _folded(ranges) if "i" in self.level.flags else ranges
-        return Opaque("other cases") if folded is None else Chars(ranges_of(folded))
+    def _with_cases(self, ranges: Ranges) -> Ranges | None:
+        """Return a set, with the other cases of its letters where the flag `i` asks for them; None for too many."""
+        return _folded(ranges) if "i" in self.level.flags else ranges
 
     # -- groups --------------------------------------------------------------------------------------------------------
 
@@ -373,14 +372,14 @@ class _Reader:
             self.level.add(Opaque("a Unicode class"))
         elif sign and sign.lower() in _CLASSES:
             self.at += 2
-            self.level.add(self._chars(self._perl(sign)))
+            self.level.add(Chars(self._named_class(_CLASSES[sign.lower()], is_negated=sign.isupper())))
         else:
             self._literal(self._escaped())
 
-    @staticmethod
-    def _perl(sign: str) -> Ranges:
-        inner = _CLASSES[sign.lower()]
-        return inner if sign.islower() else complement(inner)
+    def _named_class(self, ranges: Ranges, *, is_negated: bool) -> Ranges:
+        found = self._with_cases(ranges)
+        assert found is not None, "the classes with names are of ASCII"
+        return complement(found) if is_negated else found
 
     def _unicode_end(self) -> int:
         if not self.text.startswith("{", self.at + 2):
@@ -438,14 +437,9 @@ class _Reader:
             found += part or ()
             is_known &= part is not None
         self.at += 1
-        ranges = ranges_of(found)
-        if "i" in self.level.flags:
-            folded = _folded(ranges)
-            is_known &= folded is not None
-            ranges = folded or ()
         if not is_known:
             return None
-        return complement(ranges) if is_negated else ranges
+        return complement(ranges_of(found)) if is_negated else ranges_of(found)
 
     def _class_part(self) -> Ranges | None:
         if self.text.startswith("[:", self.at):
@@ -458,7 +452,7 @@ class _Reader:
         sign = self.text[self.at + 1 : self.at + 2]
         if self.text[self.at] == "\\" and sign and sign.lower() in _CLASSES:
             self.at += 2
-            return self._perl(sign)
+            return self._named_class(_CLASSES[sign.lower()], is_negated=sign.isupper())
         start = self.at
         low = high = self._one()
         if self.text.startswith("-", self.at) and not self.text.startswith("-]", self.at) and self.at + 1 < len(
@@ -469,7 +463,7 @@ class _Reader:
         if high < low:
             written = self.text[start : self.at]
             raise PatternError(f"the range `{written}` runs backwards", "swap its ends, or write `\\-` for the sign")
-        return ((low, high),)
+        return self._with_cases(ranges_of([(low, high)]))
 
     def _posix(self, end: int) -> Ranges:
         written = self.text[self.at + 2 : end]
@@ -477,8 +471,7 @@ class _Reader:
         if name not in _POSIX:
             raise PatternError(f"there is no class `[:{written}:]`", f"write one of {', '.join(_POSIX)}")
         self.at = end + 2
-        ranges = ranges_of(_POSIX[name])
-        return complement(ranges) if written.startswith("^") else ranges
+        return self._named_class(ranges_of(_POSIX[name]), is_negated=written.startswith("^"))
 
     def _one(self) -> int:
         if self.text[self.at] == "\\":

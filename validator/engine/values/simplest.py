@@ -6,14 +6,13 @@ what is tried here, or has no values.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from decimal import ROUND_CEILING, Decimal
-from importlib import import_module
 from itertools import islice
 from typing import Any, Final
 
 from stepward.vm.language.types import TypeSpec, fits
+from stepward.vm.patterns.languages import shortest
 from stepward.vm.values import ValueRefused, exact, freeze
 
 MAX_CANDIDATES: Final = 16
@@ -68,7 +67,7 @@ def _numbers(spec: TypeSpec) -> Iterator[Any]:
 def _strings(spec: TypeSpec) -> Iterator[Any]:
     yield ""
     if spec.pattern is not None:
-        yield from islice(matching(spec.pattern), 4)
+        yield from shortest(spec.pattern, spec.max_length)
     yield from ("x", "xx")
 
 
@@ -116,84 +115,3 @@ def beside(constant: Any) -> Iterator[Any]:
             yield member
             yield (member,)
         yield from ("x", 0)
-
-
-# -- text for a pattern ------------------------------------------------------------------------------------------------
-
-_PATTERN_DEPTH: Final = 20
-
-
-def matching(pattern: str) -> Iterator[str]:
-    """Yield short texts that a pattern may match; what it can't follow it leaves out."""
-    try:
-        parser = import_module("re._parser")
-        tree = parser.parse(pattern)
-        yield _written(tree, 0)
-    except (ImportError, re.error, _Unwritable, RecursionError):
-        return
-
-
-class _Unwritable(Exception):  # noqa: N818 - never seen outside this file
-    pass
-
-
-def _written(tree: Iterable[tuple[Any, Any]], depth: int) -> str:
-    if depth > _PATTERN_DEPTH:
-        raise _Unwritable
-    return "".join(_part(str(operator), argument, depth) for operator, argument in tree)
-
-
-def _part(operator: str, argument: Any, depth: int) -> str:
-    if operator == "LITERAL":
-        return chr(argument)
-    if operator in ("AT", "ASSERT_NOT"):
-        return ""
-    if operator == "ANY":
-        return "x"
-    if operator == "NOT_LITERAL":
-        return "y" if argument == ord("x") else "x"
-    if operator == "IN":
-        return _member(argument)
-    if operator in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-        low, _, inner = argument
-        if low > 1_000:
-            raise _Unwritable
-        return _written(inner, depth + 1) * int(low)
-    if operator == "SUBPATTERN":
-        return _written(argument[-1], depth + 1)
-    if operator == "ATOMIC_GROUP":
-        return _written(argument, depth + 1)
-    if operator == "BRANCH":
-        return _written(argument[1][0], depth + 1)
-    raise _Unwritable
-
-
-_SAMPLE: Final = "0aAx1 _-.@/,:#\té"
-_CLASSES: Final = {"CATEGORY_DIGIT": r"\d", "CATEGORY_SPACE": r"\s", "CATEGORY_WORD": r"\w"}
-
-
-def _member(items: list[tuple[Any, Any]]) -> str:
-    """Return a character of a class."""
-    is_negated = str(items[0][0]) == "NEGATE"
-    if not is_negated:
-        operator, argument = items[0]
-        if str(operator) == "LITERAL":
-            return chr(argument)
-        if str(operator) == "RANGE":
-            return chr(argument[0])
-    for sign in _SAMPLE:
-        if any(_holds(str(operator), argument, sign) for operator, argument in items) != is_negated:
-            return sign
-    raise _Unwritable
-
-
-def _holds(operator: str, argument: Any, sign: str) -> bool:
-    if operator == "LITERAL":
-        return bool(ord(sign) == argument)
-    if operator == "RANGE":
-        return bool(argument[0] <= ord(sign) <= argument[1])
-    if operator == "CATEGORY":
-        name = str(argument)
-        known = _CLASSES.get(name.replace("NOT_", ""))
-        return known is not None and (re.match(known, sign) is not None) != ("NOT_" in name)
-    return False

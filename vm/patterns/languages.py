@@ -1,0 +1,142 @@
+"""What several patterns say together of a text: whether there is one, and the shortest.
+
+A product of automata is searched breadth first, so that the first text that leads to a state is a shortest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from stepward.vm.patterns.automaton import LOST, START, Automaton, Letters, TooLarge, letters_of
+from stepward.vm.patterns.matching import PythonPattern
+from stepward.vm.patterns.syntax import Node, PatternError, parse
+
+MAX_STEPS: Final = 200_000
+"""Transitions of a product that are looked at: less than a second."""
+
+MAX_KEPT: Final = 1_024
+"""Answers that are kept."""
+
+
+class Seen(NamedTuple):
+    """What each pattern of a product says of some texts, and a shortest of them."""
+
+    found: tuple[bool, ...]
+    text: str
+
+
+State = tuple[int, ...]
+"""The state of each automaton, and the length as far as it is counted."""
+
+
+@lru_cache(MAX_KEPT)
+def tree_of(pattern: str) -> Node | None:
+    """Return the tree of a pattern that was accepted; None where it has none that says what it means."""
+    if isinstance(pattern, PythonPattern):
+        return None
+    try:
+        return parse(pattern)
+    except PatternError:
+        return None
+
+
+class Product:
+    """Several patterns beside one another; the first `needed` of them have to be found.
+
+    Texts are told apart by their length up to `counted`, and have at most `longest` characters unless that is None.
+    Raises TooLarge where a part of a tree has no description.
+    """
+
+    def __init__(
+        self, trees: Sequence[Node], *, needed: int = 0, counted: int = 0, longest: int | None = None
+    ) -> None:
+        self.letters: Letters = letters_of(trees)
+        self.automata = [Automaton(tree, self.letters) for tree in trees]
+        self.needed = needed
+        self.counted = counted
+        self.longest = longest
+
+    def search(self) -> Iterator[Seen]:
+        """Yield what each state that some text leads to says, shortest texts first. Raises TooLarge on its way."""
+        automata, size = self.automata, len(self.letters.examples)
+        first = (*(START for _ in automata), 0)
+        came: dict[State, tuple[State, int] | None] = {first: None}
+        level, length, steps = [first], 0, 0
+        while level:
+            following: list[State] = []
+            for state in level:
+                found = tuple([automaton.accepts(one) for automaton, one in zip(automata, state, strict=False)])
+                if all(found[: self.needed]):
+                    yield Seen(found, self._text(came, state))
+                steps += size
+                if steps > MAX_STEPS:
+                    raise TooLarge
+                for letter in range(size) if length != self.longest else ():
+                    ways = [automaton.step(one, letter) for automaton, one in zip(automata, state, strict=False)]
+                    to = (*ways, min(length + 1, self.counted))
+                    if to not in came and LOST not in ways[: self.needed]:
+                        came[to] = state, letter
+                        following.append(to)
+            level, length = following, length + 1
+
+    def _text(self, came: dict[State, tuple[State, int] | None], state: State) -> str:
+        signs: list[str] = []
+        step = came[state]
+        while step is not None:
+            state, letter = step
+            signs.append(self.letters.examples[letter])
+            step = came[state]
+        return "".join(reversed(signs))
+
+
+def is_within(pattern: str | None, longest: int | None, other: str | None, other_longest: int | None) -> bool:
+    """Return whether every text of a pattern and a length is certainly one of another pattern and length.
+
+    None stands for no pattern, and no bound. False also where that is too much to look at.
+    """
+    is_short = other_longest is None or (longest is not None and longest <= other_longest)
+    return (other is None or other == pattern or _is_found(pattern, longest, other)) and (
+        is_short or _is_short(pattern, other_longest)
+    )
+
+
+@lru_cache(MAX_KEPT)
+def _is_found(pattern: str | None, longest: int | None, other: str) -> bool:
+    """Return whether one pattern is found wherever another one is, in texts of a length."""
+    trees = [tree_of(one) for one in (pattern, other) if one is not None]
+    known = [tree for tree in trees if tree is not None]
+    if len(known) < len(trees):
+        return False
+    try:
+        return all(seen.found[-1] for seen in Product(known, needed=len(known) - 1, longest=longest).search())
+    except TooLarge:
+        return False
+
+
+@lru_cache(MAX_KEPT)
+def _is_short(pattern: str | None, longest: int | None) -> bool:
+    """Return whether a pattern is found only in texts of at most some length."""
+    tree = None if pattern is None else tree_of(pattern)
+    if tree is None or longest is None:
+        return False
+    try:
+        product = Product([tree], needed=1, counted=longest + 1)
+        return all(len(seen.text) <= longest for seen in product.search())
+    except TooLarge:
+        return False
+
+
+def shortest(pattern: str, longest: int | None = None, most: int = 4) -> list[str]:
+    """Return a few texts that a pattern is found in, shortest first; none where it is too much to look at."""
+    tree = tree_of(pattern)
+    found: list[str] = []
+    try:
+        for seen in Product([tree], needed=1, counted=most, longest=longest).search() if tree is not None else ():
+            found.append(seen.text)
+            if len(found) == most:
+                break
+    except TooLarge:
+        pass
+    return found
