@@ -106,7 +106,7 @@ def test_a_pattern_of_a_policy_counts() -> None:
     assert verify(journal, "r", replay=replayer(journal, "r")).faults == ()
 
 
-@pytest.mark.parametrize(("dialect", "why"), [("pcre", "of the dialect `pcre`"), (None, "other patterns")])
+@pytest.mark.parametrize(("dialect", "why"), [("pcre", "of the dialect `pcre`"), (None, "another dialect")])
 def test_a_dialect_that_is_not_the_run_s_is_refused(
     monkeypatch: pytest.MonkeyPatch, dialect: str | None, why: str
 ) -> None:

@@ -12,6 +12,7 @@ from decimal import Decimal
 from math import ceil, floor
 from typing import Any, Final, NamedTuple
 
+from stepward.validator.recheck.languages import may_be
 from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.validator.recheck.short_texts import may_be_there
 from stepward.validator.recheck.types import admits as admits_kind
@@ -173,7 +174,7 @@ def admits(spec: TypeSpec | None, cell: Cell) -> bool:
     if cell.kind == "string" and spec.max_length == 0:
         return admits_kind(spec, "string") and meet(cell, of_value(""))
     if cell.kind == "string":
-        return admits_kind(spec, "string") and meet(cell, _texts(spec))
+        return admits_kind(spec, "string") and meet(cell, _texts(spec)) and _may_have(cell, spec)
     if cell.held is not None and spec.items is not None:
         items = spec.items
         return admits_kind(spec, "array") and all(admits(items, member) for member in cell.held)
@@ -183,6 +184,15 @@ def admits(spec: TypeSpec | None, cell: Cell) -> bool:
 def _texts(spec: TypeSpec) -> Cell:
     """Return the cell of the texts of a type."""
     return TEXT if spec.max_length is None else TEXT._replace(high=spec.max_length + 1)
+
+
+def _may_have(cell: Cell, spec: TypeSpec) -> bool:
+    """Return whether the pattern of a type may be found in a text of a cell."""
+    if spec.pattern is None:
+        return True
+    ends = [end for end in (cell.high, None if spec.max_length is None else spec.max_length + 1) if end is not None]
+    above = -1 if cell.low is None else floor(cell.low)
+    return may_be(spec.pattern, cell.answers, above, ceil(min(ends)) if ends else None, cell.but)
 
 
 def _numbers(spec: TypeSpec) -> Iterator[Cell]:

@@ -121,6 +121,8 @@ def unfolded(journal: Journal, run: str, records: tuple[Record, ...], last: Entr
     if documents[-1] not in (None, RE2):
         raise JournalError(f"the patterns of run `{run}` are of the dialect `{documents[-1]}`, which this reader lacks")
     plan = plans(*documents)
+    if documents[-1] != plan.patterns:
+        raise JournalError(f"run `{run}` has patterns of another dialect than its program; see `stepward verify`")
     kept = journal.vault.get(run) if plan.has_sensitive or plan.suspends else {}
     secrets = {name: secret for name, secret in kept.items() if type(secret) is bytes}
     unseal = unsealer(secrets, gone)

@@ -1,12 +1,13 @@
 """Patterns as automata: which texts a pattern is found in, one character after another.
 
-A pattern becomes a non-deterministic automaton by Thompson's construction (Communications of the ACM 11, 1968), and that
-a deterministic one, state by state as somebody asks (Rabin and Scott, IBM Journal 3, 1959). Characters that no pattern
-tells apart are one *letter*. A search is made of a pattern that may begin anywhere, and that is over once it is found.
+A pattern becomes a non-deterministic automaton by Thompson's construction (Communications of the ACM 11, 1968), and
+that a deterministic one, state by state as somebody asks (Rabin and Scott, IBM Journal 3, 1959). Characters that no
+pattern tells apart are one *letter*. A search is made of a pattern that may begin anywhere; it is over once it is found.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
@@ -48,7 +49,7 @@ def letters_of(trees: Iterable[Node]) -> Letters:
             inside.setdefault(low, []).append(number)
             inside.setdefault(high + 1, []).append(~number)
     now: set[int] = set()
-    for low, following in zip(ends, ends[1:], strict=False):
+    for low, following in itertools.pairwise(ends):
         for number in inside.get(low, ()):
             (now.discard if number < 0 else now.add)(~number if number < 0 else number)
         if now or not 0xD800 <= low <= following - 1 <= 0xDFFF:
@@ -238,4 +239,3 @@ class Automaton:
             seen.update(new)
             pending += new
         return False
-

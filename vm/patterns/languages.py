@@ -49,9 +49,7 @@ class Product:
     Raises TooLarge where a part of a tree has no description.
     """
 
-    def __init__(
-        self, trees: Sequence[Node], *, needed: int = 0, counted: int = 0, longest: int | None = None
-    ) -> None:
+    def __init__(self, trees: Sequence[Node], *, needed: int = 0, counted: int = 0, longest: int | None = None) -> None:
         self.letters: Letters = letters_of(trees)
         self.automata = [Automaton(tree, self.letters) for tree in trees]
         self.needed = needed

@@ -102,9 +102,7 @@ def ranges_of(spans: Iterable[tuple[int, int]]) -> Ranges:
 def _without_surrogates(spans: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
     first, last = SURROGATES
     for low, high in spans:
-        yield from (
-            part for part in ((low, min(high, first - 1)), (max(low, last + 1), high)) if part[0] <= part[1]
-        )
+        yield from (part for part in ((low, min(high, first - 1)), (max(low, last + 1), high)) if part[0] <= part[1])
 
 
 def complement(ranges: Ranges) -> Ranges:
@@ -455,8 +453,10 @@ class _Reader:
             return self._named_class(_CLASSES[sign.lower()], is_negated=sign.isupper())
         start = self.at
         low = high = self._one()
-        if self.text.startswith("-", self.at) and not self.text.startswith("-]", self.at) and self.at + 1 < len(
-            self.text
+        if (
+            self.text.startswith("-", self.at)
+            and not self.text.startswith("-]", self.at)
+            and self.at + 1 < len(self.text)
         ):
             self.at += 1
             high = self._one()

@@ -15,6 +15,7 @@ from math import ceil, floor
 from typing import Any, Final
 
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
+from stepward.validator.engine.values.languages import cut_by_automata
 from stepward.validator.engine.values.numbers import between, simplicity
 from stepward.validator.engine.values.shortest import shortest
 from stepward.validator.engine.values.states import references_of, with_owners
@@ -267,10 +268,14 @@ def _every_number(domain: Domain) -> set[Number]:
 def _text_classes(domain: Domain, cuts: Cuts) -> list[str]:
     if not domain.any_text:
         return list(domain.texts)
+    if domain.forms:
+        return _formed_classes(domain, cuts)
     if domain.max_length == 0:
         return [""]
-    if cuts.whole or (cuts.atoms and cuts.asks_length):
+    if cuts.whole:
         raise TooMany
+    if cuts.atoms and cuts.asks_length:
+        return _known(cut_by_automata(cuts.atoms, cuts.lengths, None, domain.max_length, MAX_CLASSES))
     if cuts.asks_length:
         lengths = _length_classes(cuts, domain.max_length)
         return ["x" * length for length in lengths]
@@ -285,6 +290,34 @@ def _text_classes(domain: Domain, cuts: Cuts) -> list[str]:
         found = [text for text in found if len(text) <= domain.max_length]
     assert found, "some text is none of the literals"
     return found
+
+
+def _formed_classes(domain: Domain, cuts: Cuts) -> list[str]:
+    """Return a text for each class of the texts that patterns and lengths admit, and the texts that are known."""
+    if cuts.whole:
+        raise TooMany
+    atoms = (*cuts.atoms, *(Atom("is", text) for text in domain.texts))
+    found = list(domain.texts)
+    for form in domain.forms:
+        for text in _known(cut_by_automata(atoms, cuts.lengths, *form, MAX_CLASSES)):
+            if not any(_is_alike(text, other, atoms, cuts.lengths) for other in found):
+                found.append(text)
+    if not found:
+        raise TooMany  # the types admit no text at all: what comes of that is for layers that know no patterns
+    return found
+
+
+def _known(found: list[str] | None) -> list[str]:
+    if found is None:
+        raise TooMany
+    return found
+
+
+def _is_alike(text: str, other: str, atoms: Iterable[Atom], lengths: Iterable[Number]) -> bool:
+    """Return whether two texts are of one class."""
+    return all((len(text) < one, len(text) > one) == (len(other) < one, len(other) > one) for one in lengths) and all(
+        atom.of(text) is atom.of(other) for atom in atoms
+    )
 
 
 def _length_classes(cuts: Cuts, longest: int | None) -> list[int]:

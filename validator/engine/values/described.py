@@ -46,16 +46,18 @@ def _between(value: Number, points: Iterable[Number]) -> dict[str, Number]:
 
 def _text(value: str, domain: Domain, cuts: Cuts, *, by_source: bool) -> Any:
     literals = {atom.literal for atom in cuts.atoms if atom.question == "is"}
-    if value in literals or not domain.any_text or domain.max_length == 0:
+    is_known = value in literals or value in domain.texts or not domain.any_text
+    if is_known or (domain.max_length == 0 and not domain.forms):
         return {"text": value}
+    lengths: dict[str, int] = {}
     if cuts.asks_length:
         bounds = set() if by_source or domain.max_length is None else {domain.max_length}
-        return {"texts": _length(len(value), cuts.lengths | bounds)}
+        lengths = _length(len(value), cuts.lengths | bounds)
     asked = [atom for atom in cuts.atoms if atom.question != "is"]
     answers = {
         word: [list(atom) for atom in asked if atom.of(value) is said] for word, said in (("yes", True), ("no", False))
     }
-    return {"texts": {word: atoms for word, atoms in answers.items() if atoms}}
+    return {"texts": {word: atoms for word, atoms in answers.items() if atoms} | lengths}
 
 
 def _length(length: int, cuts: set[Number]) -> dict[str, int]:

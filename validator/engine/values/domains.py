@@ -2,7 +2,8 @@
 
 What is proved for every value of a domain holds in every run, because the machine enforces these types. A domain says
 nothing about the path that leads to a condition: a name that is no input may be undefined, and one that several steps
-assign has the values of all of them. `pattern` is left out, which only adds values.
+assign has the values of all of them. A `pattern` that
+nobody can follow is left out, which only adds values.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from stepward.vm.language.name_types import ANY, ITEMS
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.steps import SetStep
 from stepward.vm.language.types import TypeSpec
+from stepward.vm.patterns.matching import matches
 from stepward.vm.values import Number
 
 Names = tuple[str, ...]
@@ -53,12 +55,19 @@ class Range(NamedTuple):
         return (self.low is None or self.low <= number) and (self.high is None or number <= self.high)
 
 
+class Form(NamedTuple):
+    """Texts in which a pattern is found, of at most `max_length` code points."""
+
+    pattern: str
+    max_length: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Domain:
     """The values of one reference, by kind.
 
-    `texts` are the only texts, unless `any_text`; then a text has at most `max_length` code points. `constants` are
-    values that are known whole: arrays, where a `set` writes one out.
+    `texts` are the only texts, unless `any_text`; then a text has at most `max_length` code points. Where there are
+    `forms` as well, a text is of one of them, or one of `texts`.
     """
 
     undefined: bool = False
@@ -68,6 +77,7 @@ class Domain:
     texts: tuple[str, ...] = ()
     any_text: bool = False
     max_length: int | None = None
+    forms: tuple[Form, ...] = ()
     array: bool = False
     items: Domain | None = None
     is_object: bool = False
@@ -75,6 +85,9 @@ class Domain:
     def __or__(self, other: Domain) -> Domain:
         any_text = self.any_text or other.any_text
         texts = tuple(dict.fromkeys(self.texts + other.texts))
+        forms = tuple(dict.fromkeys(self.forms + other.forms))
+        if any(one.any_text and not one.forms for one in (self, other)):
+            forms = ()
         if self.array and other.array:
             items = None if self.items is None or other.items is None else self.items | other.items
         else:
@@ -84,9 +97,10 @@ class Domain:
             null=self.null or other.null,
             booleans=self.booleans | other.booleans,
             ranges=tuple(dict.fromkeys(self.ranges + other.ranges)),
-            texts=() if any_text else texts,
+            texts=() if any_text and not forms else texts,
             any_text=any_text,
             max_length=_longest(self, other, texts) if any_text else None,
+            forms=forms,
             array=self.array or other.array,
             items=items,
             is_object=self.is_object or other.is_object,
@@ -104,9 +118,9 @@ class Domain:
                 return self.has_number(value)
             case "string":
                 assert isinstance(value, str)
-                if self.any_text:
+                if self.any_text and not self.forms:
                     return self.max_length is None or len(value) <= self.max_length
-                return value in self.texts
+                return value in self.texts or any(_has_form(value, form) for form in self.forms)
             case "array":
                 assert isinstance(value, tuple)
                 return self.array and (self.items is None or all(self.items.admits(item) for item in value))
@@ -137,6 +151,10 @@ class Domain:
             "object": self.is_object,
         }
         return frozenset(word for word, present in has.items() if present)
+
+
+def _has_form(text: str, form: Form) -> bool:
+    return (form.max_length is None or len(text) <= form.max_length) and matches(form.pattern, text)
 
 
 def _longest(left: Domain, right: Domain, texts: tuple[str, ...]) -> int | None:
@@ -190,7 +208,7 @@ def _of_members(members: Iterable[object]) -> Domain:
 
 
 def of_type(spec: TypeSpec, items: Domain | None = None) -> Domain:
-    """Return the values of a declared type, but for its `pattern`."""
+    """Return the values of a declared type."""
     if spec.enum is not None:
         return _of_members(spec.members())
     found = []
@@ -200,7 +218,8 @@ def of_type(spec: TypeSpec, items: Domain | None = None) -> Domain:
             if not (is_whole and "number" in spec.kinds):
                 found.append(Domain(ranges=(Range(spec.minimum, spec.maximum, is_whole),)))
         elif word == "string":
-            found.append(Domain(any_text=True, max_length=spec.max_length))
+            forms = () if spec.pattern is None else (Form(spec.pattern, spec.max_length),)
+            found.append(Domain(any_text=True, max_length=spec.max_length, forms=forms))
         elif word == "array":
             found.append(Domain(array=True, items=items))
         else:

@@ -70,6 +70,8 @@ def _is_inside(operator: str, value: Any, domain: Domain) -> bool:
             return domain.has_number(value + 1)
         return operator in _EQUAL and (domain.has_number(value - 1) or domain.has_number(value + 1))
     if isinstance(value, str):
+        if domain.forms:
+            return False
         if domain.any_text:
             return domain.max_length is None or 0 < len(value) < domain.max_length
         return operator in _EQUAL and value in domain.texts and len(domain.texts) > 1

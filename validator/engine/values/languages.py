@@ -1,0 +1,66 @@
+"""The classes of texts that patterns, questions and lengths cut together, by automata.
+
+Each question about a text is a pattern as well: equal to a literal, holding, beginning or ending with one. In the
+product of all their automata each state stands for texts with the same answers; the first text that leads there is a
+shortest.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from math import floor
+from typing import Final
+
+from stepward.validator.engine.values.texts import Atom
+from stepward.vm.patterns.automaton import TooLarge
+from stepward.vm.patterns.languages import Product, tree_of
+from stepward.vm.patterns.syntax import Anchor, Node, literal
+from stepward.vm.patterns.syntax import Sequence as Parts
+from stepward.vm.values import Number
+
+MAX_ATOMS: Final = 64
+"""Questions that are asked together."""
+
+
+def asked(atom: Atom) -> Node:
+    """Return a question about a text as a pattern."""
+    text = literal(atom.literal)
+    match atom.question:
+        case "is":
+            return Parts((Anchor("start"), *text, Anchor("end")))
+        case "contains":
+            return Parts(text)
+        case "starts_with":
+            return Parts((Anchor("start"), *text))
+        case "ends_with":
+            return Parts((*text, Anchor("end")))
+
+
+def cut_by_automata(
+    atoms: Iterable[Atom], lengths: Iterable[Number], pattern: str | None, longest: int | None, most: int
+) -> list[str] | None:
+    """Return a shortest text for each class of the texts that a pattern is found in, up to a length.
+
+    Two texts are of one class when they give the same answer to each atom, and their lengths lie alike among `lengths`:
+    below, at, or above each. None where there are more than `most`, or where that is too much to look at.
+    """
+    questions = list(dict.fromkeys(atoms))
+    known = [] if pattern is None else [tree_of(pattern)]
+    trees = [tree for tree in known if tree is not None]
+    if len(trees) < len(known) or len(questions) > MAX_ATOMS:
+        return None
+    needed = len(trees)
+    trees += [asked(atom) for atom in questions]
+    points = sorted(lengths)
+    counted = max(floor(points[-1]) + 1, 0) if points else 0
+    found: dict[tuple[tuple[bool, ...], int, int], str] = {}
+    try:
+        for seen in Product(trees, needed=needed, counted=counted, longest=longest).search():
+            size = len(seen.text)
+            found.setdefault((seen.found, bisect_left(points, size), bisect_right(points, size)), seen.text)
+            if len(found) > most:
+                return None
+    except TooLarge:
+        return None
+    return list(found.values())

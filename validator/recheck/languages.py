@@ -1,0 +1,355 @@
+"""What patterns leave of the texts of a cell, decided by derivatives of regular expressions.
+
+The derivative of an expression by a character says what may follow that character in the texts of the expression
+(Brzozowski, Journal of the ACM 11, 1964). No automaton is made: a text is sought character by character, and what is
+left of every expression is written down, until nothing new is found. What is too much to look at may be so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal
+
+from stepward.vm.patterns.syntax import (
+    Anchor,
+    Chars,
+    Choice,
+    Node,
+    Opaque,
+    PatternError,
+    Ranges,
+    Repeat,
+    Sequence,
+    parse,
+)
+
+MAX_WORK: Final = 300_000
+"""Derivatives of parts that one question may take."""
+
+MAX_KEPT: Final = 4_096
+"""Answers that are kept."""
+
+MAX_UNROLLED: Final = 50
+"""Repetitions that are written out, of a part that asks where it stands."""
+
+LAST: Final = 0x10FFFF
+
+
+class _TooMuch(Exception):  # noqa: N818 - never seen outside this file
+    pass
+
+
+# -- expressions -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """One character of a set."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Nothing, at the start or the end of the text."""
+
+    at: Literal["start", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """One expression and then another."""
+
+    first: Rest
+    second: Rest
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """One of several expressions; of none of them there is no text."""
+
+    parts: frozenset[Rest]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """An expression so many times; without `most` as often as one likes. It does not ask where it stands."""
+
+    part: Rest
+    least: int
+    most: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The empty text."""
+
+
+Rest = One | Edge | Then | Or | Times | Nothing
+
+NEVER: Final = Or(frozenset())
+NOTHING: Final = Nothing()
+ALL: Final = Times(One(((0, LAST),)), 0, None)
+"""Every text."""
+
+
+def then(first: Rest, second: Rest) -> Rest:
+    """Return one expression and then another."""
+    if NEVER in (first, second):
+        return NEVER
+    if first == NOTHING:
+        return second
+    return first if second == NOTHING else Then(first, second)
+
+
+def either(parts: Iterable[Rest]) -> Rest:
+    """Return one of several expressions."""
+    found: set[Rest] = set()
+    for part in parts:
+        found |= part.parts if isinstance(part, Or) else {part}
+    if ALL in found:
+        return ALL
+    return next(iter(found)) if len(found) == 1 else Or(frozenset(found))
+
+
+def times(part: Rest, least: int, most: int | None) -> Rest:
+    """Return an expression so many times."""
+    if most == 0 or (part == NEVER and not least) or part == NOTHING:
+        return NOTHING
+    if part == NEVER:
+        return NEVER
+    if not _asks_where(part):
+        return part if least == most == 1 else Times(part, least, most)
+    if most is None:
+        return then(_copies(part, least), Times(part, 0, None))
+    optional: Rest = NOTHING
+    for _ in range(min(most - least, MAX_UNROLLED + 1)):
+        optional = either([NOTHING, then(part, optional)])
+    if most > MAX_UNROLLED:
+        raise _TooMuch
+    return then(_copies(part, least), optional)
+
+
+def _copies(part: Rest, number: int) -> Rest:
+    if number > MAX_UNROLLED:
+        raise _TooMuch
+    found: Rest = NOTHING
+    for _ in range(number):
+        found = then(part, found)
+    return found
+
+
+@lru_cache(MAX_KEPT)
+def _asks_where(rest: Rest) -> bool:
+    match rest:
+        case Edge():
+            return True
+        case Then(first=first, second=second):
+            return _asks_where(first) or _asks_where(second)
+        case Or(parts=parts):
+            return any(map(_asks_where, parts))
+        case Times(part=part):
+            return _asks_where(part)
+    return False
+
+
+def _written(tree: Node) -> Rest:
+    match tree:
+        case Chars(ranges=ranges):
+            return One(ranges) if ranges else NEVER
+        case Anchor(at=at):
+            return Edge(at)
+        case Sequence(parts=parts):
+            found: Rest = NOTHING
+            for part in reversed(parts):
+                found = then(_written(part), found)
+            return found
+        case Choice(parts=parts):
+            return either(_written(part) for part in parts)
+        case Repeat(part=part, low=low, high=high):
+            return times(_written(part), low, high)
+        case Opaque():
+            raise _TooMuch
+
+
+def _sought(rest: Rest) -> Rest:
+    """Return the texts in which an expression is found somewhere."""
+    return then(ALL, then(rest, ALL))
+
+
+def _is(text: str) -> Rest:
+    found: Rest = Edge("end")
+    for sign in reversed(text):
+        found = then(One(((ord(sign), ord(sign)),)), found)
+    return then(Edge("start"), found)
+
+
+def _question(word: str, text: str) -> Rest:
+    """Return the texts that contain, start with or end with one."""
+    found: Rest = Edge("end") if word == "ends_with" else NOTHING
+    for sign in reversed(text):
+        found = then(One(((ord(sign), ord(sign)),)), found)
+    return then(Edge("start"), found) if word == "starts_with" else found
+
+
+@lru_cache(MAX_KEPT)
+def _pattern(pattern: str) -> Rest | None:
+    """Return the texts in which a pattern is found; None where that is not known."""
+    try:
+        return _sought(_written(parse(pattern)))
+    except (PatternError, _TooMuch):
+        return None
+
+
+# -- derivatives -------------------------------------------------------------------------------------------------------
+
+
+class _Derivatives:
+    """Takes derivatives, each once, and counts them."""
+
+    def __init__(self) -> None:
+        self.work = 0
+        self.known: dict[tuple[Rest, int, bool], Rest] = {}
+
+    def may_be_empty(self, rest: Rest, *, is_start: bool, is_end: bool) -> bool:
+        """Return whether an expression has the empty text, at some place of the whole."""
+        self.work += 1
+        match rest:
+            case Nothing():
+                return True
+            case Edge(at=at):
+                return is_start if at == "start" else is_end
+            case Then(first=first, second=second):
+                return self.may_be_empty(first, is_start=is_start, is_end=is_end) and self.may_be_empty(
+                    second, is_start=is_start, is_end=is_end
+                )
+            case Or(parts=parts):
+                return any(self.may_be_empty(part, is_start=is_start, is_end=is_end) for part in parts)
+            case Times(part=part, least=least):
+                return least == 0 or self.may_be_empty(part, is_start=is_start, is_end=is_end)
+            case One():
+                return False
+
+    def by(self, rest: Rest, code: int, *, is_start: bool) -> Rest:
+        """Return what may follow a character; `is_start` says that nothing was before it."""
+        key = rest, code, is_start
+        if key not in self.known:
+            self.work += 1
+            if self.work > MAX_WORK:
+                raise _TooMuch
+            self.known[key] = self._by(rest, code, is_start=is_start)
+        return self.known[key]
+
+    def _by(self, rest: Rest, code: int, *, is_start: bool) -> Rest:
+        match rest:
+            case One(ranges=ranges):
+                return NOTHING if any(low <= code <= high for low, high in ranges) else NEVER
+            case Then(first=first, second=second):
+                found = then(self.by(first, code, is_start=is_start), second)
+                if self.may_be_empty(first, is_start=is_start, is_end=False):
+                    found = either([found, self.by(second, code, is_start=is_start)])
+                return found
+            case Or(parts=parts):
+                return either(self.by(part, code, is_start=is_start) for part in parts)
+            case Times(part=part, least=least, most=most):
+                left = times(part, max(least - 1, 0), None if most is None else most - 1)
+                return then(self.by(part, code, is_start=is_start), left)
+        return NEVER
+
+
+# -- the search --------------------------------------------------------------------------------------------------------
+
+Asked = tuple[str, str]
+"""`contains`, `starts_with` or `ends_with`, and the literal."""
+
+
+@lru_cache(MAX_KEPT)
+def may_be(
+    pattern: str | None,
+    answers: frozenset[tuple[Asked, bool]] = frozenset(),
+    above: int = -1,
+    below: int | None = None,
+    but: frozenset[str] = frozenset(),
+    without: str | None = None,
+) -> bool:
+    """Return whether there may be a text in which a pattern is found, and `without` is not.
+
+    It answers questions as `answers` says, is none of `but`, and its length lies strictly between `above` and `below`.
+    True also where that is too much to look at.
+    """
+    wanted = [] if pattern is None else [_pattern(pattern)]
+    refused = [] if without is None else [_pattern(without)]
+    known = [one for one in (*wanted, *refused) if one is not None]
+    if len(known) < len(wanted) + len(refused):
+        return True
+    wanted += [_sought(_question(*asked)) for asked, answer in answers if answer]
+    refused += [_sought(_question(*asked)) for asked, answer in answers if not answer]
+    refused += [_is(text) for text in sorted(but)]
+    try:
+        return _is_any([one for one in wanted if one], [one for one in refused if one], above, below)
+    except (_TooMuch, RecursionError):
+        return True
+
+
+def _is_any(wanted: list[Rest], refused: list[Rest], above: int, below: int | None) -> bool:
+    """Return whether some text is of all wanted expressions, of no refused one, and of a length between two."""
+    derivatives, number = _Derivatives(), len(wanted)
+    codes = _codes([*wanted, *refused])
+    level: set[tuple[Rest, ...]] = {(*wanted, *refused)}
+    seen: set[tuple[Rest, ...]] = set()
+    length = 0
+    while level and (below is None or length < below):
+        if length > above:
+            for state in level:
+                ends = [derivatives.may_be_empty(one, is_start=not length, is_end=True) for one in state]
+                if all(ends[:number]) and not any(ends[number:]):
+                    return True
+            if length > 0:
+                level -= seen
+                seen |= level
+        following: set[tuple[Rest, ...]] = set()
+        for state in level:
+            for code in codes:
+                after = tuple([derivatives.by(one, code, is_start=not length) for one in state])
+                if NEVER not in after[:number] and ALL not in after[number:]:
+                    following.add(after)
+        level, length = following, length + 1
+    return False
+
+
+def _codes(rests: Iterable[Rest]) -> list[int]:
+    """Return a character of each kind that the expressions tell apart."""
+    sets: set[Ranges] = {one for rest in rests for one in _sets(rest)}
+    starts = {0, 0xE000, *(low for one in sets for low, _ in one), *(high + 1 for one in sets for _, high in one)}
+    kinds: dict[frozenset[Ranges], int] = {}
+    for code in sorted(starts):
+        if code <= LAST and not 0xD800 <= code < 0xE000:
+            kind = frozenset(one for one in sets if any(low <= code <= high for low, high in one))
+            kinds.setdefault(kind, code)
+    return list(kinds.values())
+
+
+def _sets(rest: Rest) -> Iterable[Ranges]:
+    match rest:
+        case One(ranges=ranges):
+            yield ranges
+        case Then(first=first, second=second):
+            yield from _sets(first)
+            yield from _sets(second)
+        case Or(parts=parts):
+            for part in parts:
+                yield from _sets(part)
+        case Times(part=part):
+            yield from _sets(part)
+
+
+def covers(wide: str | None, narrow: str | None, longest: int | None, upto: int | None) -> bool:
+    """Return whether every text of up to `longest` characters in which one pattern is found has the other one.
+
+    And no such text has more than `upto` characters. False where that is not certain.
+    """
+    below = None if longest is None else longest + 1
+    has_pattern = wide is None or wide == narrow or not may_be(narrow, below=below, without=wide)
+    return has_pattern and (upto is None or not may_be(narrow, above=upto, below=below))
