@@ -16,6 +16,9 @@ from stepward.vm.patterns.syntax import Node, PatternError, parse
 MAX_STEPS: Final = 200_000
 """Transitions of a product that are looked at: less than a second."""
 
+MAX_COUNTED: Final = 128
+"""The longest length that is told apart, where somebody asks how long the texts of a pattern are."""
+
 MAX_KEPT: Final = 1_024
 """Answers that are kept."""
 
@@ -126,7 +129,8 @@ def _is_short(pattern: str | None, longest: int | None) -> bool:
         return False
 
 
-def shortest(pattern: str, longest: int | None = None, most: int = 4) -> list[str]:
+@lru_cache(MAX_KEPT)
+def shortest(pattern: str, longest: int | None = None, most: int = 4) -> tuple[str, ...]:
     """Return a few texts that a pattern is found in, shortest first; none where it is too much to look at."""
     tree = tree_of(pattern)
     found: list[str] = []
@@ -137,4 +141,18 @@ def shortest(pattern: str, longest: int | None = None, most: int = 4) -> list[st
                 break
     except TooLarge:
         pass
-    return found
+    return tuple(found)
+
+
+@lru_cache(MAX_KEPT)
+def lengths_of(pattern: str) -> tuple[int, int | None]:
+    """Return between which lengths the texts lie that a pattern is found in; no upper bound where none is known."""
+    tree = tree_of(pattern)
+    least, most = 0, None
+    try:
+        sizes = [len(seen.text) for seen in Product([tree], needed=1, counted=MAX_COUNTED).search()] if tree else []
+        if sizes:
+            least, most = sizes[0], sizes[-1] if sizes[-1] < MAX_COUNTED else None
+    except TooLarge:
+        pass
+    return least, most

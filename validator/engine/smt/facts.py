@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import combinations
-from typing import Any
+from typing import Any, Final
 
 import z3
 
 from stepward.validator.engine.smt.payloads import Array, Term, Text
 from stepward.validator.engine.smt.terms import Terms
 from stepward.validator.engine.values.domains import Domain
+from stepward.validator.engine.values.languages import cut_by_automata
 from stepward.validator.engine.values.texts import Atom, excluded, implied, least_length
 from stepward.vm.expressions.evaluator import kind
 from stepward.vm.expressions.syntax import Expression
+from stepward.vm.patterns.languages import lengths_of
+
+MAX_CLASSES: Final = 256
+"""Ways to answer that are written out of a text that has a pattern."""
 
 
 class Facts:
@@ -67,6 +72,8 @@ class Facts:
                 self.terms.state(z3.Not(z3.And(first, second)))
             if implied(two, one):
                 self.terms.state(z3.Implies(second, first))
+        if text.forms:
+            self._form_rules(text)
         if text.length is None:
             return
         self.terms.state(text.length >= 0)
@@ -85,6 +92,36 @@ class Facts:
         for (one, first), (two, second) in combinations(atoms, 2):
             if "is" not in (one.question, two.question):
                 self.terms.state(z3.Implies(z3.And(first, second), text.length >= least_length(one, two)))
+
+    def _form_rules(self, text: Text) -> None:
+        """A text of some patterns answers as one of their texts does, and is as long."""
+        found = [*text.known]
+        for form in text.forms:
+            classes = cut_by_automata(text.atoms, (), *form, MAX_CLASSES)
+            if classes is None:
+                return
+            found += classes
+        rows = {tuple([atom.of(one) for atom in text.atoms]) for one in found}
+        if len(rows) <= MAX_CLASSES and text.atoms:
+            terms = list(text.atoms.values())
+            self.terms.state(
+                self.terms.either(
+                    *(
+                        self.terms.both(*(_alike(term, answer) for term, answer in zip(terms, row, strict=True)))
+                        for row in sorted(rows)
+                    )
+                )
+            )
+        if text.length is not None:
+            spans = [*(lengths_of(form.pattern) for form in text.forms), *((len(one),) * 2 for one in text.known)]
+            self.terms.state(
+                self.terms.either(
+                    *(
+                        self.terms.both(text.length >= low, True if high is None else text.length <= high)
+                        for low, high in spans
+                    )
+                )
+            )
 
     def _same_rules(self, free: list[Text]) -> None:
         by_name = {text.names: text for text in free}

@@ -11,6 +11,7 @@ import z3
 from stepward.validator.engine.smt.payloads import Array, Slot, Text
 from stepward.validator.engine.smt.terms import Terms
 from stepward.validator.engine.values.domains import Domain, Names
+from stepward.validator.engine.values.languages import formed_text
 from stepward.validator.engine.values.numbers import number_of
 from stepward.validator.engine.values.states import State
 from stepward.validator.engine.values.texts import Atom, Wanted, text_of
@@ -146,7 +147,11 @@ class _Builder:
             for one, other in (pair, pair[::-1])
             if one in names and other not in names and isinstance(self.found.get(other), str)
         ]
-        found = text_of(Wanted(answers, length), avoid)
+        wanted, ways = Wanted(answers, length), [text for text in group if text.forms]
+        if ways:
+            found = formed_text(wanted, [(text.forms, text.known) for text in ways], avoid)
+        else:
+            found = text_of(wanted, avoid)
         if found is None:
             return False
         self.found.update(dict.fromkeys(names, found))

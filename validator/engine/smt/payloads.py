@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from stepward.validator.engine.values.domains import Domain, Names
+from stepward.validator.engine.values.domains import Domain, Form, Names
 from stepward.validator.engine.values.texts import Atom
 from stepward.vm.expressions.syntax import Expression
 
@@ -29,7 +29,10 @@ class Value(NamedTuple):
 
 @dataclass(eq=False)
 class Text:
-    """The text of a reference: one of `members` by its number, or any text, of which the atoms are known."""
+    """The text of a reference: one of `members` by its number, or any text, of which the atoms are known.
+
+    Where there are `forms`, it has one of them or is one of the `known` texts.
+    """
 
     names: Names
     members: tuple[str, ...] | None
@@ -37,6 +40,8 @@ class Text:
     atoms: dict[Atom, Any] = field(default_factory=dict)
     length: Any = None
     max_length: int | None = None
+    forms: tuple[Form, ...] = ()
+    known: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)

@@ -154,7 +154,7 @@ class Terms:
         if domain.ranges:
             slot.number = self._number(word, domain.ranges)
         if domain.any_text:
-            slot.text = Text(names, None, max_length=domain.max_length)
+            slot.text = Text(names, None, max_length=domain.max_length, forms=domain.forms, known=domain.texts)
         elif domain.texts:
             number = self.integer(word)
             self.state(z3.And(number >= 0, number < len(domain.texts)))

@@ -221,7 +221,7 @@ def simple(domain: Domain) -> Any:
     """Return a simple value of a domain, or _MISSING where it has none or where one is not needed."""
     bounds = [bound for one in domain.ranges for bound in (one.low, one.high) if bound is not None]
     wholes = [int(bound) + step for bound in bounds for step in (0, 1, -1)]
-    options = (True, False, 0, *bounds, *wholes, *domain.texts, "text", "", (), FrozenMap(), None)
+    options = (True, False, 0, *bounds, *wholes, *domain.examples, "text", "", (), FrozenMap(), None)
     if domain.undefined:
         return _MISSING
     return next((value for value in options if domain.admits(value)), _MISSING)

@@ -22,6 +22,7 @@ from stepward.vm.language.name_types import ANY, ITEMS
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.steps import SetStep
 from stepward.vm.language.types import TypeSpec
+from stepward.vm.patterns.languages import shortest
 from stepward.vm.patterns.matching import matches
 from stepward.vm.values import Number
 
@@ -60,6 +61,10 @@ class Form(NamedTuple):
 
     pattern: str
     max_length: int | None
+
+    def has(self, text: str) -> bool:
+        """Return whether a text is one of them."""
+        return (self.max_length is None or len(text) <= self.max_length) and matches(self.pattern, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,7 @@ class Domain:
                 assert isinstance(value, str)
                 if self.any_text and not self.forms:
                     return self.max_length is None or len(value) <= self.max_length
-                return value in self.texts or any(_has_form(value, form) for form in self.forms)
+                return value in self.texts or any(form.has(value) for form in self.forms)
             case "array":
                 assert isinstance(value, tuple)
                 return self.array and (self.items is None or all(self.items.admits(item) for item in value))
@@ -132,6 +137,11 @@ class Domain:
             if one.holds(number):
                 return True
         return False
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """Texts that it has: those that are known, and a few of each form."""
+        return (*self.texts, *(text for form in self.forms for text in shortest(*form)))
 
     @property
     def is_empty(self) -> bool:
@@ -151,10 +161,6 @@ class Domain:
             "object": self.is_object,
         }
         return frozenset(word for word, present in has.items() if present)
-
-
-def _has_form(text: str, form: Form) -> bool:
-    return (form.max_length is None or len(text) <= form.max_length) and matches(form.pattern, text)
 
 
 def _longest(left: Domain, right: Domain, texts: tuple[str, ...]) -> int | None:

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import islice, product
 from math import floor
 from typing import Final
 
-from stepward.validator.engine.values.texts import Atom
+from stepward.validator.engine.values.domains import Form
+from stepward.validator.engine.values.texts import Atom, Wanted
 from stepward.vm.patterns.automaton import TooLarge
 from stepward.vm.patterns.languages import Product, tree_of
 from stepward.vm.patterns.syntax import Anchor, Node, literal
 from stepward.vm.patterns.syntax import Sequence as Parts
 from stepward.vm.values import Number
+
+MAX_WAYS: Final = 16
+"""Combinations of patterns that a text is sought for."""
 
 MAX_ATOMS: Final = 64
 """Questions that are asked together."""
@@ -64,3 +69,45 @@ def cut_by_automata(
     except TooLarge:
         return None
     return list(found.values())
+
+
+def formed_text(
+    wanted: Wanted, types: Iterable[tuple[tuple[Form, ...], tuple[str, ...]]], avoid: Iterable[str] = ()
+) -> str | None:
+    """Return the shortest text found that is as wanted, is none of `avoid`, and is of every type; None for none found.
+
+    Each type is given by its forms and by the other texts that it has.
+    """
+    types, refused = list(types), set(avoid)
+    for text in dict.fromkeys(text for _, known in types for text in known):
+        if text not in refused and wanted.fits(text) and all(_is_of(text, *one) for one in types):
+            return text
+    for forms in islice(product(*(forms for forms, _ in types)), MAX_WAYS):
+        found = _sought(wanted, forms, refused)
+        if found is not None:
+            return found
+    return None
+
+
+def _is_of(text: str, forms: tuple[Form, ...], known: tuple[str, ...]) -> bool:
+    return text in known or any(form.has(text) for form in forms)
+
+
+def _sought(wanted: Wanted, forms: tuple[Form, ...], refused: set[str]) -> str | None:
+    """Return a shortest text of all forms that is as wanted and not refused."""
+    known = [tree_of(form.pattern) for form in forms]
+    trees = [tree for tree in known if tree is not None]
+    if len(trees) < len(known):
+        return None
+    needed = len(trees)
+    answers = [*wanted.answers.values(), *(False for _ in refused)]
+    trees += [asked(atom) for atom in (*wanted.answers, *(Atom("is", text) for text in sorted(refused)))]
+    bounds = [bound for bound in (wanted.length, *(form.max_length for form in forms)) if bound is not None]
+    counted = 0 if wanted.length is None else wanted.length + 1
+    try:
+        for seen in Product(trees, needed=needed, counted=counted, longest=min(bounds, default=None)).search():
+            if list(seen.found[needed:]) == answers and wanted.length in (None, len(seen.text)):
+                return seen.text
+    except TooLarge:
+        pass
+    return None

@@ -87,7 +87,7 @@ def sampled(trees: Iterable[Expression], domains: Domains) -> Iterator[State]:
     # What is compared with another reference needs values that the other one can have.
     for domain in map(domains.of, names):
         constants += [bound for one in domain.ranges for bound in (one.low, one.high) if bound is not None]
-        constants += domain.texts[:MAX_MEMBERS]
+        constants += domain.examples[:MAX_MEMBERS]
     wide = {name: list(_values(domains.of(name), constants)) for name in names}
     for tree in trees:
         yield from islice(_aimed(tree, near, domains), 1)
@@ -147,7 +147,7 @@ def _values(domain: Domain, constants: list[Any]) -> Iterator[Any]:
     numbers: list[Number] = [0, 1, 1_000_000, *(one for one in constants if isinstance(one, int | Decimal))]
     texts = ["", *(one for one in constants if isinstance(one, str))]
     texts += ["x" * int(number) for number in numbers if 0 < number <= MAX_LENGTH]
-    options: list[Any] = [True, False, None, FrozenMap(), (), *domain.texts[:MAX_TEXTS]]
+    options: list[Any] = [True, False, None, FrozenMap(), (), *domain.examples[:MAX_TEXTS]]
     options += [exact(number + step) for number in numbers for step in (0, 1, -1)]
     options += [text + end for text in texts for end in ("", "x")]
     options += [(one,) for one in constants]
