@@ -12,18 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-from stepward.vm.patterns.syntax import (
-    Anchor,
-    Chars,
-    Choice,
-    Node,
-    Opaque,
-    PatternError,
-    Ranges,
-    Repeat,
-    Sequence,
-    parse,
-)
+from stepward.vm.patterns.charsets import Ranges
+from stepward.vm.patterns.syntax import Anchor, Chars, Choice, Node, Opaque, PatternError, Repeat, Sequence, parse
 
 MAX_WORK: Final = 300_000
 """Derivatives of parts that one question may take."""

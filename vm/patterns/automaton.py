@@ -2,7 +2,7 @@
 
 A pattern becomes a non-deterministic automaton by Thompson's construction (Communications of the ACM 11, 1968), and
 that a deterministic one, state by state as somebody asks (Rabin and Scott, IBM Journal 3, 1959). Characters that no
-pattern tells apart are one *letter*. A search is made of a pattern that may begin anywhere; it is over once it is found.
+pattern tells apart are one *letter*. A pattern may be found anywhere, and once it is, the search is over.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
-from stepward.vm.patterns.syntax import Anchor, Chars, Choice, Node, Opaque, Ranges, Repeat, Sequence
+from stepward.vm.patterns.charsets import Ranges
+from stepward.vm.patterns.syntax import Anchor, Chars, Choice, Node, Opaque, Repeat, Sequence
 
 MAX_STATES: Final = 2_000
 """States of one automaton."""

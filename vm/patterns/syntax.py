@@ -9,22 +9,16 @@ The source is https://github.com/google/re2/wiki/Syntax, and RE2's own answers; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-LAST: Final = 0x10FFFF
-SURROGATES: Final = (0xD800, 0xDFFF)
-"""Code points that no text holds."""
+from stepward.vm.patterns.charsets import CLASSES, LAST, POSIX, SIGNS, Ranges, complement, folded, ranges_of
 
 MAX_DEPTH: Final = 50
 """How deep groups and repetitions may be nested."""
 
 MAX_REPEAT: Final = 1_000
 """The largest number in a repetition."""
-
-Ranges = tuple[tuple[int, int], ...]
-"""Code points from the first to the last, both included: ascending, apart, and none of half a surrogate pair."""
 
 
 class PatternError(Exception):
@@ -85,79 +79,13 @@ Node = Chars | Sequence | Choice | Repeat | Anchor | Opaque
 EMPTY: Final = Sequence(())
 
 
-# -- sets of characters ------------------------------------------------------------------------------------------------
-
-
-def ranges_of(spans: Iterable[tuple[int, int]]) -> Ranges:
-    """Return sets of characters as one: ascending, apart, without surrogates."""
-    found: list[tuple[int, int]] = []
-    for low, high in sorted(_without_surrogates(spans)):
-        if found and low <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], high))
-        else:
-            found.append((low, high))
-    return tuple(found)
-
-
-def _without_surrogates(spans: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
-    first, last = SURROGATES
-    for low, high in spans:
-        yield from (part for part in ((low, min(high, first - 1)), (max(low, last + 1), high)) if part[0] <= part[1])
-
-
-def complement(ranges: Ranges) -> Ranges:
-    """Return the characters that are not in a set."""
-    starts = [0, *(high + 1 for _, high in ranges)]
-    ends = [*(low - 1 for low, _ in ranges), LAST]
-    return ranges_of((low, high) for low, high in zip(starts, ends, strict=True) if low <= high)
+ANY: Final = Chars(ranges_of([(0, LAST)]))
+NOT_NEWLINE: Final = Chars(complement(ranges_of([(10, 10)])))
 
 
 def literal(text: str) -> tuple[Chars, ...]:
     """Return the characters of a text, each as a set of one."""
     return tuple(Chars(((ord(sign), ord(sign)),)) for sign in text)
-
-
-def _spans(signs: str) -> Ranges:
-    """Return the set that is written as pairs of first and last characters."""
-    return ranges_of((ord(first), ord(last)) for first, last in zip(signs[::2], signs[1::2], strict=True))
-
-
-ANY: Final = Chars(ranges_of([(0, LAST)]))
-_NOT_NEWLINE: Final = Chars(complement(_spans("\n\n")))
-_CLASSES: Final = {"d": _spans("09"), "s": _spans("\t\n\f\r  "), "w": _spans("09AZ__az")}
-_POSIX: Final = {
-    "alnum": _spans("09AZaz"),
-    "alpha": _spans("AZaz"),
-    "ascii": ((0, 0x7F),),
-    "blank": _spans("\t\t  "),
-    "cntrl": ((0, 0x1F), (0x7F, 0x7F)),
-    "digit": _spans("09"),
-    "graph": _spans("!~"),
-    "lower": _spans("az"),
-    "print": _spans(" ~"),
-    "punct": _spans("!/:@[`{~"),
-    "space": _spans("\t\r  "),
-    "upper": _spans("AZ"),
-    "word": _spans("09AZ__az"),
-    "xdigit": _spans("09AFaf"),
-}
-_SIGNS: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_OTHER_CASES: Final = {"k": "\u212a", "s": "\u017f"}
-"""Beside its capital, what a letter of ASCII is written as: the Kelvin sign, and the long s."""
-
-
-def _folded(ranges: Ranges) -> Ranges | None:
-    """Return a set with the other cases of its letters; None where they are not only those of ASCII."""
-    if any(high > 0x7F for _, high in ranges):
-        return None
-    found = list(ranges)
-    for small in range(ord("a"), ord("z") + 1):
-        forms = {small, small - 32}
-        if chr(small) in _OTHER_CASES:
-            forms.add(ord(_OTHER_CASES[chr(small)]))
-        if any(low <= form <= high for form in forms for low, high in ranges):
-            found += [(form, form) for form in forms]
-    return ranges_of(found)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -245,7 +173,7 @@ class _Reader:
                     self.level.add(Opaque(sign) if in_lines else Anchor("start" if sign == "^" else "end"))
                 case ".":
                     self.at += 1
-                    self.level.add(ANY if "s" in self.level.flags else _NOT_NEWLINE)
+                    self.level.add(ANY if "s" in self.level.flags else NOT_NEWLINE)
                 case "\\":
                     self._escape()
                 case _:
@@ -261,7 +189,7 @@ class _Reader:
 
     def _with_cases(self, ranges: Ranges) -> Ranges | None:
         """Return a set, with the other cases of its letters where the flag `i` asks for them; None for too many."""
-        return _folded(ranges) if "i" in self.level.flags else ranges
+        return folded(ranges) if "i" in self.level.flags else ranges
 
     # -- groups --------------------------------------------------------------------------------------------------------
 
@@ -368,9 +296,9 @@ class _Reader:
         elif sign and sign in "pP":
             self.at = self._unicode_end()
             self.level.add(Opaque("a Unicode class"))
-        elif sign and sign.lower() in _CLASSES:
+        elif sign and sign.lower() in CLASSES:
             self.at += 2
-            self.level.add(Chars(self._named_class(_CLASSES[sign.lower()], is_negated=sign.isupper())))
+            self.level.add(Chars(self._named_class(CLASSES[sign.lower()], is_negated=sign.isupper())))
         else:
             self._literal(self._escaped())
 
@@ -393,9 +321,9 @@ class _Reader:
         sign = rest[:1]
         if not sign:
             raise PatternError("a `\\` ends the pattern", "write `\\\\` for the sign itself")
-        if sign in _SIGNS:
+        if sign in SIGNS:
             self.at += 2
-            return ord(_SIGNS[sign])
+            return ord(SIGNS[sign])
         octal = _digits(rest[:3], "01234567")
         if octal and (sign == "0" or len(octal) > 1):
             self.at += 1 + len(octal)
@@ -448,9 +376,9 @@ class _Reader:
             self.at = self._unicode_end()
             return None
         sign = self.text[self.at + 1 : self.at + 2]
-        if self.text[self.at] == "\\" and sign and sign.lower() in _CLASSES:
+        if self.text[self.at] == "\\" and sign and sign.lower() in CLASSES:
             self.at += 2
-            return self._named_class(_CLASSES[sign.lower()], is_negated=sign.isupper())
+            return self._named_class(CLASSES[sign.lower()], is_negated=sign.isupper())
         start = self.at
         low = high = self._one()
         if (
@@ -468,10 +396,10 @@ class _Reader:
     def _posix(self, end: int) -> Ranges:
         written = self.text[self.at + 2 : end]
         name = written.removeprefix("^")
-        if name not in _POSIX:
-            raise PatternError(f"there is no class `[:{written}:]`", f"write one of {', '.join(_POSIX)}")
+        if name not in POSIX:
+            raise PatternError(f"there is no class `[:{written}:]`", f"write one of {', '.join(POSIX)}")
         self.at = end + 2
-        return self._named_class(ranges_of(_POSIX[name]), is_negated=written.startswith("^"))
+        return self._named_class(ranges_of(POSIX[name]), is_negated=written.startswith("^"))
 
     def _one(self) -> int:
         if self.text[self.at] == "\\":

@@ -74,8 +74,10 @@ class Facts:
                 self.terms.state(z3.Implies(second, first))
         if text.forms:
             self._form_rules(text)
-        if text.length is None:
-            return
+        if text.length is not None:
+            self._length_rules(text, atoms)
+
+    def _length_rules(self, text: Text, atoms: list[tuple[Atom, Any]]) -> None:
         self.terms.state(text.length >= 0)
         if text.max_length is not None:
             self.terms.state(text.length <= text.max_length)

@@ -192,7 +192,7 @@ class _Builder:
     def filler(self, items: Domain | None, refused: list[tuple[str, Any]], odd: list[str]) -> Any:
         """Return an item that is none of those looked for; of another kind than these, where that has to fail."""
         options: list[Any] = [True, False, None, *range(len(refused) + 1), *("x" * n for n in range(len(refused) + 1))]
-        texts = items.texts if items is not None else ()
+        texts = items.examples if items is not None else ()
         numbers = [bound for one in items.ranges for bound in (one.low, one.high)] if items is not None else []
         for value in (*options, *texts, *(number for number in numbers if number is not None), ()):
             if (items is None or items.admits(value)) and (_kind(value), value) not in refused:

@@ -105,6 +105,9 @@ class Cutting:
             self.domain.update(dict.fromkeys(group, values))
         for tree in trees:
             self._collect(tree)
+        for name, domain in self.domain.items():
+            if domain.forms:  # a text that is known is a class of its own, beside all that have a pattern
+                self.cuts[name].atoms.update((Atom("is", text), None) for text in domain.texts)
         for name, value in constants:
             if name not in self.cuts:
                 continue
@@ -269,7 +272,8 @@ def _text_classes(domain: Domain, cuts: Cuts) -> list[str]:
     if not domain.any_text:
         return list(domain.texts)
     if domain.forms:
-        return _formed_classes(domain, cuts)
+        found = None if cuts.whole else _formed_classes(domain, cuts)
+        return _unformed_classes(domain, cuts) if found is None else found
     if domain.max_length == 0:
         return [""]
     if cuts.whole:
@@ -292,19 +296,27 @@ def _text_classes(domain: Domain, cuts: Cuts) -> list[str]:
     return found
 
 
-def _formed_classes(domain: Domain, cuts: Cuts) -> list[str]:
-    """Return a text for each class of the texts that patterns and lengths admit, and the texts that are known."""
-    if cuts.whole:
-        raise TooMany
+def _formed_classes(domain: Domain, cuts: Cuts) -> list[str] | None:
+    """Return a text for each class of the texts that patterns and lengths admit, and the texts that are known.
+
+    None where that is too much to look at.
+    """
     atoms = (*cuts.atoms, *(Atom("is", text) for text in domain.texts))
     found = list(domain.texts)
     for form in domain.forms:
-        for text in _known(cut_by_automata(atoms, cuts.lengths, *form, MAX_CLASSES)):
-            if not any(_is_alike(text, other, atoms, cuts.lengths) for other in found):
-                found.append(text)
-    if not found:
-        raise TooMany  # the types admit no text at all: what comes of that is for layers that know no patterns
-    return found
+        texts = cut_by_automata(atoms, cuts.lengths, *form, MAX_CLASSES)
+        if texts is None:
+            return None
+        found += [text for text in texts if not any(_is_alike(text, one, atoms, cuts.lengths) for one in found)]
+    return found or None  # the types admit no text at all: what comes of that is for who knows no patterns
+
+
+def _unformed_classes(domain: Domain, cuts: Cuts) -> list[str]:
+    """Return a text for each class of texts, whether it has a pattern or not; a literal that has none is left out."""
+    atoms = cuts.atoms | {Atom("is", text): None for text in domain.texts}
+    found = _text_classes(replace(domain, forms=(), texts=()), replace(cuts, atoms=atoms))
+    literals = {atom.literal for atom in atoms if atom.question == "is"}
+    return [text for text in found if text not in literals or domain.admits(text)]
 
 
 def _known(found: list[str] | None) -> list[str]:
@@ -347,7 +359,7 @@ def _an_item(items: Domain | None) -> Any:
     if items is None or items.null:
         return None
     if items.texts or items.any_text:
-        return items.texts[0] if items.texts else ""
+        return items.examples[0] if items.examples else ""
     if items.booleans:
         return min(items.booleans)
     if items.ranges:
