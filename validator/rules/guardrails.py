@@ -369,11 +369,11 @@ class Unproved(Verdicts):
     error: it fails closed.
 
     ## Example
-    Every code matches the pattern, so the two cases cover all, but proofs leave patterns out:
+    Every code matches the pattern, so the two cases cover all, but proofs leave out what a pattern says by `\\b`:
 
     ```yaml
     name: route
-    inputs: {code: {type: string, pattern: '^(EU|US)-[0-9]+$'}}
+    inputs: {code: {type: string, pattern: '^(EU|US)\\b-[0-9]+$'}}
     steps:
       - id: by_code
         type: condition
@@ -387,7 +387,7 @@ class Unproved(Verdicts):
     ## Use instead
     ```yaml
     name: route
-    inputs: {code: {type: string, pattern: '^(EU|US)-[0-9]+$'}}
+    inputs: {code: {type: string, pattern: '^(EU|US)\\b-[0-9]+$'}}
     steps:
       - {id: by_code, type: condition, condition: $code starts_with 'EU-', then: europe, otherwise: america}
       - {id: europe, type: end}
