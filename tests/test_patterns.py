@@ -152,7 +152,8 @@ def test_only_a_pattern_costs_the_import_of_re2() -> None:
 import sys
 from stepward.vm import ExecutionVM, Program
 steps = [{"id": "e", "type": "end"}]
-ExecutionVM().run_sync(Program.from_dict({"name": "p", "inputs": {"s": {"type": "string", "default": ""}}, "steps": steps}))
+text = {"type": "string", "default": ""}
+ExecutionVM().run_sync(Program.from_dict({"name": "p", "inputs": {"s": text}, "steps": steps}))
 early = {"re2", "stepward.vm.patterns.syntax"} & set(sys.modules)
 Program.from_dict({"name": "p", "inputs": {"s": {"type": "string", "pattern": "a"}}, "steps": steps})
 print(early, "re2" in sys.modules, "stepward.vm.patterns.automaton" in sys.modules)"""
@@ -265,9 +266,7 @@ def test_a_call_whose_argument_has_a_narrower_pattern_starts(narrow: str, wide: 
                 "pay": {"effect": "write", "args": {"order": {"type": "string"}}},
                 "book": {"effect": "write", "idempotent": True, "args": {"order": {"type": "string", "pattern": wide}}},
             },
-            "guardrails": [
-                {"name": "g", "followed_by": {"first": {"tool": "pay"}, "then": {"tool": "book"}}}
-            ],
+            "guardrails": [{"name": "g", "followed_by": {"first": {"tool": "pay"}, "then": {"tool": "book"}}}],
             "steps": [
                 {"id": "pay", "type": "tool", "tool": "pay", "args": {"order": "$order"}},
                 {"id": "book", "type": "tool", "tool": "book", "args": {"order": "$order"}, "on_error": "skip"},

@@ -99,7 +99,7 @@ def is_within(pattern: str | None, longest: int | None, other: str | None, other
     """
     is_short = other_longest is None or (longest is not None and longest <= other_longest)
     return (other is None or other == pattern or _is_found(pattern, longest, other)) and (
-        is_short or _is_short(pattern, other_longest)
+        is_short or _is_short(pattern, longest, other_longest)
     )
 
 
@@ -117,14 +117,14 @@ def _is_found(pattern: str | None, longest: int | None, other: str) -> bool:
 
 
 @lru_cache(MAX_KEPT)
-def _is_short(pattern: str | None, longest: int | None) -> bool:
-    """Return whether a pattern is found only in texts of at most some length."""
+def _is_short(pattern: str | None, longest: int | None, most: int | None) -> bool:
+    """Return whether a pattern is found, in texts of a length, only in those of at most another length."""
     tree = None if pattern is None else tree_of(pattern)
-    if tree is None or longest is None:
+    if tree is None or most is None:
         return False
     try:
-        product = Product([tree], needed=1, counted=longest + 1)
-        return all(len(seen.text) <= longest for seen in product.search())
+        product = Product([tree], needed=1, counted=most + 1, longest=longest)
+        return all(len(seen.text) <= most for seen in product.search())
     except TooLarge:
         return False
 
