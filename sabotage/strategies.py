@@ -12,6 +12,7 @@ from stepward.vm.expressions.syntax import Constant, Expression, walk
 from stepward.vm.language.guardrails import Never
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.types import TypeSpec, refusal
+from stepward.vm.patterns.languages import shortest
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -35,6 +36,9 @@ TRICKY_TEXTS: Final = (
 """Texts that are read as something else somewhere."""
 
 MAX_ITEMS: Final = 3
+
+MAX_EXAMPLES: Final = 16
+"""Shortest texts of a pattern that are tried."""
 
 
 class Constants:
@@ -92,12 +96,35 @@ def _texts(spec: TypeSpec | None, constants: Constants) -> SearchStrategy[Any]:
     from hypothesis import strategies as st
 
     if spec is not None and spec.pattern is not None:
-        return st.from_regex(spec.pattern, fullmatch=True, alphabet=st.characters(codec="utf-8"))
+        return _matching(spec.pattern, spec.max_length)
     longest = 20 if spec is None or spec.max_length is None else min(20, spec.max_length)
     known = [text for text in (*constants.texts, *TRICKY_TEXTS) if len(text) <= longest]
     dates = st.dates(datetime.date(2020, 1, 1), datetime.date(2030, 1, 1)).map(str)
     free = st.text(st.characters(codec="utf-8"), max_size=longest)
     return st.one_of(st.sampled_from(known), free, dates) if longest >= 10 else st.one_of(st.sampled_from(known), free)
+
+
+def _matching(pattern: str, longest: int | None) -> SearchStrategy[Any]:
+    """Return texts that a pattern may be found in: the shortest, and what Hypothesis makes of it where it reads it.
+
+    Hypothesis reads Python's regular expressions; within ASCII most of them mean what RE2 takes them for.
+    """
+    import re
+    import warnings
+
+    from hypothesis import strategies as st
+
+    found = shortest(pattern, longest, MAX_EXAMPLES)
+    kinds: list[SearchStrategy[Any]] = [st.sampled_from(found)] if found else []
+    if pattern.isascii():
+        try:
+            with warnings.catch_warnings(action="error"):  # of what is read in another sense than RE2's
+                read = re.compile(pattern)
+        except (re.error, Warning):
+            pass
+        else:
+            kinds.append(st.from_regex(read, fullmatch=True, alphabet=st.characters(codec="ascii")))
+    return st.one_of(kinds)
 
 
 def _arrays(spec: TypeSpec, constants: Constants) -> SearchStrategy[Any]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 import sys
 import time
+from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,14 @@ from stepward.sabotage.reference.types import is_of
 from stepward.validator import ProgramValidator
 from stepward.validator.engine.values.domains import of_type
 from stepward.vm import ExecutionVM, Program, ProgramError, ScriptedModel
+from stepward.vm.expressions.evaluator import evaluate_condition
+from stepward.vm.expressions.parser import parse
 from stepward.vm.language.types import TypeSpec, refusal
 
 PAGE = (Path(__file__).parents[1] / "specs/language.md").read_text(encoding="utf-8")
+
+
+EMPTY = Program.from_dict({"name": "p", "steps": [{"id": "e", "type": "end"}]})
 
 
 def rows() -> list[tuple[str, list[str], list[str]]]:
@@ -215,6 +223,28 @@ def test_a_pattern_and_a_length_take_part_together() -> None:
     assert checked("$args.a contains '77' and len($args.a) == 3", pattern=r"^\d+$", maxLength=3)[1] in ("077", "770")
 
 
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"pattern": "^abc$", "maxLength": 2}, "is found in no text of at most 2 characters; correct the pattern, or"),
+        ({"pattern": "a^"}, "the pattern `a^` is found in no text; correct the pattern"),
+        ({"pattern": "$a|(?:b^)+"}, "is found in no text"),
+        ({"pattern": r"[^\x00-\x{10FFFF}]"}, "is found in no text"),
+    ],
+)
+def test_a_pattern_that_no_text_has_is_refused(spec: dict[str, Any], words: str) -> None:
+    steps = [{"id": "e", "type": "end"}]
+    with pytest.raises(ProgramError) as error:
+        Program.from_dict({"name": "p", "inputs": {"s": {"type": "string", **spec}}, "steps": steps})
+    (problem,) = error.value.problems
+    assert words in f"{problem.message}; {problem.help}"
+
+
+@pytest.mark.parametrize("pattern", ["a$|^b", "(?:^a|b$)", "$^", "(?:^)*a", "^(?:a|^b)$", r"a{2}\z"])
+def test_ends_amid_a_pattern_are_no_mistake_where_a_text_has_it(pattern: str) -> None:
+    TypeSpec.model_validate({"type": "string", "pattern": pattern, "maxLength": 2})
+
+
 def test_a_pattern_of_two_sources_is_of_neither() -> None:
     """A variable with two sources has the texts of both patterns; a third one has any."""
 
@@ -275,3 +305,77 @@ def test_a_call_whose_argument_has_a_narrower_pattern_starts(narrow: str, wide: 
     )
     report = ProgramValidator(program).validate()
     assert (report.properties[0].verdict.value == "proved") is is_sure
+
+
+def test_random_patterns_are_proved_only_where_no_text_breaks_them() -> None:
+    """Two sources of one variable, random patterns, a random rule: held against all texts of up to four characters."""
+    rng = random.Random(8)
+    pieces = ["a", "b", "[ab]", "[^a]", "(?:ab)", "|", "*", "+", "?", "{2}", "^", "$", "^a", "b$", "^[ab]*$", r"\b"]
+    asked = ["$v starts_with 'a'", "$v ends_with 'b'", "$v contains 'ab'", "len($v) > 2", "$v == 'ab'", "len($v) == 1"]
+    every = ["".join(one) for size in range(5) for one in product("abc", repeat=size)]
+    seen: Counter[str] = Counter()
+    while seen.total() < 80:
+        forms = ["".join(rng.choice(pieces) for _ in range(rng.randint(1, 5))) for _ in range(2)]
+        try:
+            specs = [TypeSpec.model_validate({"type": "string", "pattern": form, "maxLength": 4}) for form in forms]
+        except ValueError:
+            continue
+        rule = " and ".join(f"{rng.choice(['', 'not '])}({one})" for one in rng.sample(asked, 2))
+        report = ProgramValidator(two_sources(*forms, rule=rule, longest=4)).validate()
+        (found,) = [one for one in report.properties if one.name == "never"]
+        seen[found.verdict.value] += 1
+        tree = parse(rule.replace("$v", "$s"))
+        broken = [
+            text
+            for text in every
+            if any(refusal(text, spec) is None for spec in specs) and evaluate_condition(tree, lambda _: text)  # noqa: B023
+        ]
+        assert not (found.verdict.value == "proved" and broken), (forms, rule, broken[0])
+    assert seen["proved"] >= 15
+    assert seen["violated"] >= 15
+    assert seen["unknown"] <= 12, "these are of `\\b`, which no automaton knows"
+
+
+def two_sources(first: str, second: str, *, rule: str, longest: int) -> Program:
+    tools = {
+        name: {"effect": "read", "returns": {"type": "string", "pattern": form, "maxLength": longest}}
+        for name, form in (("one", first), ("two", second))
+    }
+    return Program.from_dict(
+        {
+            "name": "p",
+            "inputs": {"n": {"type": "boolean"}},
+            "tools": {**tools, "pay": {"effect": "write", "args": {"v": {}}}},
+            "guardrails": [{"name": "g", "never": {"tool": "pay"}, "when": rule.replace("$v", "$args.v")}],
+            "steps": [
+                {"id": "c", "type": "condition", "condition": "$n", "then": "one", "otherwise": "two"},
+                {"id": "one", "type": "tool", "tool": "one", "output_key": "v", "next_step": "pay"},
+                {"id": "two", "type": "tool", "tool": "two", "output_key": "v", "next_step": "pay"},
+                {"id": "pay", "type": "tool", "tool": "pay", "args": {"v": "$v"}},
+            ],
+        }
+    )
+
+
+# -- values for attacks ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [ORDER, r"^\d+$", r"\w\s\d", r"(?i)^yes\z", "^[[:alpha:]]{2}$", r"^\x{41}$", "^é+$", "(?P<n>a)|b", r"\bx$", "^$"],
+)
+def test_attacks_have_values_of_a_pattern(pattern: str) -> None:
+    """Also of one that Python reads otherwise, or not at all."""
+    from hypothesis import given, settings
+
+    from stepward.sabotage.strategies import Constants, values_of
+    from stepward.vm.language.meaning import Meaning
+
+    spec = TypeSpec.model_validate({"type": "string", "pattern": pattern})
+
+    @settings(max_examples=30, database=None, derandomize=True)
+    @given(values_of(spec, Constants(Meaning(EMPTY))))
+    def all_fit(value: Any) -> None:
+        assert refusal(value, spec) is None
+
+    all_fit()

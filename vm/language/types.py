@@ -255,6 +255,15 @@ def _contradictions(spec: TypeSpec) -> Iterator[tuple[str, str]]:
             yield f"no number is at least {low} and at most {high}", help.format(low, high)
         elif spec.type == ("integer",) and ceil(low) > floor(high):
             yield f"no whole number is at least {low} and at most {high}", help.format(ceil(low), floor(high))
+    if spec.pattern is not None and not isinstance(spec.pattern, PythonPattern):
+        from stepward.vm.patterns.acceptance import has_no_text
+
+        if has_no_text(spec.pattern, spec.max_length):
+            short = "" if spec.max_length is None else f" of at most {spec.max_length} characters"
+            yield (
+                f"the pattern `{spec.pattern}` is found in no text{short}",
+                "correct the pattern" if spec.max_length is None else "correct the pattern, or raise `maxLength`",
+            )
     if spec.enum is not None and not spec.members():
         first = next(_without_enum(spec.enum[0], spec, ""))
         why = f"no value of its `enum` is of this type: it {first}"

@@ -144,6 +144,15 @@ def shortest(pattern: str, longest: int | None = None, most: int = 4) -> tuple[s
     return tuple(found)
 
 
+def is_empty(pattern: str, longest: int | None) -> bool:
+    """Return whether a pattern is certainly found in no text of at most `longest` characters."""
+    tree = tree_of(pattern)
+    try:
+        return tree is not None and not any(True for _ in Product([tree], needed=1, longest=longest).search())
+    except TooLarge:
+        return False
+
+
 @lru_cache(MAX_KEPT)
 def lengths_of(pattern: str) -> tuple[int, int | None]:
     """Return between which lengths the texts lie that a pattern is found in; no upper bound where none is known."""

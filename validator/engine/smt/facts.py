@@ -103,6 +103,8 @@ class Facts:
             if classes is None:
                 return
             found += classes
+        if not found:  # no text at all: a fact that nothing keeps would also rule out the paths that do not come here
+            return
         rows = {tuple([atom.of(one) for atom in text.atoms]) for one in found}
         if len(rows) <= MAX_CLASSES and text.atoms:
             terms = list(text.atoms.values())
