@@ -85,7 +85,7 @@ def test_a_rule_that_excludes_takes_two(pair: list[Any], help: str, kind: type) 
             "declare `y` in `properties`, or take it out of `required`",
         ),
         ({"type": []}, "name a type, or remove `type`: without it any kind of value is admitted"),
-        ({"pattern": "a("}, "write a regular expression of Python: with `\\` before it, a sign stands for itself"),
+        ({"pattern": "a("}, "write `)` behind the group, or `\\(` for the sign itself"),
     ],
 )
 def test_of_a_type_that_cannot_be_it_is_said_what_to_change(spec: dict[str, Any], help: str) -> None:

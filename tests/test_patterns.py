@@ -18,6 +18,7 @@ import pytest
 from stepward.sabotage.reference.types import is_of
 from stepward.validator import ProgramValidator
 from stepward.validator.engine.values.domains import of_type
+from stepward.validator.recheck.certificates import parsed, recheck_data
 from stepward.vm import ExecutionVM, Program, ProgramError, ScriptedModel
 from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.parser import parse
@@ -321,7 +322,7 @@ def test_random_patterns_are_proved_only_where_no_text_breaks_them() -> None:
         except ValueError:
             continue
         rule = " and ".join(f"{rng.choice(['', 'not '])}({one})" for one in rng.sample(asked, 2))
-        report = ProgramValidator(two_sources(*forms, rule=rule, longest=4)).validate()
+        report = ProgramValidator(two_sources(*forms, rule=rule, longest=4), certify=True).validate()
         (found,) = [one for one in report.properties if one.name == "never"]
         seen[found.verdict.value] += 1
         tree = parse(rule.replace("$v", "$s"))
@@ -331,6 +332,10 @@ def test_random_patterns_are_proved_only_where_no_text_breaks_them() -> None:
             if any(refusal(text, spec) is None for spec in specs) and evaluate_condition(tree, lambda _: text)  # noqa: B023
         ]
         assert not (found.verdict.value == "proved" and broken), (forms, rule, broken[0])
+        if found.verdict.value == "proved":
+            assert found.certify is not None
+            said = recheck_data(parsed(found.certify().to_json()))
+            assert not said.why_not, (forms, rule, said.why_not)
     assert seen["proved"] >= 15
     assert seen["violated"] >= 15
     assert seen["unknown"] <= 12, "these are of `\\b`, which no automaton knows"

@@ -271,14 +271,13 @@ def may_be(
     """
     wanted = [] if pattern is None else [_pattern(pattern)]
     refused = [] if without is None else [_pattern(without)]
-    known = [one for one in (*wanted, *refused) if one is not None]
-    if len(known) < len(wanted) + len(refused):
-        return True
+    # What is not known of a pattern is left out, which only adds texts.
     wanted += [_sought(_question(*asked)) for asked, answer in answers if answer]
     refused += [_sought(_question(*asked)) for asked, answer in answers if not answer]
     refused += [_is(text) for text in sorted(but)]
     try:
-        return _is_any([one for one in wanted if one], [one for one in refused if one], above, below)
+        known = [one for one in wanted if one is not None]
+        return _is_any(known, [one for one in refused if one is not None], above, below)
     except (_TooMuch, RecursionError):
         return True
 

@@ -20,7 +20,8 @@ from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import Table
 from stepward.validator.engine.systems.building import Builder, Slice
 from stepward.validator.engine.systems.system import BAD, ENTRY, Given, System
-from stepward.validator.engine.values.cuts import TooMany, class_values
+from stepward.validator.engine.values.classes import Slot
+from stepward.validator.engine.values.cuts import Cutting, TooMany, class_values
 from stepward.validator.engine.values.described import described
 from stepward.validator.engine.values.domains import Domains, Names, real
 
@@ -188,7 +189,14 @@ class _Coded:
     def __init__(self, space: Space) -> None:
         self.space = space
         self.slots = [slot for name, slot in space.slots.items() if real(name) == name and not _is_nothing(name)]
-        self.is_same = all(slot in self.slots or len(slot.values) == 1 for slot in space.slots.values())
+        self.unused = {slot.names: self._unused(slot) for slot in self.slots}
+        self.is_same = not any(self.unused.values()) and all(
+            slot in self.slots or len(slot.values) == 1 for slot in space.slots.values()
+        )
+
+    def _unused(self, slot: Slot) -> list[str]:
+        """Return the literals that no type admits: they are cut at as well, so that no other class has them."""
+        return unused_literals(self.space.cutting, slot.names, slot.values)
 
     def references(self) -> list[dict[str, Any]]:
         """Return the references and their classes."""
@@ -197,7 +205,8 @@ class _Coded:
             {
                 "name": _shown(slot.names),
                 "classes": [
-                    described(value, cutting.domain[slot.names], cutting.cuts[slot.names]) for value in slot.values
+                    *(described(value, cutting.domain[slot.names], cutting.cuts[slot.names]) for value in slot.values),
+                    *({"text": text} for text in self.unused[slot.names]),
                 ],
             }
             for slot in self.slots
@@ -212,9 +221,17 @@ class _Coded:
             number, total = 0, 1
             for slot in self.slots:
                 number += one.start() // slot.stride % len(slot.values) * total
-                total *= len(slot.values)
+                total *= len(slot.values) + len(self.unused[slot.names])
             found.add(number)
         return _stretches(found)
+
+
+def unused_literals(cutting: Cutting, name: Names, values: Iterable[Any]) -> list[str]:
+    """Return the literals that a reference of any text is asked for and that are none of its values."""
+    if not cutting.domain[name].any_text:
+        return []
+    known = {value for value in values if isinstance(value, str)}
+    return [atom.literal for atom in cutting.cuts[name].atoms if atom.question == "is" and atom.literal not in known]
 
 
 def _run(first: int, last: int) -> Any:
@@ -303,7 +320,8 @@ class _Classes:
         self.said: dict[Names, list[Any]] = {name: [] for name in self.names}
         for name in self.names:
             with suppress(TooMany):  # what is calculated has no bounds: then those are listed that states have
-                for value in class_values(search.domains.of(name), self.cutting.cuts[name]):
+                values = class_values(search.domains.of(name), self.cutting.cuts[name])
+                for value in (*values, *unused_literals(self.cutting, name, values)):
                     self.number(name, value)
 
     def number(self, name: Names, value: Any) -> int:
