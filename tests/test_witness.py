@@ -471,7 +471,7 @@ HARD = "a" * 40 + "!"
 @pytest.mark.parametrize(
     ("inputs", "steps"),
     [
-        ({"s": {"type": "string", "pattern": "^(a+)+$"}}, {"condition": f"$s == '{HARD}'"}),
+        ({"s": {"type": "string", "pattern": "^(a+)+!$"}}, {"condition": f"$s == '{HARD}'"}),
         ({"s": {"type": "string", "pattern": "^(x+)+y$"}}, {"condition": "len($s) > 40"}),
         ({"s": {"type": "string", "pattern": "^(a+)+$", "default": HARD}}, {"condition": "$s == 'aa'"}),
         ({"s": {"type": "string"}}, {"condition": f"$s == '{HARD}'", "args": {"s": "$s"}}),
@@ -479,8 +479,7 @@ HARD = "a" * 40 + "!"
         ({"s": {"type": "string"}}, {"condition": "$s == 'a'", "set": f"'{HARD}'", "args": {"s": "$v"}}),
     ],
 )
-def test_a_pattern_that_takes_for_ever_is_not_asked(inputs: dict[str, Any], steps: dict[str, Any]) -> None:
-    """Whoever asks `re` does not come back, and no clock stops it."""
+def test_a_pattern_on_which_python_does_not_come_back_is_asked(inputs: dict[str, Any], steps: dict[str, Any]) -> None:
     tools = {"book": {"effect": "read", "args": {"s": {"type": "string", "pattern": "^(a+)+$"}}}, **TOOLS}
     program = build(
         {"id": "c", "type": "condition", "condition": steps["condition"], "then": "v", "otherwise": "e"},

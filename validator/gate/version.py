@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from typing import Final
 
-LIBRARIES: Final = ("networkx", "pydantic", "pydantic_core", "yaml", "z3")
+LIBRARIES: Final = ("networkx", "pydantic", "pydantic_core", "re2", "yaml", "z3")
 """The libraries that have a say in what a check finds, by the names that they are imported by."""
 
-_DISTRIBUTIONS: Final = {"yaml": "pyyaml", "z3": "z3-solver"}
+_DISTRIBUTIONS: Final = {"re2": "google-re2", "yaml": "pyyaml", "z3": "z3-solver"}
 """What a library is distributed as, where that is another name."""
 
 _INFO: Final = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+?)(?:-py[\d.]+)?\.(?:dist|egg)-info")
