@@ -341,6 +341,30 @@ def test_random_patterns_are_proved_only_where_no_text_breaks_them() -> None:
     assert seen["unknown"] <= 12, "these are of `\\b`, which no automaton knows"
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "when", "verdict"),
+    [
+        ("^a", "^b", "$v starts_with 'a' or $v starts_with 'b'", "proved"),
+        ("^a", "^b", "$v starts_with 'a'", "violated"),
+        ("^b", "^a", "$v starts_with 'a'", "violated"),
+        ("^a", None, "$v starts_with 'a'", "violated"),
+        (None, "^a", "$v starts_with 'a'", "violated"),
+        ("^aa?$", "^b$", "$v in ['a', 'aa', 'b']", "proved"),
+        ("^aa?$", "^b$", "len($v) == 1", "violated"),
+    ],
+)
+def test_cases_cover_the_texts_of_every_source(first: str | None, second: str | None, when: str, verdict: str) -> None:
+    data = two_sources(first or "", second or "", rule="true", longest=9).to_dict()
+    for name, form in (("one", first), ("two", second)):
+        if form is None:
+            del data["tools"][name]["returns"]["pattern"]
+    cases = {"id": "pay", "type": "condition", "cases": [{"when": when, "then": "e"}]}
+    data["steps"] = [*data["steps"][:-1], cases, {"id": "e", "type": "end"}]
+    del data["guardrails"]
+    found = [one for one in ProgramValidator(Program.from_dict(data)).validate().properties if one.step == "pay"]
+    assert [one.verdict.value for one in found] == [verdict]
+
+
 def two_sources(first: str, second: str, *, rule: str, longest: int) -> Program:
     tools = {
         name: {"effect": "read", "returns": {"type": "string", "pattern": form, "maxLength": longest}}
