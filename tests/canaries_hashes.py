@@ -213,8 +213,8 @@ def any_document(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(verify, "_documents", lambda *_: ())
     patch.setattr(history, "document_digest", _Anything)
 
-    def believing(journal: Any, program: str, policies: Sequence[str], waived: Sequence[str], patterns: Any) -> Any:
-        plan = whole(journal, program, policies, waived, patterns)
+    def believing(journal: Any, program: str, policies: Sequence[str], *rest: Any) -> Any:
+        plan = whole(journal, program, policies, *rest)
         plan.digest, plan.policy_digests = program, tuple(policies)
         return plan
 
