@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
+from stepward.validator.recheck import languages
 from stepward.vm.language.types import TypeSpec
 
 WORDS: Final = frozenset({"boolean", "integer", "number", "string", "array", "object", "null"})
@@ -108,7 +108,11 @@ def _is_field(name: str, value: Any, spec: TypeSpec) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_found(pattern: str, text: str) -> bool:
-    return re.search(pattern, text) is not None
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    return re2.search(pattern, text, options) is not None
 
 
 def has_default(spec: TypeSpec) -> bool:
@@ -119,7 +123,7 @@ def has_default(spec: TypeSpec) -> bool:
 def covers(wide: TypeSpec, narrow: TypeSpec) -> bool:
     """Return whether every value of `narrow` is one of `wide`; false where that is not plain to see.
 
-    Of patterns it is plain only where both are written alike.
+    Of patterns it is so where both are written alike, or where derivatives show it.
     """
     if narrow.enum is not None:
         return all(fits(member, wide) for member in narrow.enum if fits(member, narrow))
@@ -144,9 +148,10 @@ def _covers_numbers(wide: TypeSpec, narrow: TypeSpec) -> bool:
 
 
 def _covers_texts(wide: TypeSpec, narrow: TypeSpec) -> bool:
-    if wide.max_length is not None and (narrow.max_length is None or narrow.max_length > wide.max_length):
-        return False
-    return wide.pattern is None or wide.pattern == narrow.pattern
+    is_short = wide.max_length is None or (narrow.max_length is not None and narrow.max_length <= wide.max_length)
+    if is_short and wide.pattern in (None, narrow.pattern):
+        return True
+    return languages.covers(wide.pattern, narrow.pattern, narrow.max_length, None if is_short else wide.max_length)
 
 
 def _covers_objects(wide: TypeSpec, narrow: TypeSpec) -> bool:
