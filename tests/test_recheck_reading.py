@@ -56,6 +56,10 @@ SHARED: dict[str, set[str] | None] = {
         *("SetStep", "ToolCall"),
     },
     "stepward.vm.language.types": {"TypeSpec"},
+    "stepward.vm.patterns.charsets": {"Ranges"},
+    "stepward.vm.patterns.syntax": {
+        *("Anchor", "Chars", "Choice", "Node", "Opaque", "PatternError", "Repeat", "Sequence", "parse"),
+    },
 }
 """What the second checker shares with the engine and the machine: what a program is. None stands for a whole module."""
 

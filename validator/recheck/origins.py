@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.cells import ANYTHING, FALSE, NUMBER, TRUE, UNDEFINED, Cell, of_type, of_value
+from stepward.validator.recheck.cells import ANYTHING, FALSE, NUMBER, TRUE, UNDEFINED, Cell, admits, of_type, of_value
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
@@ -111,6 +111,13 @@ class Origins:
         if isinstance(tree, Reference):
             return self._copied((*tree.names, *fields), depth + 1)
         return _ANYWHERE if tree is None else _NOWHERE if fields else Origin(result_cells(tree))
+
+    def may_give(self, names: Names, cell: Cell) -> bool:
+        """Return whether some source of a reference may give a text of a cell: a pattern may leave none."""
+        meant = self.lookup.meaning(names)
+        if cell.kind != "string" or meant is None or any(source.kind == "set" for source in meant.sources):
+            return True
+        return any(admits(field_type(self.spec(source), meant.fields)[0], cell) for source in meant.sources)
 
     # -- sizes of numbers --------------------------------------------------------------------------------------------
 

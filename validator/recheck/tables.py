@@ -226,7 +226,11 @@ def _all_states(steps: Steps, followed: Followed) -> Iterator[tuple[int, ...]]:
     for slot in order:
         name, cells = followed.names[slot], followed.cells[slot]
         origin = steps.origins.of(name)
-        found = [number for number, cell in enumerate(cells) if any(meet(cell, one) for one in origin.cells)]
+        found = [
+            number
+            for number, cell in enumerate(cells)
+            if any(meet(cell, one) for one in origin.cells) and steps.origins.may_give(name, cell)
+        ]
         choices.append([*found, followed.gone[slot]])
     for chosen in product(*choices):
         state = dict(zip(order, chosen, strict=True))

@@ -6,7 +6,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
-from stepward.validator.recheck import languages
+from stepward.validator.recheck.languages import covers as covers_texts
 from stepward.vm.language.types import TypeSpec
 
 WORDS: Final = frozenset({"boolean", "integer", "number", "string", "array", "object", "null"})
@@ -151,7 +151,7 @@ def _covers_texts(wide: TypeSpec, narrow: TypeSpec) -> bool:
     is_short = wide.max_length is None or (narrow.max_length is not None and narrow.max_length <= wide.max_length)
     if is_short and wide.pattern in (None, narrow.pattern):
         return True
-    return languages.covers(wide.pattern, narrow.pattern, narrow.max_length, None if is_short else wide.max_length)
+    return covers_texts(wide.pattern, narrow.pattern, narrow.max_length, None if is_short else wide.max_length)
 
 
 def _covers_objects(wide: TypeSpec, narrow: TypeSpec) -> bool:

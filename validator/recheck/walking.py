@@ -159,6 +159,7 @@ def told_apart(steps: Steps, step: int, state: tuple[int, ...]) -> Iterator[tupl
         name = followed.names[slot]
         cells = steps.definite.cells(name, step) if state[slot] == OPEN else steps.given_cells(name)
         numbers = sorted({number for cell in cells for number in followed.meeting(slot, cell)})
+        numbers = [number for number in numbers if steps.origins.may_give(name, followed.cells[slot][number])]
         wider = [(*one[:slot], number, *one[slot + 1 :]) for one in found for number in numbers]
         found = [one for one in wider if is_possible(steps, followed, dict(enumerate(one)), slot)]
         if len(found) > MAX_SPLITS:
