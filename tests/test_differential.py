@@ -85,8 +85,13 @@ def unchecked(data: dict[str, Any]) -> Report:
     return ProgramValidator(Program.from_dict(data), recheck=False).validate()
 
 
-def compare(data: dict[str, Any], check: Callable[[dict[str, Any]], Report] = checked) -> Comparison:
-    """Hold what the checker says of a program against what happens."""
+def compare(
+    data: dict[str, Any], check: Callable[[dict[str, Any]], Report] = checked, *, is_rechecked: bool | None = None
+) -> Comparison:
+    """Hold what the checker says of a program against what happens.
+
+    `is_rechecked` says whether `check` has its proofs rechecked, as `checked` does.
+    """
     result = Comparison()
     result.counts["all skipped"] += 1
     try:
@@ -99,7 +104,9 @@ def compare(data: dict[str, Any], check: Callable[[dict[str, Any]], Report] = ch
     except Exception as error:  # whatever it is, it is one more thing to report
         result.wrong.append(f"the checker breaks: {type(error).__name__}: {error}")
         return result
-    result.wrong += illegal(report) + refused(report, is_rechecked=check is checked)
+    result.wrong += illegal(report) + refused(
+        report, is_rechecked=check is checked if is_rechecked is None else is_rechecked
+    )
     compare_rules(data, report, found, result)
     compare_coverage(report, found, result)
     compare_proofs(data, report, found, result)
