@@ -48,7 +48,13 @@ def calls_on_the_loop(patch: pytest.MonkeyPatch) -> None:
 
 def raises_everything_across_threads(patch: pytest.MonkeyPatch) -> None:
     rewrite(
-        patch, tools, "in_thread", ("isinstance(error, Exception) and not isinstance(error, StopIteration)", "True")
+        patch,
+        tools,
+        "in_thread",
+        (
+            "isinstance(error, Exception) and not isinstance(error, StopIteration)",
+            "not isinstance(error, KeyboardInterrupt)",
+        ),
     )
 
 

@@ -348,12 +348,12 @@ def the_last_step_of_a_budget_is_not_to_be_had(patch: Patch) -> None:
 
 @planted(sign="max_steps")
 def a_step_costs_its_retries_even_if_it_succeeds(patch: Patch) -> None:
-    true = moves.Moves._left
+    true = moves.Moves.left
 
     def left(self: Any, step: Any, way: Any, guards: Any, fate: Any) -> Any:
         return true(self, step, way, guards, fate)._replace(cost=true(self, step, way, guards, moves.FAILED).cost)
 
-    patch.setattr(moves.Moves, "_left", left)
+    patch.setattr(moves.Moves, "left", left)
 
 
 @planted(sign="max_steps")

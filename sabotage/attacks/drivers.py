@@ -316,7 +316,6 @@ class ResumeRacedWithCancel(Attack):
     invariant = Invariant.ENDINGS
     defence = "both are appended behind a record that their writer knows, one of them first"
     severity = "high"
-    weight = 2
 
     def misses(self, target: Target) -> str | None:
         """It needs a step that suspends."""

@@ -137,7 +137,11 @@ class Adapted:
 
         if answer.kind != "fails":
             return None
-        names = [name for name in _RAISED if form.blocks or name not in _ENDS_LOOPS]
+        # What ends loops comes more often: it is what a thread must keep from its caller.
+        names = [
+            *(name for name in _RAISED if form.blocks or name not in _ENDS_LOOPS),
+            *(3 * _ENDS_LOOPS * form.blocks),
+        ]
         return _RAISED[self._scene.stage.pick(self._scene.named(f"raised: {asking.name}"), st.sampled_from(names))]
 
     # -- the functions -------------------------------------------------------------------------------------------------

@@ -55,17 +55,13 @@ async def _answered(asked: Awaitable[Any]) -> Any:
     task, finish = asyncio.current_task(), begin()
     try:
         return await asked
-    except TimeoutError as error:
+    except (TimeoutError, SystemExit) as error:
         raise _Raised(error_text(error)) from error
-    except Exception:
-        raise
-    except BaseException as error:
-        # Whoever cancels this task or closes this coroutine is heard; else it is the tool that wants to end more
-        # than itself.
+    except asyncio.CancelledError:
+        # Whoever cancels this task is heard; else it is the tool that was cancelled.
         if task is None or task.cancelling() or not _is_running(task):
             raise
-        said = "it was cancelled" if isinstance(error, asyncio.CancelledError) else error_text(error)
-        raise _Raised(said) from None
+        raise _Raised("it was cancelled") from None
     finally:
         finish()
 
@@ -90,7 +86,7 @@ def _suspended(plan: CallPlan, output: Suspend, most: int) -> Result:
         return Result("suspended", freeze(output.request, room=_room(most)))
     except TooLarge:
         return Result("suspended", f"its request can't be kept: it has more than the {most} bytes allowed")
-    except BaseException as error:  # ValueRefused, or what a lazy list or object raises when it is read
+    except (Exception, SystemExit) as error:  # ValueRefused, or what a lazy list or object raises when it is read
         return Result("suspended", f"its request can't be kept: {error_text(error)}")
 
 
@@ -105,7 +101,7 @@ def typed(plan: CallPlan, output: Any, otherwise: Answer, most: int) -> Result:
         return Result(otherwise, error=f"the output of `{plan.id}` has more than the {most} bytes allowed")
     except ValueRefused as error:
         return Result(otherwise, error=f"the output of `{plan.id}` is no value: {error}")
-    except BaseException as error:  # a lazy list or object may do anything when it is read
+    except (Exception, SystemExit) as error:  # a lazy list or object may do anything when it is read
         return Result(otherwise, error=f"the output of `{plan.id}` can't be read: {error_text(error)}")
     if plan.returns is None:
         return Result("output", value)
@@ -190,7 +186,7 @@ def _written(thing: object) -> str:
     """Return `str(thing)`, fit for a record, also of what can't write itself."""
     try:
         return str(thing).encode("utf-8", "replace").decode()
-    except BaseException:  # it may want to end the process, and only says what went wrong
+    except (Exception, SystemExit):  # it may want to end the process, and only says what went wrong
         return type(thing).__name__
 
 
