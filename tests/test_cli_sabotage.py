@@ -29,7 +29,8 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["sabotage", *arguments])
+    """Attack the program alone: what specimens add has tests of its own."""
+    return CliRunner().invoke(main, ["sabotage", "--no-specimens", *arguments])
 
 
 def weaken(patch: pytest.MonkeyPatch) -> None:
@@ -100,6 +101,19 @@ def test_an_attack_that_never_began_is_not_run() -> None:
     assert run(*arguments, "--require-all").exit_code == 4
     root = ElementTree.fromstring(run(*arguments, "--output-format", "junit").stdout)
     assert [suite.get("skipped") for suite in root] == ["3"]
+
+
+def test_what_the_program_gives_no_hold_is_played_on_specimens() -> None:
+    arguments = ["sabotage", "closed.yaml", "--attacks", f"{ONE[1]},{TOKENS}", "--seed", "1", "--examples", "40"]
+    result = CliRunner().invoke(main, [*arguments, "--require-all"])
+    assert result.exit_code == 0, result.output
+    only = next(line for line in result.stdout.splitlines() if line.startswith("  only on specimens"))
+    assert only.endswith(TOKENS.replace(",", ", "))
+    data = json.loads(CliRunner().invoke(main, [*arguments, "--output-format", "json"]).stdout)
+    assert {entry["name"]: entry["ran_on_program"] for entry in data["attacks"]} == {
+        ONE[1]: True,
+        **dict.fromkeys(TOKENS.split(","), False),
+    }
 
 
 def test_all_attacks_ran_where_all_are_required() -> None:
@@ -258,7 +272,7 @@ def test_the_self_test_shows_that_the_alarm_works() -> None:
 
 
 def test_a_program_that_no_value_fits_is_no_silent_pass() -> None:
-    x = {"type": "string", "pattern": "(?=a)b"}
+    x = {"type": "string", "pattern": "^a\\bb$"}
     program = Program.from_dict({"name": "none", "inputs": {"x": x}, "steps": [{"id": "e", "type": "end"}]})
     Path("none.yaml").write_text(program.to_yaml())
     result = run("none.yaml", "--attacks", "references-in-data,orders-in-data,killed-anywhere", "--seed", "1")
