@@ -105,10 +105,10 @@ def _timed_analyses(watch: Stopwatch) -> Iterator[None]:
 @contextmanager
 def _timed_rules(watch: Stopwatch) -> Iterator[None]:
     def timed(rule: Any) -> Any:
-        class Timed:
+        class Timed(rule):  # type: ignore[misc]
             def check(self, context: Context) -> list[Any]:
                 with watch.stage(f"{rule.code} {rule.name}"):
-                    return list(rule().check(context))
+                    return list(super().check(context))
 
         return Timed
 

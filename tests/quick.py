@@ -23,7 +23,7 @@ from measured import recorded
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-BUDGET = 20.0
+BUDGET = 12.0
 """CPU seconds of recorded tests: with two workers, their start, lint and cold types, that fits into 30 seconds."""
 LIMIT = 30.0
 IMPORT = re.compile(r"^ *(?:from|import) (\w+)", re.MULTILINE)

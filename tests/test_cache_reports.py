@@ -91,7 +91,8 @@ def whole_report(document: Document) -> Report:
     return Report("n", "f.yaml", (finding,), (proved,), frozenset({("p", "r"), ("p", "q")}), lambda: bounds, (finding,))
 
 
-NOT_KEPT = {"mend", "certificate", "certify", "measure"}
+NOT_KEPT = {"mend", "certificate", "certify", "measure", "failures"}
+"""What no report speaks of; a report with `failures`, internal errors of the check, is not kept at all."""
 
 
 def parts(value: object) -> Iterator[object]:

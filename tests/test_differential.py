@@ -51,7 +51,7 @@ ACCEPTED = {
     "skipped": 0.001,
 }
 CHUNK = 100
-CHUNKS = max(1, int(os.environ.get("STEPWARD_DIFFERENTIAL", "2000")) // CHUNK)
+CHUNKS = max(1, int(os.environ.get("STEPWARD_DIFFERENTIAL", "1400")) // CHUNK)
 COUNTED_CHUNKS = 5
 ALONE = {
     # Programs that each layer is asked about alone, and the share of properties that it may leave open.

@@ -15,7 +15,7 @@ import pytest
 from natural_programs import FOLDER, natural_files, natural_report, planted_code
 
 EXPECTED = FOLDER / "expected.json"
-MAX_UNDECIDED = 3
+MAX_UNDECIDED = 1
 
 
 @cache

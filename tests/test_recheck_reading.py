@@ -14,8 +14,11 @@ from small_programs import small_program
 from stepward.validator.recheck.names import Source
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Unreadable
+from stepward.validator.recheck.rules import Property, watcher
+from stepward.validator.recheck.search import is_ruled_out
 from stepward.validator.recheck.selectors import branch_of, matches
 from stepward.validator.recheck.types import covers, fits, has_default, words
+from stepward.validator.recheck.walking import explored
 from stepward.vm import Policy, Program
 from stepward.vm.errors import DocumentError
 from stepward.vm.expressions.syntax import Defined, Reference, walk
@@ -429,3 +432,32 @@ def careless_patterns(narrow: TypeSpec, wide: TypeSpec) -> bool:
 
 def test_any_pattern_does_not_imply_any_other() -> None:
     assert not isinstance(contradiction(careless_patterns, 6_000), int)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "first", "more", "when", "is_proved"),
+    [
+        ("mode", {"w": "$mode"}, {}, "$mode != $w", True),
+        ("mode", {"w": "$mode"}, {}, "not ($w == $mode or false)", True),
+        ("mode", {"w": "$mode"}, {"mode": "'b'"}, "$mode != $w", False),
+        ("mode", {"w": "$mode"}, {"w": "'b'"}, "$mode != $w", False),
+        ("args", {"w": "$args"}, {}, "$args != $w", False),
+        ("mode", {"args": "$mode"}, {}, "$args != $mode", False),
+    ],
+)
+def test_a_copy_of_an_input_is_equal_to_it_if_nothing_else_is_ever_given_to_either(
+    inputs: str, first: dict[str, Any], more: dict[str, Any], when: str, *, is_proved: bool
+) -> None:
+    steps = [{"id": "copy", "type": "set", "set": first}]
+    steps += [{"id": "more", "type": "set", "set": more}] if more else []
+    data = {
+        "name": "copies",
+        "inputs": {inputs: {"type": "string"}},
+        "tools": {"pay": {"effect": "write", "idempotent": True}},
+        "guardrails": [{"name": "same", "never": {"step": "pay"}, "when": when}],
+        "steps": [*steps, {"id": "pay", "type": "tool", "tool": "pay"}],
+    }
+    reading = Reading(Program.from_dict(data))
+    watched = watcher(Property("never", "same", None, number=1), reading)
+    places = explored(reading, watched, is_blind=True)
+    assert is_ruled_out(reading, watched, places, is_wide=True) is is_proved

@@ -502,7 +502,7 @@ def test_in_lockstep_on_wide_programs(first: int) -> None:
 
 @pytest.mark.slow
 def test_in_lockstep_on_all_of_them_often() -> None:
-    count = int(os.environ.get("STEPWARD_LOCKSTEP", "1500"))
+    count = int(os.environ.get("STEPWARD_LOCKSTEP", "1200"))
     runs = [*good_runs(12), *small_runs(1000, 1300), *wide_runs(1000, 1000 + count, 2)]
 
     @settings(COMMON, max_examples=150)

@@ -117,7 +117,7 @@ def test_every_attack_reaches_its_place_in_some_good_program() -> None:
     for name in ("customer_refund", "database_migration", "nightly_report", "release_notes", "failed_payment_recovery"):
         left = tuple(attack.name for attack in ATTACKS if attack.name not in reached)
         program = Program.load(GOOD / f"{name}.yaml")
-        matrix = attack_program(program, policies, Orders(examples=12, attacks=left))
+        matrix = attack_program(program, policies, Orders(examples=20, attacks=left))
         assert matrix.ok, matrix.breaches[0].what
         reached |= {row.attack.name for row in matrix.rows if row.ran}
     assert reached == set(ATTACK_BY_NAME)

@@ -115,10 +115,22 @@ def test_a_guardrail_of_an_unreachable_step_is_silent_beside_sw102_and_holds() -
     assert [prop.verdict for prop in report.properties] == [Verdict.PROVED]
 
 
-def test_a_guardrail_of_an_infeasible_step_is_silent_beside_sw103() -> None:
+def test_a_guardrail_of_an_infeasible_step_is_silent_beside_sw303() -> None:
     rule = {"name": "r", "protects": {"step": "b"}, "requires": {"step": "c"}}
     condition = {"id": "c", "type": "condition", "condition": "$n > 5 and $n < 3", "then": "b", "otherwise": "bad"}
-    found = codes(program(condition, {"id": "b", **CALL}, END, guardrails=[rule]))
+    (found,) = check(program(condition, {"id": "b", **CALL}, END, guardrails=[rule]))
+    assert found.code == "SW303"
+    assert "no run gets to `b`" in found.message
+
+
+def test_a_guardrail_of_an_infeasible_step_is_silent_beside_sw103() -> None:
+    """Two conditions lead to it, so that none of them names it."""
+    rule = {"name": "r", "protects": {"step": "b"}, "requires": {"step": "c"}}
+    steps = (
+        {"id": "c", "type": "condition", "condition": "1 > 2", "then": "b", "otherwise": "d"},
+        {"id": "d", "type": "condition", "cases": [{"when": "2 > 1", "then": "bad"}], "otherwise": "b"},
+    )
+    found = codes(program(*steps, {"id": "b", **CALL}, END, guardrails=[rule]))
     assert "SW103" in found
     assert "SW407" not in found
 

@@ -210,7 +210,7 @@ steps:
 @pytest.mark.parametrize(
     ("returns", "condition", "why"),
     [
-        ("{type: string, pattern: '[^\\d\\D]'}", "$flag", "no value was found for the type of `get`"),
+        ("{type: string, pattern: '^[^a-z]*[^\\d]{900}$'}", "$flag", "no value was found for the type of `get`"),
         ("{type: string}", "$got starts_with 'x'", "the run that was tried ends FAILED (error) at `put`"),
     ],
 )

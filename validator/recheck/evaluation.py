@@ -122,6 +122,9 @@ class _Evaluation:
 
     def _compare(self, tree: Compare) -> Found:
         lefts, rights = self.of(tree.left), self.of(tree.right)
+        is_same = isinstance(tree.left, Reference) and tree.left.names == getattr(tree.right, "names", None)
+        if is_same and tree.operator in ("==", "!="):  # of one value, which does not differ from itself
+            return (lefts & {FAILS}) | _with_itself(lefts - {FAILS}, is_equal=tree.operator == "==")
         found: Found = {FAILS} if FAILS in lefts or FAILS in rights else set()
         for left in lefts - {FAILS}:
             for right in rights - {FAILS}:
@@ -202,6 +205,12 @@ def _equal(left: Cell, right: Cell) -> frozenset[bool | None]:
     if left.single and right.single:
         return frozenset({bool(left.value == right.value)})
     return BOTH if meet(left, right) else frozenset({False})
+
+
+def _with_itself(cells: Iterable[Cell], *, is_equal: bool) -> Found:
+    """Return what comes of comparing a value of one of some cells with itself."""
+    said = {one for cell in cells for one in _equal(cell, cell) - {False}}
+    return {_truth(one if is_equal else None if one is None else not one) for one in said}
 
 
 def _ordered(operator: str, left: Cell, right: Cell) -> frozenset[bool | None]:

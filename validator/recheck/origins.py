@@ -31,6 +31,8 @@ class Origin(NamedTuple):
 
 _NOWHERE: Final = Origin((), True)
 _ANYWHERE: Final = Origin(ANYTHING, True)
+_NOTHING_NEW: Final = Origin(())
+"""What a variable gets that is set to itself: what something else gave it before."""
 
 
 def field_type(spec: TypeSpec | None, fields: Names) -> tuple[TypeSpec | None, bool]:
@@ -62,6 +64,14 @@ class Origins:
         """Return the variable, output or error that a reference is a field of, or is itself."""
         meant = self.lookup.meaning(names)
         return names if meant is None else meant.root
+
+    def may_object_lack(self, names: Names) -> bool:
+        """Return whether what holds a field may lack it although it is an object."""
+        meant = self.lookup.meaning(names)
+        if meant is None or not meant.fields or any(source.kind == "set" for source in meant.sources):
+            return self.of(names).may_lack
+        owners = [field_type(self.spec(source), meant.fields[:-1])[0] for source in meant.sources]
+        return any(owner is None or meant.fields[-1] not in owner.required for owner in owners)
 
     def is_input(self, root: Names) -> bool:
         """Return whether a variable is an input: from the start it has a value."""
@@ -109,6 +119,8 @@ class Origins:
         if not isinstance(value, str) or isinstance(tree, Constant):
             return _written(tree.value if isinstance(tree, Constant) else value, fields)
         if isinstance(tree, Reference):
+            if tree.names == (source.name,):
+                return _NOTHING_NEW
             return self._copied((*tree.names, *fields), depth + 1)
         return _ANYWHERE if tree is None else _NOWHERE if fields else Origin(result_cells(tree))
 

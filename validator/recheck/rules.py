@@ -17,7 +17,7 @@ from stepward.validator.recheck.flow import Way
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.parts import Hit, by_step
 from stepward.validator.recheck.reading import Reading
-from stepward.validator.recheck.refusals import Refused
+from stepward.validator.recheck.refusals import Refused, Unreadable
 from stepward.validator.recheck.selectors import branch_of, guards, matches
 from stepward.validator.recheck.steps import Exit, Part, State, Steps
 from stepward.validator.recheck.types import has_default
@@ -162,7 +162,7 @@ class NeverWatcher(Watcher):
 
     def __init__(self, reading: Reading, hits: Iterable[Hit], when: str | None, *, demands: bool = False) -> None:
         super().__init__(reading, hits)
-        self.condition = None if when is None else parse(when)
+        self.condition = None if when is None else reading.plain(parse(when))
         self.demands = demands
 
     def left(self, steps: Steps, step: int, state: State, memory: Memory, way: Exit) -> Iterator[Breach]:  # noqa: ARG002
@@ -367,6 +367,8 @@ def watcher(claim: Property, reading: Reading) -> Watcher:
     if claim.property in ("coverage", "exclusive cases"):
         step = reading.position.get(claim.step or "")
         part = reading.steps[step] if step is not None else None
+        if claim.step is not None and sum(one.id == claim.step for one in reading.steps) > 1:
+            raise Unreadable(f"the id `{claim.step}` is used twice")
         if step is None or not isinstance(part, ConditionStep):
             raise Refused(f"the program has no condition `{claim.step}`")
         return DecisionWatcher(reading, step, exclusive=claim.property == "exclusive cases")

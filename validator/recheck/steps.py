@@ -13,15 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from stepward.validator.recheck.arguments import starts
 from stepward.validator.recheck.cells import GIVEN, OPEN, TEXT, UNDEFINED, Cell, admits, meet, of_value
-from stepward.validator.recheck.definite import (
-    FAILING,
-    NONE_HOLDS,
-    Definite,
-    outcomes,
-    read_by,
-    way_of,
-    written_by,
-)
+from stepward.validator.recheck.definite import FAILING, NONE_HOLDS, Definite, outcomes, read_by, way_of, written_by
 from stepward.validator.recheck.evaluation import FAILS, Environment, references, splits, values
 from stepward.validator.recheck.flow import FAILS as END_FAILS
 from stepward.validator.recheck.flow import Way
@@ -178,6 +170,18 @@ class Steps:
         """Return what references may be where a step begins in a state."""
         return {name: self.cells(name, step, state) for name in names}
 
+    def _fitting(self, names: Sequence[Names], environment: Environment) -> Iterator[Environment]:
+        """Return environments as `splits` does, but for those in which a field does not fit with what holds it."""
+        fields = [name for name in names if name[:-1] in environment and self.origins.root(name) != name]
+        found = splits(names, environment)
+        return (one for one in found if all(self._fits(name, one[name[:-1]], one[name]) for name in fields))
+
+    def _fits(self, name: Names, owners: Sequence[Cell], cells: Sequence[Cell]) -> bool:
+        kinds = {owner.kind for owner in owners}
+        if "object" not in kinds:
+            return UNDEFINED in cells
+        return kinds != {"object"} or cells != (UNDEFINED,) or self.origins.may_object_lack(name)
+
     def exits(self, number: int, state: State) -> tuple[Exit, ...]:
         """Return every way out of a step in a state, those over `max_visits` included."""
         key = (number, None if state is None else tuple(state[slot] for slot in self.read_slots(number)))
@@ -210,7 +214,7 @@ class Steps:
 
     def _read(self, number: int) -> list[Expression] | None:
         expressions = self.reading.expressions(number)
-        trees = [tree for tree in expressions if tree is not None]
+        trees = [self.reading.plain(tree) for tree in expressions if tree is not None]
         return trees if len(trees) == len(expressions) else None
 
     def _all(self, number: int, step: AnyStep, state: State) -> Iterator[Exit]:
@@ -348,7 +352,7 @@ class Steps:
             return {*range(len(self.reading.expressions(number))), NONE_HOLDS, FAILING}
         names = references(trees)
         environment = self.environment(names, number, state)
-        return {one for split in splits(names, environment) for one in outcomes(trees, split)}
+        return {one for split in self._fitting(names, environment) for one in outcomes(trees, split)}
 
     def _condition(self, number: int, step: ConditionStep, ways: Iterable[Way], state: State) -> Iterator[Exit]:
         taken = set() if self.is_blind else {way_of(step, outcome) for outcome in self.outcomes(number, state)}
@@ -365,7 +369,7 @@ class Steps:
         environment = self.environment(names, number, state)
         fails = False
         changes: dict[Changes, None] = {}
-        for split in splits(names, environment):
+        for split in self._fitting(names, environment):
             results = [values(tree, split, may_overflow=self.origins.may_overflow(tree)) for tree in trees]
             fails = fails or any(FAILS in found for found in results)
             if all(found != {FAILS} for found in results):

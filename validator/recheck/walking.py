@@ -183,4 +183,4 @@ def is_possible(steps: Steps, followed: Followed, state: Mapping[int, int], slot
         return not steps.origins.is_input(root)
     if owner is None:
         return steps.origins.of(name).may_lack or not steps.origins.is_input(root)
-    return steps.origins.of(name).may_lack
+    return steps.origins.may_object_lack(name)
