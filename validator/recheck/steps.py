@@ -177,10 +177,11 @@ class Steps:
         return (one for one in found if all(self._fits(name, one[name[:-1]], one[name]) for name in fields))
 
     def _fits(self, name: Names, owners: Sequence[Cell], cells: Sequence[Cell]) -> bool:
-        kinds = {owner.kind for owner in owners}
-        if "object" not in kinds:
+        if all(owner.kind != "object" for owner in owners):
             return UNDEFINED in cells
-        return kinds != {"object"} or cells != (UNDEFINED,) or self.origins.may_object_lack(name)
+        return (
+            cells != (UNDEFINED,) or self.origins.may_object_lack(name) or any(one.kind != "object" for one in owners)
+        )
 
     def exits(self, number: int, state: State) -> tuple[Exit, ...]:
         """Return every way out of a step in a state, those over `max_visits` included."""
