@@ -5,7 +5,7 @@ The machine enforces types on what comes from outside, so that what is said here
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -64,6 +64,13 @@ class Origins:
         """Return the variable, output or error that a reference is a field of, or is itself."""
         meant = self.lookup.meaning(names)
         return names if meant is None else meant.root
+
+    def fits(self, name: Names, owners: Sequence[Cell], cells: Sequence[Cell]) -> bool:
+        """Return whether a field may be in these cells while what holds it is in those of its owner."""
+        if all(owner.kind != "object" for owner in owners):
+            return UNDEFINED in cells
+        is_object = all(owner.kind == "object" for owner in owners)
+        return not (is_object and cells == (UNDEFINED,)) or self.may_object_lack(name)
 
     def may_object_lack(self, names: Names) -> bool:
         """Return whether what holds a field may lack it although it is an object."""

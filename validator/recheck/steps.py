@@ -174,14 +174,7 @@ class Steps:
         """Return environments as `splits` does, but for those in which a field does not fit with what holds it."""
         fields = [name for name in names if name[:-1] in environment and self.origins.root(name) != name]
         found = splits(names, environment)
-        return (one for one in found if all(self._fits(name, one[name[:-1]], one[name]) for name in fields))
-
-    def _fits(self, name: Names, owners: Sequence[Cell], cells: Sequence[Cell]) -> bool:
-        if all(owner.kind != "object" for owner in owners):
-            return UNDEFINED in cells
-        return (
-            cells != (UNDEFINED,) or self.origins.may_object_lack(name) or any(one.kind != "object" for one in owners)
-        )
+        return (one for one in found if all(self.origins.fits(name, one[name[:-1]], one[name]) for name in fields))
 
     def exits(self, number: int, state: State) -> tuple[Exit, ...]:
         """Return every way out of a step in a state, those over `max_visits` included."""
