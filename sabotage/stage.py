@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -34,9 +35,10 @@ class Weakness(NamedTuple):
 class Stage:
     """Where one case is played.
 
-    `store` is where its runs are kept; `prefix` makes their ids new in it. `events` counts what reached the machine or
-    its store; `story` tells what happened, for the person who reads a breach; `error` is what went wrong in the world,
-    on its way past the machine. `weakness` is what its machines lack, in a self-test.
+    `store` is where its runs are kept; `prefix` makes their ids new in it. `random` gives its machines the same bytes
+    whenever the case is played. `events` counts what reached the machine or its store; `story` tells what happened, for
+    the person who reads a breach; `error` is what went wrong in the world, on its way past the machine. `weakness` is
+    what its machines lack, in a self-test.
     """
 
     def __init__(
@@ -53,6 +55,8 @@ class Stage:
         self.store = store
         self.key = SigningKey.from_seed(KEY_SEED)
         self.weakness = weakness or Weakness()
+        self._generator = Random(0)
+        self.random = self._generator.randbytes
         self.events = 0
         self.story: list[str] = []
         self.error: Exception | None = None
@@ -66,9 +70,10 @@ class Stage:
 
     def each(self, name: str, count: int) -> Iterator[int]:
         """Yield every number below `count`; a breach is told with the number that it needs, and the story since."""
-        told = len(self.story)
+        told, generated = len(self.story), self._generator.getstate()
         for number in self.choices.each(name, count):
             del self.story[told:]
+            self._generator.setstate(generated)
             yield number
 
     def scene(

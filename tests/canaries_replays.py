@@ -97,11 +97,11 @@ def token_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_secret_for_all_runs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Token, "new", classmethod(lambda cls, run: cls(run, "secret")))
+    patch.setattr(Token, "new", classmethod(lambda cls, run, random: cls(run, "secret")))
 
 
 def secret_made_of_the_run(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Token, "new", classmethod(lambda cls, run: cls(run, sha256(run.encode()).hexdigest())))
+    patch.setattr(Token, "new", classmethod(lambda cls, run, random: cls(run, sha256(run.encode()).hexdigest())))
 
 
 def token_in_any_letters(patch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from os import urandom
 
 import pytest
 
@@ -152,7 +153,9 @@ def test_a_digest_that_is_no_text_names_no_document(digest: str, shown: str) -> 
 
 def sensitive() -> tuple[Shelf, list[str]]:
     """Return a store with three sensitive values in a run; the last record erases the second of them."""
-    sealed, secrets = zip(*(seal(value) for value in ("Ada", Decimal("1.50"), FrozenMap(iban="#é😀"))), strict=True)
+    sealed, secrets = zip(
+        *(seal(value, urandom) for value in ("Ada", Decimal("1.50"), FrozenMap(iban="#é😀"))), strict=True
+    )
     whole = content(RUN)
     whole[2] = ("assigned", {"values": {"a": sealed[0], "b": (sealed[1],)}}, {})
     whole[4] = ("attempt", {"output": {"deep": [sealed[2]]}}, {})

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import chain as chain_of
 from itertools import count, islice
+from os import urandom
 from pathlib import Path
 from typing import Final
 
@@ -305,7 +306,7 @@ def test_both_verifiers_agree_on_receipts(tmp_path: Path) -> None:
     ],
 )
 def test_both_verifiers_agree_on_edited_files(statement: str, seq: int | None, tmp_path: Path) -> None:
-    (there, secret), (erased, _) = seal("Ada"), seal(12)
+    (there, secret), (erased, _) = seal("Ada", urandom), seal(12, urandom)
     whole = content("run-1")
     whole[2] = ("assigned", {"values": {"a": there, "b": [erased]}}, {})
     whole[7] = ("erased", {"references": [erased.reference]}, {})

@@ -7,6 +7,7 @@ import stat
 from dataclasses import replace
 from decimal import Decimal
 from hashlib import sha256
+from os import urandom
 from pathlib import Path
 from typing import Any
 
@@ -252,37 +253,37 @@ def test_a_receipt_has_every_field(name: str) -> None:
 
 @given(json_values().map(freeze))
 def test_what_was_sealed_is_unsealed(value: Any) -> None:
-    sealed, secret = seal(value)
+    sealed, secret = seal(value, urandom)
     again = unsealer({sealed.reference: secret}, ())(sealed.reference, sealed.commitment)
     assert again == sealed
     assert repr(again.value) == repr(value) or again.value == value
 
 
 def test_the_same_value_is_never_sealed_the_same_way() -> None:
-    sealed = [seal("x")[0] for _ in range(100)]
+    sealed = [seal("x", urandom)[0] for _ in range(100)]
     assert len({one.reference for one in sealed}) == len({one.commitment for one in sealed}) == 100
     assert all(len(one.reference) == 16 and len(one.commitment) == 64 for one in sealed)
 
 
 def test_a_commitment_is_made_over_salt_and_canonical_text() -> None:
-    sealed, secret = seal(freeze({"b": Decimal("0.5"), "a": "#"}))
+    sealed, secret = seal(freeze({"b": Decimal("0.5"), "a": "#"}), urandom)
     assert secret[16:] == b'{"a":"##","b":"#n0.5"}'
     assert sealed.commitment == sha256(b"stepward.sensitive-value.1\n" + secret).hexdigest() == commitment(secret)
 
 
 def test_what_is_sealed_is_not_sealed_again() -> None:
     with pytest.raises(AssertionError, match="a value is sealed once"):
-        seal((1, seal("x")[0]))
+        seal((1, seal("x", urandom)[0]), urandom)
 
 
 def test_an_erased_value_is_gone_even_where_the_vault_still_has_it() -> None:
-    sealed, secret = seal("x")
+    sealed, secret = seal("x", urandom)
     assert unsealer({sealed.reference: secret}, {sealed.reference})(*sealed[:2]) == Sealed(*sealed[:2], None, True)
 
 
 def test_a_value_that_is_not_the_one_is_refused() -> None:
-    sealed, secret = seal("x")
-    for other in (flipped(secret, 0), secret + b" ", seal("x")[1], b""):
+    sealed, secret = seal("x", urandom)
+    for other in (flipped(secret, 0), secret + b" ", seal("x", urandom)[1], b""):
         with pytest.raises(JournalError, match="in the vault is not the one that was put there"):
             unsealer({sealed.reference: other}, ())(*sealed[:2])
     with pytest.raises(JournalError, match="is neither in the vault nor erased"):

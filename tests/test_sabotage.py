@@ -13,6 +13,8 @@ import pytest
 
 from canaries import repeated_here
 from canaries_injection import CLOSED, takes_any_reply
+from canaries_replays import ASKS
+from stepward.sabotage import shard
 from stepward.sabotage.attack import Family, Stateful
 from stepward.sabotage.campaign import Matrix, Orders, attack_program
 from stepward.sabotage.choices import Drawn, Recorded
@@ -85,6 +87,27 @@ def test_a_seed_repeats_a_campaign_whatever_the_number_of_workers() -> None:
     other = attack_program(program, orders=Orders(seed=4, examples=60, attacks=FEW[:2]))
     assert counts(one) == counts(same) == counts(two)
     assert counts(one) != counts(other)
+
+
+TOKENS = [attack.name for attack in ATTACKS if "token" in attack.name]
+
+
+def test_a_seed_repeats_every_case_in_which_a_token_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a case does hangs on its decisions alone: no random token or salt decides anything."""
+    played: list[tuple[Outcome, Any]] = []
+    end = shard._Tally.end
+
+    def noted(tally: Any, stage: Any, outcome: Outcome) -> None:
+        played.append((outcome, freeze(dict(stage.choices.made))))
+        end(tally, stage, outcome)
+
+    monkeypatch.setattr(shard._Tally, "end", noted)
+    program, orders = Program.from_dict(dict(ASKS)), Orders(seed=5, examples=60, attacks=tuple(TOKENS))
+    attack_program(program, orders=orders)
+    once = list(played)
+    played.clear()
+    attack_program(program, orders=orders)
+    assert [case for case, same in zip(once, played, strict=True) if case != same] == []
 
 
 def test_what_is_found_first_does_not_hang_on_who_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
-from secrets import token_bytes
 from typing import Any, Final
 
 from stepward.vm.journal.canonical import Sealed, canonical, is_sealed, portable, read_canonical, restored
@@ -16,12 +15,15 @@ SALT_BYTES: Final = 16
 """Without a salt, whoever reads the journal could try all short texts and small numbers against a commitment."""
 
 
-def seal(value: Any) -> tuple[Sealed, bytes]:
-    """Seal a frozen value that has no sealed parts: return what stands for it, and what the vault is to keep."""
+def seal(value: Any, random: Callable[[int], bytes]) -> tuple[Sealed, bytes]:
+    """Seal a frozen value that has no sealed parts: return what stands for it, and what the vault is to keep.
+
+    `random` gives a number of bytes that nobody can guess.
+    """
     assert not is_sealed(value), "a value is sealed once; open it before it is sealed with others"
-    random = token_bytes(REFERENCE_BYTES + SALT_BYTES)
-    secret = random[REFERENCE_BYTES:] + canonical(portable(value)).encode()
-    return Sealed(random[:REFERENCE_BYTES].hex(), commitment(secret), value), secret
+    drawn = random(REFERENCE_BYTES + SALT_BYTES)
+    secret = drawn[REFERENCE_BYTES:] + canonical(portable(value)).encode()
+    return Sealed(drawn[:REFERENCE_BYTES].hex(), commitment(secret), value), secret
 
 
 def commitment(secret: bytes) -> str:

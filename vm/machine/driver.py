@@ -76,6 +76,7 @@ class Setup(NamedTuple):
     key: SigningKey | None
     retry_delay: Callable[[int], float]
     lease_seconds: float
+    random: Callable[[int], bytes]
     io: Io
 
 
@@ -332,7 +333,7 @@ class Driver:
         key = idempotency_key(self.plan.digest, self.run, call.step, call.visit, call.performance)
         said, token = note | {"key": key}, None
         if plan.may_suspend:
-            token = Token.new(self.run)
+            token = Token.new(self.run, self.setup.random)
             said["token"] = token.digest(self.plan.digest, call.step, call.visit)
             self.secrets[reference] = token.secret.encode()
         args = FrozenMap(call.args)
@@ -382,7 +383,7 @@ class Driver:
 
     def _seal(self, value: Any) -> Any:
         if isinstance(value, Secret):
-            sealed, secret = seal(value.value)
+            sealed, secret = seal(value.value, self.setup.random)
             self.secrets[sealed.reference] = secret
             self.known.extend(_leaves(value.value))
             return sealed

@@ -61,7 +61,8 @@ class ExecutionVM(Deliveries):
     `tools` are functions by name (or an object or module that has them), `model` an adapter, `journal` a store (memory
     unless given), `policy` one policy or several, `checker` what judges a program before its first run. `key` signs
     heads. `retry_delay` gives the seconds to wait before an attempt, `lease_seconds` is how long a run stays with a
-    machine that gives no sign of life: a day at most, else ValueError.
+    machine that gives no sign of life: a day at most, else ValueError. `random` gives bytes that nobody can guess, for
+    run ids, tokens and salts; only a test wants another than the operating system's.
     """
 
     def __init__(  # noqa: PLR0913 - each is a part of the machine that one may want another of
@@ -77,6 +78,7 @@ class ExecutionVM(Deliveries):
         limits: Limits = Limits(),  # noqa: B008 - a frozen tuple
         retry_delay: Callable[[int], float] = lambda attempt: min(2.0 ** (attempt - 2), 30.0),
         lease_seconds: float = 60.0,
+        random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         if model is not None and not callable(getattr(model, "complete", None)):
             raise ValueError("`model` is an adapter with a method `complete`: ScriptedModel, LiteLLMModel, or your own")
@@ -89,7 +91,7 @@ class ExecutionVM(Deliveries):
         if not 0 < lease_seconds <= LONGEST_LEASE:
             raise ValueError(f"`lease_seconds` is a number of seconds above 0, and {LONGEST_LEASE:,} at most")
         watch = DatedClock(SystemClock() if clock is None else clock)
-        super().__init__(Setup(store, self.tools, model, watch, key, retry_delay, lease_seconds, self._io))
+        super().__init__(Setup(store, self.tools, model, watch, key, retry_delay, lease_seconds, random, self._io))
         self._limits = list(self.limits)
         self._has_waivers = any(policy.waivers for policy in self.policies)
         self._plans: dict[Any, tuple[Program, Plan, datetime.date | None]] = {}
@@ -122,7 +124,7 @@ class ExecutionVM(Deliveries):
         given, why = completed(_frozen(inputs or {}, self.limits.state_bytes), plan.input_types)
         if why is not None:
             raise RunRefused(f"input {why}")
-        run = f"run-{os.urandom(16).hex()}" if run_id is None else run_id
+        run = f"run-{self._setup.random(16).hex()}" if run_id is None else run_id
         _refuse_id(run)
         if run_id is not None:
             found = await self._load(run)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.records import KEY_TAG, TOKEN_TAG
@@ -17,6 +18,10 @@ def idempotency_key(program: str, run: str, step: str, visit: int, performance: 
     return sha256(KEY_TAG + f'{{"performance":{performance},{name}}}'.encode()).hexdigest()
 
 
+TOKEN_BYTES: Final = 24
+"""A multiple of three, so that Base64 needs no padding."""
+
+
 class Token(NamedTuple):
     """A resume token: the run that it is for, and its secret."""
 
@@ -24,9 +29,9 @@ class Token(NamedTuple):
     secret: str
 
     @classmethod
-    def new(cls, run: str) -> Token:
-        """Return a token that nobody can guess."""
-        return cls(run, secrets.token_urlsafe(24))
+    def new(cls, run: str, random: Callable[[int], bytes]) -> Token:
+        """Return a token that nobody can guess, if nobody can guess what `random` gives for a number of bytes."""
+        return cls(run, urlsafe_b64encode(random(TOKEN_BYTES)).decode())
 
     @classmethod
     def read(cls, text: object) -> Token | None:
