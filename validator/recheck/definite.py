@@ -5,8 +5,10 @@ Where a certificate does not follow a reference, this is what keeps it from bein
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import Any
 
 from stepward.validator.recheck.cells import UNDEFINED, Cell
@@ -27,8 +29,6 @@ from stepward.vm.language.steps import (
     SetStep,
     ToolCall,
 )
-
-Names_ = frozenset[Names]
 
 
 def read_by(part: BaseStep) -> list[Names]:
@@ -59,6 +59,37 @@ def assigned_by(step: BaseStep) -> frozenset[Names]:
     return frozenset((*(name for part in parts for name in written_by(part)), *errors))
 
 
+class _Numbered:
+    """Names by number, so that a set of names is an integer: a long program has long sets, and many of them."""
+
+    def __init__(self) -> None:
+        self._bit: dict[Names, int] = {}
+        self._below: defaultdict[Names, int] = defaultdict(int)
+
+    def set_of(self, found: Iterable[Names]) -> int:
+        """Return names as a set."""
+        known = 0
+        for names in found:
+            bit = self._bit.get(names)
+            if bit is None:
+                bit = self._bit[names] = 1 << len(self._bit)
+                for one in prefixes(names):
+                    self._below[one] |= bit
+            known |= bit
+        return known
+
+    def below(self, roots: Iterable[Names]) -> int:
+        """Return the set of the roots and their fields: those that any set made so far can have."""
+        known = 0
+        for root in roots:
+            known |= self._below.get(root, 0)
+        return known
+
+    def has(self, known: int, names: Names) -> bool:
+        """Return whether names are in a set."""
+        return known & self._bit.get(names, 0) != 0
+
+
 class Definite:
     """The references that are certainly defined where each step begins."""
 
@@ -66,6 +97,8 @@ class Definite:
         self.reading = reading
         self.origins = origins
         self.ways = reading.control.ways
+        self._numbered = _Numbered()
+        self._assigned = [assigned_by(step) for step in reading.steps]
 
     def may_get_to(self, step: int) -> bool:
         """Return whether a run may get to a step: what its conditions read may have values that lead there."""
@@ -73,31 +106,34 @@ class Definite:
 
     def is_sure(self, names: Names, step: int) -> bool:
         """Return whether a reference certainly has a value where a step begins."""
-        return self._is_sure(names, self._at.get(step, frozenset()))
+        return self._is_sure(names, self._at.get(step, 0))
 
     def cells(self, names: Names, step: int) -> tuple[Cell, ...]:
         """Return what a reference may be where a step begins."""
-        return self._cells(names, self._at.get(step, frozenset()))
+        return self._cells(names, self._at.get(step, 0))
 
-    def _cells(self, names: Names, sure: Names_) -> tuple[Cell, ...]:
+    def _cells(self, names: Names, sure: int) -> tuple[Cell, ...]:
         origin = self.origins.of(names)
         if self._is_sure(names, sure):
             return origin.cells or (UNDEFINED,)
         return candidates(origin, is_there=False)
 
-    def _is_sure(self, names: Names, sure: Names_) -> bool:
-        if names in sure:
+    def _is_sure(self, names: Names, sure: int) -> bool:
+        if self._numbered.has(sure, names):
             return True
         root = self.origins.root(names)
-        is_there = root in sure or self.origins.is_input(root)
+        is_there = self._numbered.has(sure, root) or self.origins.is_input(root)
         return is_there and not self.origins.of(names).may_lack
 
     @cached_property
-    def _at(self) -> dict[int, Names_]:
-        found: dict[int, Names_] = {0: frozenset()}
-        pending = [0]
+    def _at(self) -> dict[int, int]:
+        """The sets by step. A step comes after those that lead to it, so that most are looked at once."""
+        order = _order(self.reading.control.following)
+        found = {0: 0}
+        pending, waits = [(order[0], 0)], {0}
         while pending:
-            step = pending.pop()
+            _, step = heappop(pending)
+            waits.discard(step)
             for way in self.ways[step]:
                 if way.to < 0:
                     continue
@@ -108,23 +144,23 @@ class Definite:
                 met = after if known is None else known & after
                 if met != known:
                     found[way.to] = met
-                    pending.append(way.to)
+                    if way.to not in waits:
+                        waits.add(way.to)
+                        heappush(pending, (order[way.to], way.to))
         return found
 
-    def _after(self, number: int, way: Way, before: Names_) -> Names_ | None:
+    def _after(self, number: int, way: Way, before: int) -> int | None:
         """Return what is certain after a step was left; None where it can't be left this way."""
         step = self.reading.steps[number]
-        gone = assigned_by(step)
-        known = set(before)
+        known = before
         if way.kind != "visits":
             survived = self._survived(number, step, way, before)
             if survived is None:
                 return None
-            known |= survived
-        known = {names for names in known if not any(below(names, root) for root in gone)}
-        return frozenset(known | set(_given(step, way)))
+            known |= self._numbered.set_of(survived)
+        return known & ~self._numbered.below(self._assigned[number]) | self._numbered.set_of(_given(step, way))
 
-    def _survived(self, number: int, step: BaseStep, way: Way, before: Names_) -> set[Names] | None:
+    def _survived(self, number: int, step: BaseStep, way: Way, before: int) -> set[Names] | None:
         """Return what must have been defined for a step to be left this way."""
         if isinstance(step, ConditionStep):
             return self._told(number, before, lambda trees, names: self._may_take(step, way, trees, names))
@@ -148,7 +184,7 @@ class Definite:
             if below(one, self.origins.root(names))
         }
 
-    def _told(self, number: int, before: Names_, possible: Any) -> set[Names] | None:
+    def _told(self, number: int, before: int, possible: Any) -> set[Names] | None:
         trees = self.reading.expressions(number)
         known = [tree for tree in trees if tree is not None]
         if len(known) < len(trees):
@@ -170,6 +206,22 @@ class Definite:
         step: ConditionStep, way: Way, trees: list[Expression], environment: dict[Names, tuple[Cell, ...]]
     ) -> bool:
         return any(way_of(step, outcome) == (way.kind, way.branch) for outcome in outcomes(trees, environment))
+
+
+def _order(following: list[tuple[int, ...]]) -> dict[int, int]:
+    """Return the place of each step in a reverse postorder of the control flow from the first step."""
+    left: list[int] = []
+    seen, path = {0}, [(0, iter(following[0]))]
+    while path:
+        step, targets = path[-1]
+        target = next((one for one in targets if one not in seen), None)
+        if target is None:
+            left.append(step)
+            path.pop()
+        else:
+            seen.add(target)
+            path.append((target, iter(following[target])))
+    return {step: len(left) - number for number, step in enumerate(left)}
 
 
 def _given(step: BaseStep, way: Way) -> Iterator[Names]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -70,6 +71,12 @@ class Parsed:
     def position(self) -> dict[str, int]:
         """The position of each step of the program's own list, by its id; of two with one id the first."""
         return self.control.position
+
+    @cached_property
+    def repeated(self) -> frozenset[str]:
+        """The ids that more than one step of the program's own list has."""
+        counted = Counter(step.id for step in self.steps)
+        return frozenset(name for name, count in counted.items() if count > 1)
 
     @cached_property
     def lookup(self) -> Lookup:

@@ -367,7 +367,7 @@ def watcher(claim: Property, reading: Reading) -> Watcher:
     if claim.property in ("coverage", "exclusive cases"):
         step = reading.position.get(claim.step or "")
         part = reading.steps[step] if step is not None else None
-        if claim.step is not None and sum(one.id == claim.step for one in reading.steps) > 1:
+        if claim.step in reading.repeated:
             raise Unreadable(f"the id `{claim.step}` is used twice")
         if step is None or not isinstance(part, ConditionStep):
             raise Refused(f"the program has no condition `{claim.step}`")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.findings import Finding
@@ -45,12 +46,15 @@ class Values:
         steps = {move.step for move in evidence.path} | {witness.claim.step}
         found: dict[str, list[str]] = {}
         after: dict[str, list[str]] = {}
+        returned: defaultdict[str, list[Any]] = defaultdict(list)
+        for answer in witness.script:
+            returned[answer.step] += [answer.value] if answer.does == "returns" else []
         for names, sources, fields in _read(witness, meaning, steps):
             for source in sources:
                 if source.kind == "input" and source.name in witness.inputs:
                     _note(found, names, witness.inputs[source.name], fields)
                 elif source.kind == "output":
-                    for value, below in _answers(witness, source.name, fields):
+                    for value, below in _answers(returned, source.name, fields):
                         _note(after, names, value, below)
         return [f"{name} = {', then '.join(values)}" for name, values in (found | after).items()]
 
@@ -65,17 +69,20 @@ def _read(witness: Witness, meaning: Meaning, steps: set[str]) -> Iterator[tuple
     """Yield the references that decide on a path through some steps, and where their values come from."""
     clauses = [clause for clause in meaning.clauses if meaning.flow.steps[clause.step].id in steps]
     pending = [names for clause in clauses if _is_condition(meaning, clause) for names in _references(clause)]
-    pending = [*pending, *_of_rule(witness, meaning)]
+    made_by: defaultdict[tuple[Any, ...], list[Clause]] = defaultdict(list)
+    for clause in clauses:
+        made_by[clause.path].append(clause)
+    pending = deque([*pending, *_of_rule(witness, meaning)])
     seen: set[_Names] = set()
     while pending:
-        names = pending.pop(0)
+        names = pending.popleft()
         meant = meaning.names.meaning(names) if names not in seen else None
         seen.add(names)
         if meant is None:
             continue
         yield names, meant.sources, meant.fields
-        for clause in clauses:
-            if clause.path[-1] == names[0] and any(source.path == clause.path for source in meant.sources):
+        for path in dict.fromkeys(source.path for source in meant.sources):
+            for clause in made_by[path] if path and path[-1] == names[0] else ():
                 pending.extend(_references(clause))
 
 
@@ -121,14 +128,12 @@ def _whens(witness: Witness, tools: set[str]) -> Iterator[str]:
             yield rule.when
 
 
-def _answers(witness: Witness, step: str, fields: _Names) -> Iterator[tuple[Any, _Names]]:
+def _answers(returned: Mapping[str, Sequence[Any]], step: str, fields: _Names) -> Iterator[tuple[Any, _Names]]:
     """Yield what a step returned at its visits; the output of a parallel step is an object of its sub-steps."""
-    own = {answer.step for answer in witness.script}
-    if step not in own and fields and fields[0] in own:
+    if step not in returned and fields and fields[0] in returned:
         step, fields = fields[0], fields[1:]
-    for answer in witness.script:
-        if answer.step == step and answer.does == "returns":
-            yield answer.value, fields
+    for value in returned.get(step, ()):
+        yield value, fields
 
 
 def _note(found: dict[str, list[str]], names: _Names, value: Any, fields: _Names) -> None:
