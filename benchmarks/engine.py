@@ -13,10 +13,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from datetime import date
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 from check import structural, structural_findings, table
-from clock import multiple, spread, take_turns
+from clock import commands_take_turns, multiple, spread, take_turns
 from hard import CASES, HARD, Hard, cases
 from twins import TWINS
 
@@ -55,7 +57,7 @@ def decided(hard: Hard, n: int) -> Property:
 
 def beside_a_proof(rounds: int) -> None:
     """The whole check of long programs with a rule that holds, and with one that is broken, beside the same without."""
-    rows = []
+    rows, commands = [], []
     for twins in TWINS:
         for size in TWIN_SIZES:
             plain = json.dumps(twins.program(size, breaks=True, has_rule=False))
@@ -66,8 +68,24 @@ def beside_a_proof(rounds: int) -> None:
             cells = [f"{multiple(one, base):.2f} ±{spread(one, base):.0%}" for one in (proved, violated)]
             per_step = f"{median(base) / size * 1_000_000:.0f} µs"
             rows.append([f"{twins.name}, {size:,}", per_step, *cells])
+            base, proved, violated = _commands((plain, *texts), rounds)
+            cells = [f"{multiple(one, base):.2f} ±{spread(one, base):.0%}" for one in (proved, violated)]
+            commands.append([f"{twins.name}, {size:,}", f"{median(base):.2f} s", *cells])
     title = "a rule that conditions have nothing to do with: the whole check, as a multiple of that without the rule"
     table(title, ["program, steps", "without, per step", "proved", "violated"], rows)
+    title = "the same by the command `stepward check`, from a JSON file to the printed report"
+    table(title, ["program, steps", "without", "proved", "violated"], commands)
+
+
+def _commands(texts: Sequence[str], rounds: int) -> list[list[float]]:
+    stepward = str(Path(sys.executable).with_name("stepward"))
+    with TemporaryDirectory() as folder:
+        commands = []
+        for number, text in enumerate(texts):
+            file = Path(folder) / f"{number}.json"
+            file.write_text(text)
+            commands.append([stepward, "check", "--no-cache", str(file)])
+        return commands_take_turns(commands, rounds, allowed=(0, 1))
 
 
 def _checked(text: str, verdict: str) -> Callable[[], object]:
