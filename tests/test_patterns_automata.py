@@ -260,6 +260,31 @@ TYPES = [
 ]
 
 
+def test_a_text_is_built_for_each_class_and_not_for_each_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over 20,000 states, of texts with up to 4,000 characters: a text for each would be 22 million characters."""
+    built = []
+    build = languages.Seen.text.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(languages.Seen, "text", property(lambda seen: built.append(build(seen)) or built[-1]))
+    found = cut_by_automata([Atom("contains", "http")], [0, 4_000], None, None, 100)
+    assert found is not None
+    assert sorted((len(text), "http" in text) for text in found) == [
+        (0, False),
+        (1, False),
+        (4, True),
+        (4_000, False),
+        (4_000, True),
+        (4_001, False),
+        (4_001, True),
+    ]
+    assert built == found
+
+
+def test_what_is_seen_has_the_length_of_its_text() -> None:
+    trees = [tree for tree in map(languages.tree_of, ("a+b?", "^.{2,5}$")) if tree is not None]
+    for seen in languages.Product(trees, counted=7, longest=9).search():
+        assert len(seen.text) == seen.length
+
+
 def test_a_type_implies_another_only_where_every_value_is_of_both() -> None:
     values: list[Any] = [None, 1, *TEXTS, *((text,) for text in TEXTS if len(text) < 4)]
     specs = [TypeSpec.model_validate(one) for one in TYPES]

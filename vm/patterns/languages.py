@@ -23,15 +23,35 @@ MAX_KEPT: Final = 1_024
 """Answers that are kept."""
 
 
-class Seen(NamedTuple):
-    """What each pattern of a product says of some texts, and a shortest of them."""
-
-    found: tuple[bool, ...]
-    text: str
-
-
 State = tuple[int, ...]
 """The state of each automaton, and the length as far as it is counted."""
+
+Origins = dict[State, tuple[State, int] | None]
+"""From which state, by which letter, a search first came to each state; None for where it began."""
+
+
+class Seen(NamedTuple):
+    """What each pattern of a product says of some texts, and the length of the shortest of them.
+
+    `text` builds a text of that length, in as many steps: whoever asks for every state's takes quadratic time.
+    """
+
+    found: tuple[bool, ...]
+    length: int
+    state: State
+    origins: Origins
+    letters: Letters
+
+    @property
+    def text(self) -> str:
+        """A shortest of the texts."""
+        signs: list[str] = []
+        step = self.origins[self.state]
+        while step is not None:
+            state, letter = step
+            signs.append(self.letters.examples[letter])
+            step = self.origins[state]
+        return "".join(reversed(signs))
 
 
 @lru_cache(MAX_KEPT)
@@ -63,14 +83,14 @@ class Product:
         """Yield what each state that some text leads to says, shortest texts first. Raises TooLarge on its way."""
         automata, size = self.automata, len(self.letters.examples)
         first = (*(START for _ in automata), 0)
-        came: dict[State, tuple[State, int] | None] = {first: None}
+        came: Origins = {first: None}
         level, length, steps = [first], 0, 0
         while level:
             following: list[State] = []
             for state in level:
                 found = tuple([automaton.accepts(one) for automaton, one in zip(automata, state, strict=False)])
                 if all(found[: self.needed]):
-                    yield Seen(found, self._text(came, state))
+                    yield Seen(found, length, state, came, self.letters)
                 steps += size
                 if steps > MAX_STEPS:
                     raise TooLarge
@@ -81,15 +101,6 @@ class Product:
                         came[to] = state, letter
                         following.append(to)
             level, length = following, length + 1
-
-    def _text(self, came: dict[State, tuple[State, int] | None], state: State) -> str:
-        signs: list[str] = []
-        step = came[state]
-        while step is not None:
-            state, letter = step
-            signs.append(self.letters.examples[letter])
-            step = came[state]
-        return "".join(reversed(signs))
 
 
 def is_within(pattern: str | None, longest: int | None, other: str | None, other_longest: int | None) -> bool:
@@ -124,7 +135,7 @@ def _is_short(pattern: str | None, longest: int | None, most: int | None) -> boo
         return False
     try:
         product = Product([tree], needed=1, counted=most + 1, longest=longest)
-        return all(len(seen.text) <= most for seen in product.search())
+        return all(seen.length <= most for seen in product.search())
     except TooLarge:
         return False
 
@@ -159,7 +170,7 @@ def lengths_of(pattern: str) -> tuple[int, int | None]:
     tree = tree_of(pattern)
     least, most = 0, None
     try:
-        sizes = [len(seen.text) for seen in Product([tree], needed=1, counted=MAX_COUNTED).search()] if tree else []
+        sizes = [seen.length for seen in Product([tree], needed=1, counted=MAX_COUNTED).search()] if tree else []
         if sizes:
             least, most = sizes[0], sizes[-1] if sizes[-1] < MAX_COUNTED else None
     except TooLarge:

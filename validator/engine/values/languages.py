@@ -62,8 +62,9 @@ def cut_by_automata(
     found: dict[tuple[tuple[bool, ...], int, int], str] = {}
     try:
         for seen in Product(trees, needed=needed, counted=counted, longest=longest).search():
-            size = len(seen.text)
-            found.setdefault((seen.found, bisect_left(points, size), bisect_right(points, size)), seen.text)
+            where = (seen.found, bisect_left(points, seen.length), bisect_right(points, seen.length))
+            if where not in found:
+                found[where] = seen.text
             if len(found) > most:
                 return None
     except TooLarge:
@@ -106,7 +107,7 @@ def _sought(wanted: Wanted, forms: tuple[Form, ...], refused: set[str]) -> str |
     counted = 0 if wanted.length is None else wanted.length + 1
     try:
         for seen in Product(trees, needed=needed, counted=counted, longest=min(bounds, default=None)).search():
-            if list(seen.found[needed:]) == answers and wanted.length in (None, len(seen.text)):
+            if list(seen.found[needed:]) == answers and wanted.length in (None, seen.length):
                 return seen.text
     except TooLarge:
         pass
