@@ -81,26 +81,41 @@ class Product:
 
     def search(self) -> Iterator[Seen]:
         """Yield what each state that some text leads to says, shortest texts first. Raises TooLarge on its way."""
-        automata, size = self.automata, len(self.letters.examples)
-        first = (*(START for _ in automata), 0)
+        size = len(self.letters.examples)
+        first = (*(START for _ in self.automata), 0)
         came: Origins = {first: None}
         level, length, steps = [first], 0, 0
+        moves: dict[State, list[tuple[State, int]]] = {}
         while level:
             following: list[State] = []
             for state in level:
-                found = tuple([automaton.accepts(one) for automaton, one in zip(automata, state, strict=False)])
+                found = tuple([one.accepts(at) for one, at in zip(self.automata, state, strict=False)])
                 if all(found[: self.needed]):
                     yield Seen(found, length, state, came, self.letters)
                 steps += size
                 if steps > MAX_STEPS:
                     raise TooLarge
-                for letter in range(size) if length != self.longest else ():
-                    ways = [automaton.step(one, letter) for automaton, one in zip(automata, state, strict=False)]
-                    to = (*ways, min(length + 1, self.counted))
-                    if to not in came and LOST not in ways[: self.needed]:
+                if length == self.longest:
+                    continue
+                places = state[:-1]
+                if places not in moves:
+                    moves[places] = self._moves(places)
+                counted = min(length + 1, self.counted)
+                for ways, letter in moves[places]:
+                    to = (*ways, counted)
+                    if to not in came:
                         came[to] = state, letter
                         following.append(to)
             level, length = following, length + 1
+
+    def _moves(self, places: State) -> list[tuple[State, int]]:
+        """Return where the letters lead from a state of each automaton, each place once with its first letter."""
+        found: dict[State, int] = {}
+        for letter in range(len(self.letters.examples)):
+            ways = tuple([one.step(at, letter) for one, at in zip(self.automata, places, strict=True)])
+            if LOST not in ways[: self.needed]:
+                found.setdefault(ways, letter)
+        return list(found.items())
 
 
 def is_within(pattern: str | None, longest: int | None, other: str | None, other_longest: int | None) -> bool:
