@@ -36,7 +36,7 @@ from systems import (
     when,
 )
 
-SYSTEMS = int(os.environ.get("STEPWARD_SYSTEMS", "1600"))
+SYSTEMS = int(os.environ.get("STEPWARD_SYSTEMS", "920"))
 PROVED, VIOLATED, UNKNOWN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
 UNITS = 20_000_000
 

@@ -26,7 +26,7 @@ from small_programs import small_program
 from stepward.validator import ProgramValidator, Verdict
 from stepward.vm import Program
 
-PROGRAMS: Final = int(os.environ.get("STEPWARD_SPIN", "240"))
+PROGRAMS: Final = int(os.environ.get("STEPWARD_SPIN", "160"))
 CHUNK: Final = 20
 SECONDS: Final = 120
 """For each call; it takes about four."""
