@@ -1,7 +1,7 @@
 """Search: whatever is done to a good program, the check ends with findings or none, and never with another error.
 
-`STEPWARD_MUTANTS` says how many programs are tried for each seed. The second checker takes part for the first seed only;
-it has searches of its own.
+`STEPWARD_MUTANTS` says how many programs are tried for each seed. The second checker takes part for the first seed
+only; it has searches of its own.
 """
 
 from __future__ import annotations
