@@ -68,11 +68,11 @@ class Values:
 def _read(witness: Witness, meaning: Meaning, steps: set[str]) -> Iterator[tuple[_Names, tuple[Source, ...], _Names]]:
     """Yield the references that decide on a path through some steps, and where their values come from."""
     clauses = [clause for clause in meaning.clauses if meaning.flow.steps[clause.step].id in steps]
-    pending = [names for clause in clauses if _is_condition(meaning, clause) for names in _references(clause)]
+    asked = [names for clause in clauses if _is_condition(meaning, clause) for names in _references(clause)]
     made_by: defaultdict[tuple[Any, ...], list[Clause]] = defaultdict(list)
     for clause in clauses:
         made_by[clause.path].append(clause)
-    pending = deque([*pending, *_of_rule(witness, meaning)])
+    pending = deque([*asked, *_of_rule(witness, meaning)])
     seen: set[_Names] = set()
     while pending:
         names = pending.popleft()
