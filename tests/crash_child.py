@@ -307,6 +307,7 @@ class World:
                 tools,
                 model,
                 self.shelf(journal, tick),
+                checker=None,
                 clock=Later(hours),
                 retry_delay=lambda attempt: 0.0,
                 lease_seconds=self.lease_seconds,
