@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from machines import unchecked
-from stepward.validator.gate.discovery import Candidate, read_candidate
 from stepward.validator import check_program
-from stepward.vm import ExecutionVM, ExecutionVM, ModelReply, ModelRequest, Program, Run, ScriptedModel, ToolContext
+from stepward.validator.gate.discovery import Candidate, read_candidate
+from stepward.vm import ExecutionVM, ModelReply, ModelRequest, Program, Run, ScriptedModel, ToolContext
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.plan import Plan
