@@ -416,7 +416,7 @@ ASKING = {
 def test_a_cancellation_after_the_last_append_is_heard_by_the_driver_that_still_has_the_lease() -> None:
     journal = MemoryJournal()
     other = unchecked({"ask": Suspend}, journal=journal)
-    vm = Interrupted({"ask": Suspend}, journal=journal)
+    vm = Interrupted({"ask": Suspend}, journal=journal, checker=None)
     vm.interrupt("release", lambda: other.cancel("one"))
     assert asyncio.run(vm.run(Program.from_dict(ASKING), run_id="one")).status == "CANCELLED"
     assert other.get_sync("one").status == "CANCELLED"
@@ -426,7 +426,7 @@ def test_a_driver_that_was_fenced_brings_nothing_back_into_an_erased_vault() -> 
     journal, clock = MemoryJournal(), ManualClock()
     tools = {"ask": lambda: "a secret"}
     other = unchecked(tools, journal=journal, clock=clock)
-    vm = Interrupted(tools, journal=journal, clock=clock)
+    vm = Interrupted(tools, journal=journal, clock=clock, checker=None)
 
     async def erase() -> None:
         clock.time += 3_600_000_000

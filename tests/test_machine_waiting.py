@@ -103,7 +103,7 @@ async def read():
 steps = [{"id": "a", "type": "tool", "tool": "read"}]
 program = Program.from_dict({"name": "p", "tools": {"read": {"effect": "read"}}, "steps": steps})
 try:
-    unchecked({"read": read}).run_sync(program)
+    ExecutionVM({"read": read}, checker=None).run_sync(program)
 except KeyboardInterrupt:
     print("stopped")
 """

@@ -94,7 +94,8 @@ def read_canonical(raw: bytes) -> Any:
     """
     try:
         text = raw.decode()
-        data = (_decode_exactly if _MAY_BE_LARGE.search(raw) else _decode)(text)
+        is_exact = raw[:1] != b"{" or _MAY_BE_LARGE.search(raw)
+        data = (_decode_exactly if is_exact else _decode)(text)
         if canonical(data) == text:
             return data
     except (ValueError, RecursionError):
@@ -112,7 +113,8 @@ def _refuse_number(text: str) -> NoReturn:
 
 
 # To look at each number takes as long as all the rest; one that is too large has more digits than most records hold.
-_MAY_BE_LARGE: Final = re.compile(rb"[2-9][0-9]{15}|[0-9]{17}")
+# Within an object one of these signs stands before it, and no digit of a digest is looked at.
+_MAY_BE_LARGE: Final = re.compile(rb"[:,\[-](?:[2-9][0-9]{15}|[0-9]{17})")
 _decode: Final = json.JSONDecoder(parse_float=_refuse_number, parse_constant=_refuse_number).decode
 _decode_exactly: Final = json.JSONDecoder(
     parse_float=_refuse_number, parse_int=_integer, parse_constant=_refuse_number
@@ -150,13 +152,14 @@ def restored(data: Any, unseal: Callable[[str, str], Sealed]) -> Any:
 
 
 def _restored(data: Any, unseal: Callable[[str, str], Sealed]) -> Any:
-    if isinstance(data, str):
+    kind = type(data)
+    if kind is str:
         return data if data[:1] != TAG else _tagged(data, unseal)
-    if isinstance(data, dict):
-        return FrozenMap((key, _restored(item, unseal)) for key, item in data.items())
-    if isinstance(data, list):
-        return tuple(_restored(item, unseal) for item in data)
-    if data is None or (isinstance(data, int) and -LARGEST <= data <= LARGEST):
+    if kind is dict:
+        return FrozenMap({key: _restored(item, unseal) for key, item in data.items()})
+    if kind is list:
+        return tuple([_restored(item, unseal) for item in data])
+    if data is None or kind is bool or (kind is int and -LARGEST <= data <= LARGEST):
         return data
     raise NotCanonicalError("a number that not every reader of JSON has exactly stands without its tag")
 

@@ -49,8 +49,10 @@ def read_together(journal: Journal, run: str) -> tuple[Head | None, list[Entry]]
     """Read head and entries so that they belong together, though the run may be going on."""
     head = _readable(journal.head(run))
     entries = journal.read(run)
+    if head is None or all(type(entry.seq) is not int or entry.seq <= head.seq for entry in entries):
+        return head, entries
     later = _readable(journal.head(run))
-    if head is not None and later is not None and later.seq > head.seq:
+    if later is not None and later.seq > head.seq:
         entries = [entry for entry in entries if type(entry.seq) is not int or entry.seq <= head.seq]
     return head, entries
 
