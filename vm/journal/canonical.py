@@ -94,8 +94,7 @@ def read_canonical(raw: bytes) -> Any:
     """
     try:
         text = raw.decode()
-        is_exact = raw[:1] != b"{" or _MAY_BE_LARGE.search(raw)
-        data = (_decode_exactly if is_exact else _decode)(text)
+        data = (_decode_exactly if _may_have_large(raw) else _decode)(text)
         if canonical(data) == text:
             return data
     except (ValueError, RecursionError):
@@ -112,9 +111,15 @@ def _refuse_number(text: str) -> NoReturn:
     raise ValueError(f"{text[:40]} stands without its tag")
 
 
-# To look at each number takes as long as all the rest; one that is too large has more digits than most records hold.
-# Within an object one of these signs stands before it, and no digit of a digest is looked at.
-_MAY_BE_LARGE: Final = re.compile(rb"[:,\[-](?:[2-9][0-9]{15}|[0-9]{17})")
+def _may_have_large(raw: bytes) -> bool:
+    """Return whether there may be an integer beyond LARGEST: to look at each takes as long as all the rest."""
+    return _TOO_MANY_DIGITS in raw.translate(_DIGITS_AS_ZEROS) or _NEAR_LARGEST.search(raw) is not None
+
+
+_TOO_MANY_DIGITS: Final = b"0" * (len(str(LARGEST)) + 1)
+_DIGITS_AS_ZEROS: Final = bytes(ord("0") if chr(byte).isascii() and chr(byte).isdigit() else byte for byte in range(256))
+_NEAR_LARGEST: Final = re.compile(rb"9[0-9]{15}")  # LARGEST starts with 9, and has 16 digits
+
 _decode: Final = json.JSONDecoder(parse_float=_refuse_number, parse_constant=_refuse_number).decode
 _decode_exactly: Final = json.JSONDecoder(
     parse_float=_refuse_number, parse_int=_integer, parse_constant=_refuse_number
@@ -156,7 +161,12 @@ def _restored(data: Any, unseal: Callable[[str, str], Sealed]) -> Any:
     if kind is str:
         return data if data[:1] != TAG else _tagged(data, unseal)
     if kind is dict:
-        return FrozenMap({key: _restored(item, unseal) for key, item in data.items()})
+        return FrozenMap(
+            {
+                key: item if type(item) is str and item[:1] != TAG else _restored(item, unseal)
+                for key, item in data.items()
+            }
+        )
     if kind is list:
         return tuple([_restored(item, unseal) for item in data])
     if data is None or kind is bool or (kind is int and -LARGEST <= data <= LARGEST):
