@@ -145,9 +145,8 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
         return None
     if kind in HELD:
         return _delivery_misfit(plan, state, happened) or _output_misfit(plan, state, happened)
-    is_open = any(held.phase == OPEN for held in state.calls or ())
     # Whoever cancels a run whose process died in a call ends it there: that is decided, and no outcome of the call.
-    if kind in ("intent", "attempt", "doubt") or (is_open and kind != "ended"):
+    if kind in ("intent", "attempt", "doubt") or (kind != "ended" and _is_open(state)):
         return _call_misfit(plan, run, state, happened)
     decided = [decide(plan, state)]
     if state.is_cancelled:  # it was decided before somebody asked to cancel
@@ -157,6 +156,10 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
     if _has_gone(happened.body) or _was_erased(state):
         return None
     return f"the machine would not have written `{kind}` of `{happened.body.get('step', '')}` here"
+
+
+def _is_open(state: State) -> bool:
+    return state.calls is not None and any(held.phase == OPEN for held in state.calls)
 
 
 def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
