@@ -117,7 +117,7 @@ def _may_have_large(raw: bytes) -> bool:
 
 
 _TOO_MANY_DIGITS: Final = b"0" * (len(str(LARGEST)) + 1)
-_DIGITS_AS_ZEROS: Final = bytes(ord("0") if chr(byte).isascii() and chr(byte).isdigit() else byte for byte in range(256))
+_DIGITS_AS_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
 _NEAR_LARGEST: Final = re.compile(rb"9[0-9]{15}")  # LARGEST starts with 9, and has 16 digits
 
 _decode: Final = json.JSONDecoder(parse_float=_refuse_number, parse_constant=_refuse_number).decode
