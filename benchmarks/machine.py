@@ -86,7 +86,7 @@ def memory_contenders(tools: Tools) -> list[tuple[str, Once]]:
     data = chain(STEPS)
     program = Program.from_dict(data)
     path = course(program, "none")
-    machine = ExecutionVM(tools, journal=MemoryJournal())
+    machine = ExecutionVM(tools, journal=MemoryJournal(), checker=None)
     kept: dict[str, Any] = {}
 
     def floor(kind: type[Small | Same]) -> Once:
@@ -179,7 +179,7 @@ def commits_of_a_run(effect: str, folder: Path) -> list[Commit]:
     """Return the commits of one of our runs, heard from SQLite: not of a machine's first, which keeps the program."""
     program, tools = Program.from_dict(chain(STEPS, effect)), Tools()
     with listening() as heard, closing(SQLiteJournal(folder / f"heard-{effect}.db")) as journal:
-        machine = ExecutionVM(tools, journal=journal)
+        machine = ExecutionVM(tools, journal=journal, checker=None)
         machine.run_sync(program)
         heard.clear()
         done = machine.run_sync(program)
@@ -226,7 +226,7 @@ def long_run(engine: str, data: dict[str, Any], steps: int) -> Once:
     if engine == NANO:
         go = nano(data, tools, steps)
     else:
-        program, machine = Program.from_dict(data), ExecutionVM(tools)
+        program, machine = Program.from_dict(data), ExecutionVM(tools, checker=None)
 
         async def go() -> None:
             await run(machine, program, steps)
@@ -261,7 +261,7 @@ def bytes_per_step(steps: int, effect: str, runs: int) -> tuple[float, float, fl
         SQLiteJournal(path).close()
         before = path.stat().st_size
         with closing(SQLiteJournal(path)) as journal:
-            machine = ExecutionVM(tools, journal=journal)
+            machine = ExecutionVM(tools, journal=journal, checker=None)
             found = [record_bytes(journal, machine.run_sync(program).id) for _ in range(runs)]
         assert not path.with_name("sizes.db-wal").exists(), "all of it is in the file"
         file = path.stat().st_size - before

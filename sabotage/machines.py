@@ -65,7 +65,8 @@ class Machine(ExecutionVM):
         self.points = points
         world, stage = scene.world, scene.stage
         self._target = scene.target
-        options = {"policy": scene.target.policies, "key": stage.key, "random": stage.random, **options}
+        said = {"policy": scene.target.policies, "key": stage.key, "random": stage.random, "checker": None}
+        options = {**said, **options}
         tools: Tools = ProcessTools(world, points)
         tools = tools if around is None else around(tools)
         super().__init__(tools, ProcessModel(world, points), store, clock=scene.clock, **options)

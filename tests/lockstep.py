@@ -12,6 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from machines import unchecked
 from replays import sample
 from stepward.sabotage.reference import (
     Answer,
@@ -28,7 +29,6 @@ from stepward.sabotage.reference import (
 from stepward.sabotage.reference.plain import Unworded, same
 from stepward.vm import (
     DeliveryRefused,
-    ExecutionVM,
     InDoubt,
     MemoryJournal,
     ModelReply,
@@ -127,7 +127,7 @@ class Machine:
         self.clock = ManualClock()
         self.journal = MemoryJournal()
         self.asked: list[Asked] = []
-        self.vm = ExecutionVM(self, self, self.journal, policies, clock=self.clock)
+        self.vm = unchecked(self, self, self.journal, policies, clock=self.clock)
 
     def has(self, name: str) -> bool:
         return True
@@ -148,7 +148,7 @@ class Machine:
 
     async def said(self, step: str, visit: int, attempt: int, performance: int) -> Answer:
         if self.world.cancels(step, len(self.asked)):
-            await ExecutionVM(journal=self.journal, clock=self.clock).cancel("run")
+            await unchecked(journal=self.journal, clock=self.clock).cancel("run")
         said = self.world.answer(step, visit, attempt, performance)
         if isinstance(said, Raised):
             raise ValueError(said.why)

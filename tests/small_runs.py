@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
+from machines import unchecked
 from small_language import domain, thawed
 from stepward.validator import Verdict
 from stepward.validator.findings import Property
-from stepward.vm import ExecutionVM, MemoryJournal, ModelReply, Program, Run, ToolContext
+from stepward.vm import MemoryJournal, ModelReply, Program, Run, ToolContext
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.models import ModelRequest
 from trace_judge import Judge
@@ -57,7 +58,7 @@ class Chance:
 
     def run(self) -> Run:
         """Run the program once; one that waits for somebody to look is cancelled."""
-        machine = ExecutionVM(self, self, MemoryJournal(), clock=self.clock)
+        machine = unchecked(self, self, MemoryJournal(), clock=self.clock)
         return machine.run_sync(Program.from_dict(self.data), self.inputs(), run_id="run")
 
     def inputs(self) -> dict[str, Any]:
@@ -97,7 +98,7 @@ async def all_runs(
 ) -> list[tuple[Run, list[dict[str, Any]]]]:
     """Return that many runs on one machine, and what each wrote."""
     chance, journal = Chance(data, seed), MemoryJournal()
-    machine = ExecutionVM(chance, chance, journal, clock=chance.clock)
+    machine = unchecked(chance, chance, journal, clock=chance.clock)
     found = []
     for number in range(runs):
         chance.random, chance.failing = Random(f"{seed}/{number}"), FAILING[number % len(FAILING)]

@@ -31,8 +31,9 @@ from stages import stages  # noqa: E402
 from turns import ASYNC, DBOS, FLOOR, LANGGRAPH_ASYNC, LANGGRAPH_SYNC, SYNC, Report, contenders, course  # noqa: E402
 from twins import TWINS, Twins  # noqa: E402
 
+from machines import unchecked  # noqa: E402
 from stepward.validator import ProgramValidator  # noqa: E402
-from stepward.vm import ExecutionVM, MemoryJournal, Program, SQLiteJournal  # noqa: E402
+from stepward.vm import MemoryJournal, Program, SQLiteJournal  # noqa: E402
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
@@ -134,7 +135,7 @@ def test_the_table_prints() -> None:
 def records_of(data: dict[str, Any]) -> tuple[list[dict[str, Any]], Tools, str]:
     """Run a program in memory, and return its records, the tools that it called, and its trace hash."""
     journal, tools = MemoryJournal(), Tools()
-    run = ExecutionVM(tools, journal=journal).run_sync(Program.from_dict(data))
+    run = unchecked(tools, journal=journal).run_sync(Program.from_dict(data))
     assert run.status == "SUCCESS"
     return [json.loads(entry.record) for entry in journal.read(run.id)], tools, run.trace_hash
 

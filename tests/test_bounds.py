@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, given, settings
 
 from interpreter import Interpreter
-from machines import ask, assign, both, check, end, tool
+from machines import ask, assign, both, check, end, tool, unchecked
 from machines import program as bench_program
 from programs import programs
 from stepward.validator import ProgramValidator
@@ -24,7 +24,7 @@ from stepward.validator.analysis import heaviest
 from stepward.validator.analysis.bounds import Bounds, Most, ProgramBounds
 from stepward.validator.analysis.heaviest import HeaviestRun, Loop
 from stepward.validator.cli import main
-from stepward.vm import ExecutionVM, InDoubt, MemoryJournal, ModelReply, Program, Run, ToolContext
+from stepward.vm import InDoubt, MemoryJournal, ModelReply, Program, Run, ToolContext
 from stepward.vm.language.steps import Failing
 from stepward.vm.machine.clock import ManualClock
 
@@ -505,7 +505,7 @@ def driven(data: Data, told: dict[tuple[str, int, int], tuple[str, str]]) -> Run
 
     async def go() -> Run:
         outside = Outside(told)
-        machine = ExecutionVM(outside, outside, MemoryJournal(), clock=ManualClock())
+        machine = unchecked(outside, outside, MemoryJournal(), clock=ManualClock())
         run = await machine.run(Program.from_dict(data), {"x": "k"}, run_id="run")
         while run.status == "IN_DOUBT":
             run = await machine.reconcile("run", run.doubts[0].step, "done", "k")

@@ -37,6 +37,7 @@ from condition_lists import (
     taken_by,
     values_of,
 )
+from machines import unchecked
 from stepward.validator import ProgramValidator
 from stepward.validator.engine.cases import Finite
 from stepward.validator.engine.clock import UNLIMITED
@@ -52,7 +53,7 @@ from stepward.validator.engine.values.texts import Atom, Wanted
 from stepward.validator.engine.witnesses.reached import completed
 from stepward.validator.engine.witnesses.replay import replay
 from stepward.validator.findings import Verdict
-from stepward.vm import ExecutionVM, Meaning, MemoryJournal, ModelReply, Program
+from stepward.vm import Meaning, MemoryJournal, ModelReply, Program
 from stepward.vm.expressions.evaluator import compare
 from stepward.vm.language.types import refusal
 from stepward.vm.values import freeze
@@ -573,7 +574,7 @@ def assert_the_machine_agrees(checked: Program) -> int:
     for finding in found:
         assert finding.evidence is not None
         outside = Outside(checked, dict(finding.evidence.state))
-        run = ExecutionVM(outside, outside, MemoryJournal()).run_sync(checked, outside.inputs)
+        run = unchecked(outside, outside, MemoryJournal()).run_sync(checked, outside.inputs)
         assert (run.status, run.reason, run.step) == ("FAILED", "uncovered", finding.step), (finding, run)
     return len(found)
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from machines import unchecked
+from stepward.validator import check_program
 from stepward.validator.gate.discovery import Candidate, read_candidate
 from stepward.vm import ExecutionVM, ModelReply, ModelRequest, Program, Run, ScriptedModel, ToolContext
 from stepward.vm.language.types import TypeSpec
@@ -167,7 +169,7 @@ def test_a_good_program_succeeds_with_the_tools_and_replies_beside_it(path: Path
     asks_a_model = any(call.is_model for step in Plan(program).steps for call in step.calls)
     assert asks_a_model == replies.exists()
     script: Mapping[str, Any] = read_file(replies)[0].data if asks_a_model else {}
-    machine = ExecutionVM(TOOLS, ScriptedModel(script), clock=ManualClock())
+    machine = ExecutionVM(TOOLS, ScriptedModel(script), checker=check_program, clock=ManualClock())
     run = to_its_end(machine, program, agreed)
     assert (run.status, run.error, run.broken) == ("SUCCESS", "", ())
     replayed = replay(machine.journal, run.id)
@@ -208,7 +210,7 @@ def test_a_good_program_ends_whatever_it_is_answered(path: Path, seed: int) -> N
                 return ModelReply(request.allowed[next(choices) % len(request.allowed)], 3, Decimal("0.001"))
             return ModelReply(example(returns[request.step], choices), 3, Decimal("0.001"))
 
-    machine = ExecutionVM(Anything(), Anything(), clock=ManualClock())
+    machine = unchecked(Anything(), Anything(), clock=ManualClock())
     run = to_its_end(machine, program, lambda spec: example(spec, choices))
     assert run.is_over
     assert run.broken == ()

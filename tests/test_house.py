@@ -150,6 +150,18 @@ except SystemExit:
     assert not loaded_after(code) & {"networkx", "z3", "hypothesis", "graphviz", "rich"}
 
 
+def test_a_machine_that_asks_the_gate_imports_no_heavy_library() -> None:
+    code = f"""
+from stepward.validator import check_program
+from stepward.vm import ExecutionVM, Program, RunRefused
+machine = ExecutionVM(checker=check_program)
+try:
+    machine.run_sync(Program.load({str(ROOT / "specs/programs/good/customer_refund.yaml")!r}))
+except RunRefused as error:
+    assert "the machine has no" in str(error), error  # it passed the gate, and has no tools"""
+    assert not loaded_after(code) & {"networkx", "z3", "hypothesis", "graphviz", "rich"}
+
+
 def test_the_list_of_packages_is_the_tree() -> None:
     import tomllib
 

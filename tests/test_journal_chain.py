@@ -117,6 +117,15 @@ def test_what_is_not_canonical_is_refused(raw: bytes) -> None:
         read_canonical(raw)
 
 
+@pytest.mark.parametrize("around", ["{}", "[{}]", '{{"a":{}}}', '{{"a":"x","b":[1,{{"c":{},"d":0}}]}}'])
+@pytest.mark.parametrize("beyond", [1, 2, 9 * 10**14, 10**15, 10**16, 10**17, 10**300])
+def test_an_integer_beyond_the_largest_is_refused_wherever_it_stands(around: str, beyond: int) -> None:
+    for sign in (1, -1):
+        read_canonical(around.format(sign * LARGEST).encode())
+        with pytest.raises(NotCanonicalError):
+            read_canonical(around.format(sign * (LARGEST + beyond)).encode())
+
+
 def test_half_a_surrogate_pair_is_no_canonical_text() -> None:
     with pytest.raises(UnicodeEncodeError):
         canonical("\ud800")

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from stepward.vm import ExecutionVM, ModelReply, ModelRequest, Program, StepwardError
+from machines import unchecked
+from stepward.vm import ModelReply, ModelRequest, Program, StepwardError
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.litellm import LiteLLMModel, ModelRefused
 
@@ -163,7 +164,7 @@ steps:
   - {id: judged-step, type: llm, prompt: "is this spam? $text", allowed_outputs: [yes, no], is_terminal: true}
 """
     )
-    machine = ExecutionVM(model=LiteLLMModel("openai/small"), clock=ManualClock())
+    machine = unchecked(model=LiteLLMModel("openai/small"), clock=ManualClock())
     run = machine.run_sync(program, {"text": "buy!", "mail": "ann@example.com"}, run_id="named-run")
     assert (run.status, run.tokens, run.cost) == ("SUCCESS", 17, Decimal("0.0000135"))
     assert fake.sent == [
@@ -221,7 +222,7 @@ steps:
   - {id: judge, type: llm, prompt: "yes?", allowed_outputs: [yes, no], on_error: retry, max_retries: 2}
 """
     )
-    run = ExecutionVM(model=LiteLLMModel("m"), clock=ManualClock()).run_sync(program)
+    run = unchecked(model=LiteLLMModel("m"), clock=ManualClock()).run_sync(program)
     assert (run.status, run.tokens, run.cost) == ("FAILED", 34, Decimal("0.000027"))
     assert len(fake.sent) == 2
 

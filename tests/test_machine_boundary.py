@@ -9,9 +9,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from machines import Bench, ask, assign, end, program, tool
+from machines import Bench, ask, assign, end, program, tool, unchecked
 from stepward.sabotage.specimens import specimen
-from stepward.vm import ExecutionVM, ModelReply, Program, RunRefused, Suspend
+from stepward.vm import ModelReply, Program, RunRefused, Suspend
 from stepward.vm.machine.clock import ManualClock
 
 NUMBER = {"type": "number"}
@@ -28,7 +28,7 @@ def ending(run: Any) -> tuple[str, str]:
 def test_what_a_module_has_made_of_a_class_of_the_standard_library_is_its_tool() -> None:
     tools = ModuleType("tools")
     vars(tools).update(bound=partial(lambda sign, of: sign * of, -1), mocked=Mock(return_value=3), partial=partial)
-    machine = ExecutionVM(tools, clock=ManualClock())
+    machine = unchecked(tools, clock=ManualClock())
     effects = {name: {"effect": "read"} for name in ("bound", "mocked", "partial")}
     steps = tool("a", "bound", args={"of": 2}), tool("b", "mocked"), end("e", output=["$a.output", "$b.output"])
     assert machine.run_sync(program(*steps, tools=effects)).output == (-2, 3)
@@ -81,15 +81,15 @@ def test_a_machine_without_the_tool_or_the_model_refuses_the_run() -> None:
     with pytest.raises(RunRefused, match="missing"):
         Bench().run(program(tool("a", "missing"), tools={"missing": {"effect": "read"}}))
     with pytest.raises(RunRefused, match="model"):
-        ExecutionVM(clock=ManualClock()).run_sync(program(ask("a")))
+        unchecked(clock=ManualClock()).run_sync(program(ask("a")))
     with pytest.raises(RunRefused, match="write"):
-        ExecutionVM({"read": lambda: 1}, clock=ManualClock()).run_sync(program(tool("a", "write")))
+        unchecked({"read": lambda: 1}, clock=ManualClock()).run_sync(program(tool("a", "write")))
 
 
 def test_resuming_on_a_machine_without_the_tools_is_refused_and_loses_nothing() -> None:
     bench = Bench({"a": Suspend()}, model={"b": "x"})
     run = bench.run(program(tool("a", "ask"), ask("b")))
-    other = ExecutionVM({"ask": lambda: 1}, journal=bench.journal, clock=ManualClock())
+    other = unchecked({"ask": lambda: 1}, journal=bench.journal, clock=ManualClock())
     with pytest.raises(RunRefused, match="model"):
         other.resume_sync(run.suspensions[0].token, 1)
     assert bench.resume(run, 1).status == "SUCCESS"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from machines import program, tool
+from machines import program, tool, unchecked
 from stepward.vm import ExecutionVM, MemoryJournal, RunBusy, SQLiteJournal, Suspend
 from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verify import verify
@@ -18,7 +18,7 @@ WAITS = program(tool("w", "write"), tool("s", "ask"), tool("x", "write"))
 
 
 def machine(journal: Journal, clock: ManualClock, write: Callable[[], Any] = lambda: 1) -> ExecutionVM:
-    return ExecutionVM({"write": write, "ask": lambda: Suspend("who?")}, journal=journal, clock=clock)
+    return unchecked({"write": write, "ask": lambda: Suspend("who?")}, journal=journal, clock=clock)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -94,4 +94,4 @@ def test_an_honest_lease_is_not_passed_over(journal: Journal) -> None:
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 86_401])
 def test_a_lease_is_a_time_of_a_day_at_most(seconds: float) -> None:
     with pytest.raises(ValueError, match="`lease_seconds` is a number of seconds above 0, and 86,400 at most"):
-        ExecutionVM({}, lease_seconds=seconds)
+        unchecked({}, lease_seconds=seconds)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from crash_child import APPROVAL, RUN, TOOLS, Recorder, TickingTools, program_of
+from machines import unchecked
 from stepward.vm import (
     DeliveryRefused,
     ExecutionVM,
@@ -86,7 +87,7 @@ class Bench:
 
     def machine(self, *policies: Policy) -> ExecutionVM:
         tools = TickingTools(self.recorder, lambda point: None, threads=self.threads)
-        return ExecutionVM(tools, ScriptedModel({"think": "yes", "analyze": "yes"}), self.journal, policies)
+        return unchecked(tools, ScriptedModel({"think": "yes", "analyze": "yes"}), self.journal, policies)
 
     def done(self) -> Counter[tuple[str, str]]:
         return Counter(effect.what for effect in self.recorder.effects())
@@ -414,8 +415,8 @@ ASKING = {
 
 def test_a_cancellation_after_the_last_append_is_heard_by_the_driver_that_still_has_the_lease() -> None:
     journal = MemoryJournal()
-    other = ExecutionVM({"ask": Suspend}, journal=journal)
-    vm = Interrupted({"ask": Suspend}, journal=journal)
+    other = unchecked({"ask": Suspend}, journal=journal)
+    vm = Interrupted({"ask": Suspend}, journal=journal, checker=None)
     vm.interrupt("release", lambda: other.cancel("one"))
     assert asyncio.run(vm.run(Program.from_dict(ASKING), run_id="one")).status == "CANCELLED"
     assert other.get_sync("one").status == "CANCELLED"
@@ -424,8 +425,8 @@ def test_a_cancellation_after_the_last_append_is_heard_by_the_driver_that_still_
 def test_a_driver_that_was_fenced_brings_nothing_back_into_an_erased_vault() -> None:
     journal, clock = MemoryJournal(), ManualClock()
     tools = {"ask": lambda: "a secret"}
-    other = ExecutionVM(tools, journal=journal, clock=clock)
-    vm = Interrupted(tools, journal=journal, clock=clock)
+    other = unchecked(tools, journal=journal, clock=clock)
+    vm = Interrupted(tools, journal=journal, clock=clock, checker=None)
 
     async def erase() -> None:
         clock.time += 3_600_000_000
@@ -446,9 +447,9 @@ def test_a_cancellation_is_heard_between_reads_that_take_their_time() -> None:
         asked.append("look")
         clock.time += 5_000_000
         if len(asked) == 1:
-            await ExecutionVM({"look": look}, journal=journal, clock=clock).cancel("one")
+            await unchecked({"look": look}, journal=journal, clock=clock).cancel("one")
         return "seen"
 
-    run = asyncio.run(ExecutionVM({"look": look}, journal=journal, clock=clock).run(program, run_id="one"))
+    run = asyncio.run(unchecked({"look": look}, journal=journal, clock=clock).run(program, run_id="one"))
     assert run.status == "CANCELLED"
     assert len(asked) <= 3

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from machines import TOOLS, Bench, Late, ask, assign, check, end, program, raises, tool
-from stepward.vm import DeliveryRefused, ExecutionVM, InDoubt, ModelReply, NoSuchRun
+from machines import TOOLS, Bench, Late, ask, assign, check, end, program, raises, tool, unchecked
+from stepward.vm import DeliveryRefused, InDoubt, ModelReply, NoSuchRun
 from stepward.vm.machine.clock import ManualClock
 
 NO = ValueError("no")
@@ -60,7 +60,7 @@ def test_the_text_of_an_error_is_never_empty_bounded_and_fit_for_a_record(error:
 )
 @pytest.mark.parametrize("timed", [{}, {"timeout_seconds": 60}])
 def test_no_exception_of_a_tool_ends_anything_but_its_attempt(error: BaseException, timed: dict[str, Any]) -> None:
-    machine = ExecutionVM({"read": raises(error)}, clock=ManualClock())
+    machine = unchecked({"read": raises(error)}, clock=ManualClock())
     run = machine.run_sync(program(tool("a", **timed, error_step="sorry"), end("sorry", "$a.error")))
     assert (run.status, bool(run.output)) == ("SUCCESS", True)
 
@@ -68,7 +68,7 @@ def test_no_exception_of_a_tool_ends_anything_but_its_attempt(error: BaseExcepti
         raise error
 
     if not isinstance(error, StopIteration | GeneratorExit):
-        machine = ExecutionVM({"read": fails}, clock=ManualClock())
+        machine = unchecked({"read": fails}, clock=ManualClock())
         run = machine.run_sync(program(tool("a", **timed, error_step="sorry"), end("sorry", "$a.error")))
         assert run.status == "SUCCESS"
 
@@ -293,7 +293,7 @@ def test_a_model_times_out_like_a_tool_and_falls_back_to_what_is_written_and_not
             return ModelReply("approve", 5)
 
     bench = Bench()
-    bench.vm = ExecutionVM(bench.tools, Slow(bench), bench.journal, clock=bench.clock)
+    bench.vm = unchecked(bench.tools, Slow(bench), bench.journal, clock=bench.clock)
     asks = ask("a", allowed_outputs=["approve", "deny"], timeout_seconds=1, on_timeout="fallback", fallback="deny")
     assert bench.run(program(asks, end(output="$a.output"))).output == "deny"
     assert ending(bench.run(program(ask("a", timeout_seconds=1)), "two")) == ("FAILED", "error")
@@ -301,7 +301,7 @@ def test_a_model_times_out_like_a_tool_and_falls_back_to_what_is_written_and_not
 
 def test_a_tool_that_hangs_does_not_hold_the_run_by_the_real_clock() -> None:
     gate = threading.Event()
-    machine = ExecutionVM({"read": gate.wait})
+    machine = unchecked({"read": gate.wait})
     started = time.perf_counter()
     run = machine.run_sync(program(tool("a", timeout_seconds=0.05)))
     gate.set()

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from stepward.vm import ExecutionVM, MemoryJournal, Program, SQLiteJournal
+from machines import unchecked
+from stepward.vm import MemoryJournal, Program, SQLiteJournal
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.records import NO_DIGEST, write_record
 from stepward.vm.journal.store import Append, Entry
@@ -51,7 +52,7 @@ Forge = Callable[[list[dict[str, Any]]], None]
 def rewritten(forge: Forge) -> list[str]:
     """Return what verification says of a run whose records were changed and chained anew."""
     journal = MemoryJournal()
-    ExecutionVM({"read": lambda: 1}, journal=journal, clock=ManualClock()).run_sync(PROGRAM, run_id="r")
+    unchecked({"read": lambda: 1}, journal=journal, clock=ManualClock()).run_sync(PROGRAM, run_id="r")
     data = [json.loads(entry.record) for entry in journal.read("r")]
     forge(data)
     entries: list[Entry] = []
@@ -153,7 +154,7 @@ def test_an_erased_run_verifies_though_its_texts_can_not_be_written_again(tmp_pa
         }
     )
     journal = SQLiteJournal(tmp_path / "runs.db")
-    machine = ExecutionVM({"send": lambda text: text[:0]}, journal=journal)
+    machine = unchecked({"send": lambda text: text[:0]}, journal=journal)
     assert machine.run_sync(program, {"mail": "ada@example.com", "sum": 4}, run_id="r").status == "SUCCESS"
     assert verify(journal, "r", replay=replayer(journal, "r")).is_intact
     machine.erase_sync("r")

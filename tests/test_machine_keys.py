@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from machines import TOOLS, Bench, both, check, end, program, tool
-from stepward.vm import ExecutionVM, InDoubt, Suspend
+from machines import TOOLS, Bench, both, check, end, program, tool, unchecked
+from stepward.vm import InDoubt, Suspend
 from stepward.vm.machine.clock import ManualClock
 
 NO = ValueError("no")
@@ -55,7 +55,7 @@ def test_a_tool_gets_the_key_it_asks_for_and_the_intent_has_the_same() -> None:
         return "ok"
 
     bench = Bench()
-    bench.vm = ExecutionVM({"write": pay}, journal=bench.journal, clock=bench.clock)
+    bench.vm = unchecked({"write": pay}, journal=bench.journal, clock=bench.clock)
     bench.run(program(tool("a", "write", args={"amount": 5})))
     amount, key, context = seen[0]
     assert (amount, key, context.run, context.step, context.visit) == (5, context.idempotency_key, "run", "a", 1)
@@ -68,7 +68,7 @@ def test_no_argument_forges_a_key() -> None:
     def pay(idempotency_key: str, context: Any) -> None:
         seen.append((idempotency_key, context))
 
-    machine = ExecutionVM({"write": pay}, clock=ManualClock())
+    machine = unchecked({"write": pay}, clock=ManualClock())
     machine.run_sync(program(tool("a", "write", args={"idempotency_key": "forged", "context": "its own"})))
     assert len(seen[0][0]) == 64
     assert seen[0][1] == "its own", "an argument of that name is an argument"

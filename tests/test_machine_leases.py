@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from machines import both, end, program, tool
+from machines import both, end, program, tool, unchecked
 from stepward.vm import ExecutionVM, MemoryJournal, RunBusy, SQLiteJournal
 from stepward.vm.journal.store import Journal
 
@@ -66,10 +66,10 @@ def test_a_cancelled_caller_gives_the_lease_back_once_its_coroutine_has_ended(jo
     async def hangs() -> None:
         await asyncio.sleep(30)
 
-    vm = ExecutionVM({"write": hangs, "again": hangs}, journal=journal)
+    vm = unchecked({"write": hangs, "again": hangs}, journal=journal)
     cancelled(vm, what)
     until(lambda: not is_leased(journal))
-    other = ExecutionVM({"write": lambda: 1, "again": lambda: 1}, journal=journal)
+    other = unchecked({"write": lambda: 1, "again": lambda: 1}, journal=journal)
     assert other.recover_sync("run")[0].status == ("SUCCESS" if what is AGAIN else "IN_DOUBT")
 
 
@@ -78,7 +78,7 @@ def test_it_is_given_back_at_once_where_the_loop_goes_on() -> None:
         await asyncio.sleep(30)
 
     journal = MemoryJournal()
-    vm = ExecutionVM({"write": hangs}, journal=journal)
+    vm = unchecked({"write": hangs}, journal=journal)
 
     async def caller() -> None:
         with pytest.raises(TimeoutError):
@@ -104,9 +104,9 @@ class Gate:
 
 def test_a_cancelled_caller_keeps_it_as_long_as_a_tools_thread_runs(journal: Journal) -> None:
     gate = Gate()
-    vm = ExecutionVM({"write": gate}, journal=journal, lease_seconds=0.3)
+    vm = unchecked({"write": gate}, journal=journal, lease_seconds=0.3)
     cancelled(vm, ONCE)
-    other = ExecutionVM({"write": gate}, journal=journal)
+    other = unchecked({"write": gate}, journal=journal)
     for _ in range(10):  # longer than the lease lasts: it is renewed
         with pytest.raises(RunBusy):
             other.recover_sync("run")
@@ -120,7 +120,7 @@ def test_a_cancelled_caller_keeps_it_as_long_as_a_tools_thread_runs(journal: Jou
 def test_each_of_several_sub_steps_keeps_it() -> None:
     gates = {"write": Gate(), "again": Gate()}
     journal = MemoryJournal()
-    vm = ExecutionVM(gates, journal=journal)
+    vm = unchecked(gates, journal=journal)
     cancelled(vm, program(both("p", tool("a", "write"), tool("b", "again")), end()))
     for gate in gates.values():
         assert is_leased(journal)
@@ -131,7 +131,7 @@ def test_each_of_several_sub_steps_keeps_it() -> None:
 
 def test_it_is_kept_no_longer_than_the_call_may_take() -> None:
     gate, journal = Gate(), MemoryJournal()
-    cancelled(ExecutionVM({"write": gate}, journal=journal), LIMITED)
+    cancelled(unchecked({"write": gate}, journal=journal), LIMITED)
     assert is_leased(journal)
     until(lambda: not is_leased(journal))
     assert gate.effects == []
@@ -140,7 +140,7 @@ def test_it_is_kept_no_longer_than_the_call_may_take() -> None:
 
 def test_a_tool_that_only_reads_keeps_nothing() -> None:
     gate, journal = Gate(), MemoryJournal()
-    cancelled(ExecutionVM({"read": gate}, journal=journal), program(tool("a", "read"), end()))
+    cancelled(unchecked({"read": gate}, journal=journal), program(tool("a", "read"), end()))
     assert not is_leased(journal)
     gate.goes_on.set()
 
@@ -155,7 +155,7 @@ def test_a_coroutine_that_does_not_end_when_it_is_cancelled_keeps_it() -> None:
             await asyncio.sleep(0.3)
             ended.append(is_leased(journal))
 
-    vm = ExecutionVM({"write": refuses}, journal=journal)
+    vm = unchecked({"write": refuses}, journal=journal)
 
     async def caller() -> None:
         with pytest.raises(TimeoutError):
@@ -169,7 +169,7 @@ def test_a_coroutine_that_does_not_end_when_it_is_cancelled_keeps_it() -> None:
 
 def test_ctrl_c_keeps_it_as_long_as_a_tools_thread_runs(journal: Journal) -> None:
     gate = Gate()
-    vm = ExecutionVM({"write": gate}, journal=journal)
+    vm = unchecked({"write": gate}, journal=journal)
     main = threading.get_ident()
     presses = threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT))
     presses.start()
@@ -188,7 +188,7 @@ def test_ctrl_c_ends_what_was_awaited_with_a_time_limit_and_gives_it_back(journa
         signal.raise_signal(signal.SIGINT)
         await asyncio.sleep(30)
 
-    vm = ExecutionVM({"write": hangs}, journal=journal)
+    vm = unchecked({"write": hangs}, journal=journal)
     with pytest.raises(KeyboardInterrupt):
         vm.run_sync(program(tool("a", "write", timeout_seconds=20), end()), run_id="run")
     until(lambda: not is_leased(journal))
@@ -196,12 +196,12 @@ def test_ctrl_c_ends_what_was_awaited_with_a_time_limit_and_gives_it_back(journa
 
 def test_who_ends_the_process_lets_go() -> None:
     gate, journal = Gate(), MemoryJournal()
-    vm = ExecutionVM({"write": gate}, journal=journal)
+    vm = unchecked({"write": gate}, journal=journal)
     cancelled(vm, ONCE)
     assert is_leased(journal)
     vm.let_go()
     assert not is_leased(journal)
-    taken = ExecutionVM({"write": gate}, journal=journal).journal.acquire("run", "somebody", time.time(), 60)
+    taken = unchecked({"write": gate}, journal=journal).journal.acquire("run", "somebody", time.time(), 60)
     gate.goes_on.set()
     until(lambda: gate.effects == ["done"])
     time.sleep(0.1)
@@ -215,7 +215,7 @@ import os, signal, threading, time
 from stepward.vm import ExecutionVM, Program, SQLiteJournal
 steps = [{{"id": "a", "type": "tool", "tool": "w"}}]
 program = Program.from_dict({{"name": "p", "tools": {{"w": {{"effect": "write"}}}}, "steps": steps}})
-vm = ExecutionVM({{"w": lambda: time.sleep(60)}}, journal=SQLiteJournal({str(tmp_path / "j.db")!r}))
+vm = ExecutionVM({{"w": lambda: time.sleep(60)}}, journal=SQLiteJournal({str(tmp_path / "j.db")!r}), checker=None)
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     vm.run_sync(program, run_id="run")
@@ -229,7 +229,7 @@ except KeyboardInterrupt:
 
 def test_a_lease_that_somebody_else_has_is_not_touched() -> None:
     gate, journal = Gate(), MemoryJournal()
-    cancelled(ExecutionVM({"write": gate}, journal=journal, lease_seconds=0.3), ONCE)
+    cancelled(unchecked({"write": gate}, journal=journal, lease_seconds=0.3), ONCE)
     taken = journal.acquire("run", "somebody", time.time() + 10, 3_600)
     assert taken is not None
     time.sleep(0.3)
@@ -281,7 +281,7 @@ def giving(value: Any) -> Callable[..., Any]:
     ],
 )
 def test_what_a_tool_raises_or_gives_is_an_answer(make: Callable[..., Any], limit: Any) -> None:
-    vm = ExecutionVM({"read": make})
+    vm = unchecked({"read": make})
     run = vm.run_sync(program(tool("a", "read", **limit), end()), run_id="run")
     assert run.status == "FAILED"
     assert vm.get_sync("run").status == "FAILED"
@@ -293,7 +293,7 @@ class Stops(BaseException):
 
 @pytest.mark.parametrize("error", [Stops, KeyboardInterrupt])
 def test_what_ends_more_than_a_tool_passes_by(error: type[BaseException]) -> None:
-    vm = ExecutionVM({"read": raising(error)})
+    vm = unchecked({"read": raising(error)})
     with pytest.raises(error):
         vm.run_sync(program(tool("a", "read"), end()), run_id="run")
     assert vm.get_sync("run").status == "RUNNING"

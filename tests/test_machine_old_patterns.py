@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from machines import unchecked
 from stepward.vm import ExecutionVM, MemoryJournal, Program, ProgramError, ScriptedModel, SQLiteJournal
 from stepward.vm.journal.store import JournalError
 from stepward.vm.journal.verify import verify
@@ -30,7 +31,7 @@ def journal(tmp_path: Path) -> SQLiteJournal:
 
 
 def machine(journal: Any) -> ExecutionVM:
-    return ExecutionVM({"ask": str, "keep": lambda text: "ok\n"}, ScriptedModel({}), journal)
+    return unchecked({"ask": str, "keep": lambda text: "ok\n"}, ScriptedModel({}), journal)
 
 
 @pytest.mark.parametrize("run", ["done", "waiting"])
@@ -101,7 +102,7 @@ def test_a_pattern_of_a_policy_counts() -> None:
     )
     journal = MemoryJournal()
     plain = Program.from_dict({**PROGRAM, "inputs": {}, "steps": [{"id": "end", "type": "end"}]})
-    ExecutionVM({}, None, journal, policy).run_sync(plain, run_id="r")
+    unchecked({}, None, journal, policy).run_sync(plain, run_id="r")
     assert json.loads(journal.read("r")[0].record)["body"]["patterns"] == "re2"
     assert verify(journal, "r", replay=replayer(journal, "r")).faults == ()
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from machines import Bench, Late, ask, assign, both, check, end, program, tool
-from stepward.vm import ExecutionVM, InDoubt, MemoryJournal, ModelReply, Run, Suspend, ToolContext
+from machines import Bench, Late, ask, assign, both, check, end, program, tool, unchecked
+from stepward.vm import InDoubt, MemoryJournal, ModelReply, Run, Suspend, ToolContext
 from stepward.vm.machine.clock import ManualClock
 
 NO = ValueError("no")
@@ -48,7 +48,7 @@ class Shuffled:
 
 def in_order(order: tuple[str, ...], made: Any, answers: dict[str, Any], **inputs: Any) -> tuple[Run, Shuffled]:
     tools = Shuffled(order, answers)
-    machine = ExecutionVM(tools, journal=MemoryJournal(), clock=ManualClock())
+    machine = unchecked(tools, journal=MemoryJournal(), clock=ManualClock())
     run = machine.run_sync(made, inputs, run_id="run")
     assert machine.get_sync("run").snapshot() == run.snapshot()
     return run, tools
@@ -329,7 +329,7 @@ def test_max_concurrency_is_respected_and_used(said: dict[str, Any], most: int, 
             await asyncio.sleep(0)
         now[0] -= 1
 
-    machine = ExecutionVM({kind: work}, clock=ManualClock())
+    machine = unchecked({kind: work}, clock=ManualClock())
     machine.run_sync(program(both("p", *(tool(f"t{number}", kind) for number in range(8)), **said)))
     assert max(seen) == most
 
@@ -346,7 +346,7 @@ def test_max_concurrency_holds_for_models_too() -> None:
             now[0] -= 1
             return ModelReply("x", 1)
 
-    machine = ExecutionVM({}, Model(), clock=ManualClock())
+    machine = unchecked({}, Model(), clock=ManualClock())
     run = machine.run_sync(program(both("p", *(ask(f"a{number}") for number in range(6)), max_concurrency=2)))
     assert (max(seen), run.tokens) == (2, 6)
 

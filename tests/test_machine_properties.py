@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from interpreter import Interpreter
+from machines import unchecked
 from programs import programs
-from stepward.vm import ExecutionVM, InDoubt, MemoryJournal, ModelReply, Program, ProgramError, Run, ToolContext
+from stepward.vm import InDoubt, MemoryJournal, ModelReply, Program, ProgramError, Run, ToolContext
 from stepward.vm.machine import calls
 from stepward.vm.machine.clock import ManualClock
 
@@ -79,7 +80,7 @@ async def driven(data: dict[str, Any], fate: Fate, x: str) -> tuple[Run, Outside
     """Run a program on the machine, and settle every doubt as fate has it."""
     clock = ManualClock()
     outside = Outside(fate, clock)
-    machine = ExecutionVM(outside, outside, MemoryJournal(), clock=clock)
+    machine = unchecked(outside, outside, MemoryJournal(), clock=clock)
     run = await machine.run(Program.from_dict(data), {"x": x}, run_id="run")
     while run.status == "IN_DOUBT":
         doubt = run.doubts[0]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from machines import Bench, ask, end, program, tool
-from stepward.vm import DeliveryRefused, ExecutionVM, MemoryJournal, ModelReply, RunRefused, Suspend
+from machines import Bench, ask, end, program, tool, unchecked
+from stepward.vm import DeliveryRefused, MemoryJournal, ModelReply, RunRefused, Suspend
 from stepward.vm.journal.verify import verify_all
 from stepward.vm.machine.replay import kept_plans, replayer
 from stepward.vm.machine.state import Limits
@@ -23,7 +23,7 @@ ENDS = program(end())
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted by way of /proc")
 def test_a_thread_that_has_ended_leaves_no_descriptor_open() -> None:
-    vm = ExecutionVM({})
+    vm = unchecked({})
     count: list[int] = []
     for _ in range(30):
         thread = threading.Thread(target=vm.run_sync, args=(ENDS,))
@@ -38,7 +38,7 @@ def test_a_machine_that_nobody_has_any_more_leaves_none_open() -> None:
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(10):
-        ExecutionVM({}).run_sync(ENDS)
+        unchecked({}).run_sync(ENDS)
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before
 
@@ -129,7 +129,7 @@ def test_verifying_holds_one_run_at_a_time() -> None:
     same = program(tool("a"), end())
 
     def peak(runs: int) -> int:
-        vm = ExecutionVM({"read": lambda: 1}, journal=MemoryJournal())
+        vm = unchecked({"read": lambda: 1}, journal=MemoryJournal())
         for number in range(runs):
             vm.run_sync(same, run_id=f"r{number}")
         plans = kept_plans(vm.journal)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from machines import Bench, Late, ask, assign, both, check, end, program, tool
-from stepward.vm import DeliveryRefused, ExecutionVM, InDoubt, Run, RunRefused, SQLiteJournal, Suspend
+from machines import Bench, Late, ask, assign, both, check, end, program, tool, unchecked
+from stepward.vm import DeliveryRefused, InDoubt, Run, RunRefused, SQLiteJournal, Suspend
 from stepward.vm.journal.canonical import ErasedError
 from stepward.vm.journal.store import JournalError
 from stepward.vm.journal.verify import verify
@@ -307,7 +307,7 @@ def test_reading_an_erased_value_fails_clearly(place: Path) -> None:
 
 def test_an_erased_run_still_replays_to_the_same_end(place: Path) -> None:
     bench, before, run = erased(place)
-    other = ExecutionVM(journal=SQLiteJournal(place / "runs.db"), clock=ManualClock())
+    other = unchecked(journal=SQLiteJournal(place / "runs.db"), clock=ManualClock())
     again = other.get_sync("run")
     assert again.trace_hash == before.trace_hash == run.trace_hash
     assert (again.status, again.reason, again.step, again.steps) == ("SUCCESS", "declared", "end", before.steps)

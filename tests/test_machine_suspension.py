@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from machines import TOOLS, Bench, ask, assign, both, check, end, program, tool
+from machines import TOOLS, Bench, ask, assign, both, check, end, program, tool, unchecked
 from stepward.vm import (
     DeliveryRefused,
-    ExecutionVM,
     MemoryJournal,
     ModelReply,
     NoSuchRun,
@@ -102,7 +101,7 @@ def test_only_the_type_suspends_and_not_the_class_or_a_look_alike() -> None:
 
     for said in (Suspend, LookAlike()):
         bench = Bench()
-        bench.vm = ExecutionVM({"ask": lambda said=said: said}, journal=bench.journal, clock=bench.clock)
+        bench.vm = unchecked({"ask": lambda said=said: said}, journal=bench.journal, clock=bench.clock)
         assert bench.run(program(tool("a", "ask"))).status in ("SUCCESS", "FAILED")
 
 
@@ -150,7 +149,7 @@ def test_twenty_deliveries_at_once_are_one(store: str, tmp_path: Any) -> None:
     token = waiting(bench)
 
     async def deliver() -> list[Any]:
-        machines = [bench.vm, ExecutionVM(bench.tools, journal=journal, clock=bench.clock)]
+        machines = [bench.vm, unchecked(bench.tools, journal=journal, clock=bench.clock)]
         given = [machines[number % 2].resume(token, number) for number in range(20)]
         return await asyncio.gather(*given, return_exceptions=True)
 
@@ -357,10 +356,10 @@ def test_cancelling_finishes_what_is_under_way_and_starts_nothing_more() -> None
             await go_on.wait()
             return "paid"
 
-        machine = ExecutionVM({"write": write}, journal=bench.journal, clock=ManualClock())
+        machine = unchecked({"write": write}, journal=bench.journal, clock=ManualClock())
         running = asyncio.ensure_future(machine.run(program(tool("a", "write"), tool("b", "write")), run_id="run"))
         await started.wait()
-        seen = await ExecutionVM(journal=bench.journal, clock=ManualClock()).cancel("run")
+        seen = await unchecked(journal=bench.journal, clock=ManualClock()).cancel("run")
         assert seen.status == "RUNNING"
         go_on.set()
         return await running
@@ -409,9 +408,7 @@ def test_an_id_is_refused_for_anything_else() -> None:
     for other, given in ((made, {"x": 2}), (program(tool("a"), inputs={"x": {"type": "number"}}), {"x": 1})):
         with pytest.raises(RunRefused, match="exists"):
             bench.run(other, **given)
-    strict = ExecutionVM(
-        bench.tools, journal=bench.journal, policy=Policy.from_dict({"policy": "p"}), clock=bench.clock
-    )
+    strict = unchecked(bench.tools, journal=bench.journal, policy=Policy.from_dict({"policy": "p"}), clock=bench.clock)
     with pytest.raises(RunRefused, match="polic"):
         strict.run_sync(made, {"x": 1}, run_id="run")
     assert len(bench.tools.asked) == 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from journals import KEY, STRANGER
-from machines import Bench, assign, check, end, program, tool
+from machines import Bench, assign, check, end, program, tool, unchecked
 from stepward.sabotage.forging import Data, chained, entry_of, hands_of
 from stepward.vm import DeliveryRefused, ExecutionVM, MemoryJournal, SQLiteJournal
 from stepward.vm.journal.receipts import Receipt
@@ -33,7 +33,7 @@ def waiting(**machine: Any) -> tuple[Bench, Any]:
 def later(bench: Bench, **machine: Any) -> ExecutionVM:
     """Return another machine at the same store, when nobody has a lease any more."""
     bench.clock.time += 1_000_000_000
-    return ExecutionVM(bench.tools, bench.model, bench.journal, clock=bench.clock, **machine)
+    return unchecked(bench.tools, bench.model, bench.journal, clock=bench.clock, **machine)
 
 
 def put(bench: Bench, entries: list[Entry], signature: bytes | None) -> None:
@@ -124,7 +124,7 @@ def test_a_value_of_another_type_is_refused_in_words(file: str, statement: str, 
     with closing(sqlite3.connect(f"{tmp_path / 'runs.db'}{file}")) as connection, connection:
         connection.execute(statement)
     with pytest.raises(JournalError, match=words):
-        ExecutionVM(journal=store).get_sync("run")
+        unchecked(journal=store).get_sync("run")
 
 
 def test_a_resume_token_that_was_edited_in_the_vault_is_not_handed_out() -> None:

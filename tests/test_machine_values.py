@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from machines import Bench, Late, ask, assign, check, end, program, tool
-from stepward.vm import DeliveryRefused, ExecutionVM, MemoryJournal, ModelReply, RunRefused, SQLiteJournal, Suspend
+from machines import Bench, Late, ask, assign, check, end, program, tool, unchecked
+from stepward.vm import DeliveryRefused, MemoryJournal, ModelReply, RunRefused, SQLiteJournal, Suspend
 from stepward.vm.journal.memory import MemoryJournal as Memory
 from stepward.vm.machine.clock import ManualClock
 
@@ -48,7 +48,7 @@ def test_a_tool_can_not_change_what_it_is_given() -> None:
 
     given = {"n": 1, "list": [1, 2], "deep": {"y": 0}}
     bench = Bench()
-    bench.vm = ExecutionVM({"read": meddle}, journal=bench.journal, clock=bench.clock)
+    bench.vm = unchecked({"read": meddle}, journal=bench.journal, clock=bench.clock)
     run = bench.run(ECHO, x=given)
     assert len(tried) == 5
     assert run.output == ({"n": 1, "list": (1, 2), "deep": {"y": 0}},) * 2
@@ -109,7 +109,7 @@ def test_the_schema_that_a_model_gets_is_its_own() -> None:
             request.schema["required"] = []
             return ModelReply({"n": "text"})
 
-    machine = ExecutionVM({}, Meddler(), clock=ManualClock())
+    machine = unchecked({}, Meddler(), clock=ManualClock())
     run = machine.run_sync(program(ask("a", returns=returns, on_error="retry")))
     assert run.status == "FAILED"
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from machines import TOOLS, program, tool
-from stepward.vm import ExecutionVM, MemoryJournal, SQLiteJournal
+from machines import TOOLS, program, tool, unchecked
+from stepward.vm import MemoryJournal, SQLiteJournal
 from stepward.vm.journal.store import Lease
 from stepward.vm.machine.waiting import heard
 
@@ -42,7 +42,7 @@ def test_a_tool_finds_the_loop_and_the_task_that_it_would_find_anywhere() -> Non
         async with asyncio.timeout(9):
             await asyncio.sleep(0)
 
-    vm = ExecutionVM({"read": read, "write": lambda: None})
+    vm = unchecked({"read": read, "write": lambda: None})
     assert [vm.run_sync(STEPS).error for _ in range(2)] == ["", ""]
 
 
@@ -56,7 +56,7 @@ def test_ctrl_c_lets_the_tool_that_runs_come_to_an_await_and_keeps_what_was_done
         return "never"
 
     journal = SQLiteJournal(tmp_path / "runs.db")
-    vm = ExecutionVM({"read": read, "write": done.append}, journal=journal)
+    vm = unchecked({"read": read, "write": done.append}, journal=journal)
     with pytest.raises(KeyboardInterrupt):
         vm.run_sync(STEPS, run_id="one")
     assert done == ["read"]
@@ -64,7 +64,7 @@ def test_ctrl_c_lets_the_tool_that_runs_come_to_an_await_and_keeps_what_was_done
     (row,) = journal.rows()
     assert (row.status, row.expires) == ("RUNNING", 0.0), "whoever recovers it need not wait for the lease"
     vm.tools = None  # type: ignore[assignment]
-    other = ExecutionVM({"read": lambda: "read", "write": lambda: "write"}, journal=journal)
+    other = unchecked({"read": lambda: "read", "write": lambda: "write"}, journal=journal)
     assert [run.status for run in other.recover_sync()] == ["SUCCESS"]
     journal.close()
 
@@ -74,7 +74,7 @@ def test_ctrl_c_is_heard_though_nothing_is_awaited() -> None:
         press()
 
     journal = MemoryJournal()
-    vm = ExecutionVM({"read": read, "write": read}, journal=journal)
+    vm = unchecked({"read": read, "write": read}, journal=journal)
     with pytest.raises(KeyboardInterrupt):
         vm.run_sync(program(tool("a", "read"), tools=TOOLS))
     assert [row.status for row in journal.rows()] == ["SUCCESS"]
@@ -87,7 +87,7 @@ def test_a_second_ctrl_c_waits_for_nobody() -> None:
         raise AssertionError("the second one ends it at once")
 
     with pytest.raises(KeyboardInterrupt):
-        ExecutionVM({"read": read, "write": read}).run_sync(STEPS)
+        unchecked({"read": read, "write": read}).run_sync(STEPS)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -103,7 +103,7 @@ async def read():
 steps = [{"id": "a", "type": "tool", "tool": "read"}]
 program = Program.from_dict({"name": "p", "tools": {"read": {"effect": "read"}}, "steps": steps})
 try:
-    ExecutionVM({"read": read}).run_sync(program)
+    ExecutionVM({"read": read}, checker=None).run_sync(program)
 except KeyboardInterrupt:
     print("stopped")
 """
@@ -127,7 +127,7 @@ def test_ctrl_c_wakes_a_machine_that_waits_for_a_thread() -> None:
     thread.start()
     before = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        ExecutionVM({"read": read, "write": read}).run_sync(STEPS)
+        unchecked({"read": read, "write": read}).run_sync(STEPS)
     assert time.monotonic() - before < 15
     goes_on.set()
     thread.join()
@@ -143,7 +143,7 @@ def test_a_handler_of_the_callers_stays() -> None:
         press()
 
     signal.signal(signal.SIGINT, mine)
-    run = ExecutionVM({"read": read, "write": lambda: None}).run_sync(STEPS)
+    run = unchecked({"read": read, "write": lambda: None}).run_sync(STEPS)
     assert (run.status, heard_of) == ("SUCCESS", [signal.SIGINT])
     assert signal.getsignal(signal.SIGINT) is mine
 
@@ -154,12 +154,12 @@ def test_a_handler_that_a_tool_sets_stays() -> None:
     async def read() -> None:
         signal.signal(signal.SIGINT, mine)
 
-    assert ExecutionVM({"read": read, "write": lambda: None}).run_sync(STEPS).status == "SUCCESS"
+    assert unchecked({"read": read, "write": lambda: None}).run_sync(STEPS).status == "SUCCESS"
     assert signal.getsignal(signal.SIGINT) is mine
 
 
 def test_another_thread_than_the_main_one_has_no_handler_and_needs_none() -> None:
-    vm, found = ExecutionVM({"read": lambda: None, "write": lambda: None}), []
+    vm, found = unchecked({"read": lambda: None, "write": lambda: None}), []
     thread = threading.Thread(target=lambda: found.append(vm.run_sync(STEPS).status))
     thread.start()
     thread.join()
@@ -193,7 +193,7 @@ def test_a_lease_is_renewed_while_a_tool_is_awaited_however_long_nothing_was(blo
 
     journal = Counting()
     journal.blocks = blocks
-    vm = ExecutionVM({"read": read, "write": write}, journal=journal, lease_seconds=0.6)
+    vm = unchecked({"read": read, "write": write}, journal=journal, lease_seconds=0.6)
     assert vm.run_sync(STEPS).status == "SUCCESS"
     assert seen == [1], "at once, when something was awaited at last"
     assert journal.renewals > 1

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep import Told, lockstep
-from machines import TOOLS, Bench, ask, assign, both, check, end, program, tool
+from machines import TOOLS, Bench, ask, assign, both, check, end, program, tool, unchecked
 from programs import programs
 from replays import good_programs
 from small_programs import small_program
@@ -28,7 +28,7 @@ from stepward.sabotage.reference.inference import Types
 from stepward.sabotage.reference.plain import same, to_value
 from stepward.sabotage.reference.templates import filled
 from stepward.sabotage.reference.types import is_of
-from stepward.vm import ExecutionVM, InDoubt, MemoryJournal, Policy, Program, ProgramError, Suspend
+from stepward.vm import InDoubt, MemoryJournal, Policy, Program, ProgramError, Suspend
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.types import TypeSpec
@@ -525,12 +525,12 @@ def test_a_run_that_is_cancelled_while_its_call_comes_to_a_stand_is_cancelled(ki
     journal, clock = MemoryJournal(), ManualClock()
 
     async def stand() -> Any:
-        await ExecutionVM(journal=journal, clock=clock).cancel("run")
+        await unchecked(journal=journal, clock=clock).cancel("run")
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    run = ExecutionVM({kind: stand}, journal=journal, clock=clock).run_sync(program(tool("a", kind)), run_id="run")
+    run = unchecked({kind: stand}, journal=journal, clock=clock).run_sync(program(tool("a", kind)), run_id="run")
     assert (run.status, run.reason) == ("CANCELLED", "cancelled")
 
 

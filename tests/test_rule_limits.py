@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from machines import Bench, end, program, tool
+from machines import Bench, end, program, tool, unchecked
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.recheck.certificates import parsed, recheck_data
-from stepward.vm import ExecutionVM, Meaning, ModelReply, Policy, Program, Suspend
+from stepward.vm import Meaning, ModelReply, Policy, Program, Suspend
 from stepward.vm.machine.models import ModelRequest
 
 PAY = {"id": "p", "type": "tool", "tool": "pay"}
@@ -150,7 +150,7 @@ def test_what_is_owed_is_not_proved_where_a_budget_may_keep_it_from_starting(
     if is_proved:
         assert prop.certify is not None
         assert recheck_data(parsed(prop.certify().to_json())).is_accepted
-    run = ExecutionVM({"pay": lambda: "done"}, _Talkative()).run_sync(program, {})
+    run = unchecked({"pay": lambda: "done"}, _Talkative()).run_sync(program, {})
     assert not (run.broken and is_proved)
     assert bool(run.broken) is (not is_proved and "max_stalled_steps" not in budget)
 

@@ -12,7 +12,8 @@ from itertools import islice, pairwise, product
 from random import Random
 from typing import Any, NamedTuple
 
-from stepward.vm import ExecutionVM, MemoryJournal, ModelReply, Program, RunRefused, ToolContext
+from machines import unchecked
+from stepward.vm import MemoryJournal, ModelReply, Program, RunRefused, ToolContext
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.models import ModelRequest
 
@@ -271,7 +272,7 @@ def happens(data: dict[str, Any], first: Source, second: Source, way: str) -> se
     for chosen in islice(every, MAX_RUNS):
         world = World(chosen)
         inputs = {name: chosen[name] for name in data["inputs"]}
-        machine = ExecutionVM(world, world, MemoryJournal(), clock=world.clock)
+        machine = unchecked(world, world, MemoryJournal(), clock=world.clock)
         try:
             run = machine.run_sync(running, inputs, run_id="r")
         except RunRefused:

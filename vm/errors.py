@@ -11,6 +11,10 @@ class StepwardError(Exception):
     """The base of every error that Stepward raises on purpose; catching it catches them all."""
 
 
+class NoCheckerWarning(UserWarning):
+    """A machine was made without a word about a checker: it runs programs that `stepward check` refuses."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong with a document, said in the words a finding will use.

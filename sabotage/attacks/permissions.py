@@ -108,6 +108,7 @@ class ForgedToolName(Attack):
             ProcessModel(scene.world, Points()),
             scene.store,
             target.policies,
+            checker=None,
             key=stage.key,
             clock=scene.clock,
         )

@@ -226,10 +226,10 @@ class Means(NamedTuple):
     named: str | None
 
     def machine(self, journal: Journal, policies: Sequence[Policy] = ()) -> ExecutionVM:
-        """Return a machine that has these means."""
+        """Return a machine that has these means; its programs were checked before, or run by now."""
         from stepward.vm.machine.execution import ExecutionVM
 
-        return ExecutionVM(self.tools, self.model, journal, policies, key=self.key)
+        return ExecutionVM(self.tools, self.model, journal, policies, checker=None, key=self.key)
 
     def require(self, plan: Plan) -> None:
         """Refuse a program whose tools or model are not there; raises MachineError."""

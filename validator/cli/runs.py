@@ -104,7 +104,7 @@ def show(run: str | None, statuses: tuple[str, ...], **options: Any) -> None:
         if run is not None:
             from stepward.vm.machine.execution import ExecutionVM
 
-            tell_run(ExecutionVM(journal=journal).get_sync(run), journal, options)
+            tell_run(ExecutionVM(journal=journal, checker=None).get_sync(run), journal, options)
             return
         _list(journal.rows(statuses or None, **filters), options)
 

@@ -94,7 +94,7 @@ def read_canonical(raw: bytes) -> Any:
     """
     try:
         text = raw.decode()
-        data = (_decode_exactly if _MAY_BE_LARGE.search(raw) else _decode)(text)
+        data = (_decode_exactly if _may_have_large(raw) else _decode)(text)
         if canonical(data) == text:
             return data
     except (ValueError, RecursionError):
@@ -111,8 +111,15 @@ def _refuse_number(text: str) -> NoReturn:
     raise ValueError(f"{text[:40]} stands without its tag")
 
 
-# To look at each number takes as long as all the rest; one that is too large has more digits than most records hold.
-_MAY_BE_LARGE: Final = re.compile(rb"[2-9][0-9]{15}|[0-9]{17}")
+def _may_have_large(raw: bytes) -> bool:
+    """Return whether there may be an integer beyond LARGEST: to look at each takes as long as all the rest."""
+    return _TOO_MANY_DIGITS in raw.translate(_DIGITS_AS_ZEROS) or _NEAR_LARGEST.search(raw) is not None
+
+
+_TOO_MANY_DIGITS: Final = b"0" * (len(str(LARGEST)) + 1)
+_DIGITS_AS_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
+_NEAR_LARGEST: Final = re.compile(rb"9[0-9]{15}")  # LARGEST starts with 9, and has 16 digits
+
 _decode: Final = json.JSONDecoder(parse_float=_refuse_number, parse_constant=_refuse_number).decode
 _decode_exactly: Final = json.JSONDecoder(
     parse_float=_refuse_number, parse_int=_integer, parse_constant=_refuse_number
@@ -150,13 +157,19 @@ def restored(data: Any, unseal: Callable[[str, str], Sealed]) -> Any:
 
 
 def _restored(data: Any, unseal: Callable[[str, str], Sealed]) -> Any:
-    if isinstance(data, str):
+    kind = type(data)
+    if kind is str:
         return data if data[:1] != TAG else _tagged(data, unseal)
-    if isinstance(data, dict):
-        return FrozenMap((key, _restored(item, unseal)) for key, item in data.items())
-    if isinstance(data, list):
-        return tuple(_restored(item, unseal) for item in data)
-    if data is None or (isinstance(data, int) and -LARGEST <= data <= LARGEST):
+    if kind is dict:
+        return FrozenMap(
+            {
+                key: item if type(item) is str and item[:1] != TAG else _restored(item, unseal)
+                for key, item in data.items()
+            }
+        )
+    if kind is list:
+        return tuple([_restored(item, unseal) for item in data])
+    if data is None or kind is bool or (kind is int and -LARGEST <= data <= LARGEST):
         return data
     raise NotCanonicalError("a number that not every reader of JSON has exactly stands without its tag")
 

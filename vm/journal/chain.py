@@ -49,8 +49,10 @@ def read_together(journal: Journal, run: str) -> tuple[Head | None, list[Entry]]
     """Read head and entries so that they belong together, though the run may be going on."""
     head = _readable(journal.head(run))
     entries = journal.read(run)
+    if head is None or all(type(entry.seq) is not int or entry.seq <= head.seq for entry in entries):
+        return head, entries
     later = _readable(journal.head(run))
-    if head is not None and later is not None and later.seq > head.seq:
+    if later is not None and later.seq > head.seq:
         entries = [entry for entry in entries if type(entry.seq) is not int or entry.seq <= head.seq]
     return head, entries
 
@@ -186,12 +188,13 @@ def _check_links(chain: Chain, head: Sequence[Anchor], anchors: Sequence[Anchor]
 def _stretches(chain: Chain) -> list[range]:
     """Return the stretches of records in which each names the one before."""
     found: list[range] = []
-    for seq in sorted(chain.records):
-        if found and found[-1].stop == seq and chain.records[seq].prev == chain.digests[seq - 1].hex():
-            found[-1] = range(found[-1].start, seq + 1)
-        else:
-            found.append(range(seq, seq + 1))
-    return found
+    start, before = 0, -1
+    for seq, record in chain.records.items():  # they are in order
+        if before < 0 or seq != before + 1 or record.prev != chain.digests[before].hex():
+            found += [range(start, before + 1)] if before >= 0 else []
+            start = seq
+        before = seq
+    return [*found, range(start, before + 1)] if before >= 0 else found
 
 
 def _is_earlier_wrong(

@@ -7,6 +7,7 @@ shows every change to somebody who trusts its end; a signed head or a receipt is
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache, partial
 from typing import Final
 
 from stepward.vm.journal.canonical import NotCanonicalError, Sealed
@@ -23,6 +24,9 @@ Replay = Callable[[Sequence[Entry], Sequence[Record]], Sequence[Fault]]
 
 ERASED_KIND: Final = "erased"
 
+MAX_DOCUMENTS: Final = 1_024
+"""Documents of which a check of many runs keeps whether they are in order."""
+
 
 def verify(
     journal: Journal,
@@ -38,6 +42,17 @@ def verify(
     was rewritten whole, or cut with its head rewritten to match, can't be told from another one that is in order.
     `replay` is asked only when the chain is unbroken. Raises JournalError when the store can't be read at all.
     """
+    return _verified(journal, run, partial(_document_fault, journal), keys, receipts, replay)
+
+
+def _verified(
+    journal: Journal,
+    run: str,
+    document_fault: Callable[[str | None], str],
+    keys: Sequence[VerifyKey],
+    receipts: Sequence[Receipt],
+    replay: Replay | None,
+) -> Verdict:
     head, entries = read_together(journal, run)
     signer = signer_of(run, head, keys)
     good, bad = _judged(run, receipts, keys)
@@ -61,7 +76,7 @@ def verify(
         faults.append(Fault(run, None, f"the list of runs is damaged: {row.fault}", help))
     faults += _off_the_chain(chain, off_chain, on_chain)
     faults += bad
-    faults += _documents(journal, chain)
+    faults += _documents(chain, document_fault)
     faults += _secrets(journal, chain)
     if replay is not None and not chain.faults and entries:
         faults += replay(entries, [chain.records[entry.seq] for entry in entries])
@@ -80,16 +95,17 @@ def verify_all(
     """Check every run of a store, one after the other, and every run that a receipt speaks of.
 
     One that is gone shows only by its receipt. `replay` makes, for a run and the receipts that speak of it, what checks
-    the meaning of its entries. No more than one run is held at a time. Raises JournalError when the store can't be read
-    at all.
+    the meaning of its entries. No more than one run is held at a time, and a document that runs share is read once.
+    Raises JournalError when the store can't be read at all.
     """
+    document_fault = lru_cache(MAX_DOCUMENTS)(partial(_document_fault, journal))
     spoken_of: dict[str, list[Receipt]] = {}
     for receipt in receipts:
         spoken_of.setdefault(receipt.run, []).append(receipt)
 
     def verified(run: str) -> Verdict:
         own = spoken_of.pop(run, ())
-        return verify(journal, run, keys=keys, receipts=own, replay=replay(run, own) if replay is not None else None)
+        return _verified(journal, run, document_fault, keys, own, replay(run, own) if replay is not None else None)
 
     yield from map(verified, journal.names())
     yield from map(verified, list(spoken_of))
@@ -138,7 +154,7 @@ def _off_the_chain(chain: Chain, receipts: Sequence[Receipt], known: Collection[
             yield Fault(chain.run, seq, what)
 
 
-def _documents(journal: Journal, chain: Chain) -> Iterator[Fault]:
+def _documents(chain: Chain, document_fault: Callable[[str | None], str]) -> Iterator[Fault]:
     """Yield a fault for each document that the first record names and that is not there as it was."""
     first = chain.records.get(0)
     if first is None:
@@ -148,11 +164,17 @@ def _documents(journal: Journal, chain: Chain) -> Iterator[Fault]:
         yield Fault(chain.run, 0, "record 0 does not name its program and its policies")
         return
     for what, digest in [("program", program), *(("policy", digest) for digest in policies)]:
-        text = journal.document(digest) if isinstance(digest, str) else None
-        if text is None:
-            yield Fault(chain.run, 0, f"the {what} `{digest}`, which record 0 names, is missing", _PUT_BACK)
-        elif type(text) is not bytes or document_digest(text) != digest:
-            yield Fault(chain.run, 0, f"the {what} `{digest}`, which record 0 names, was changed", _PUT_BACK)
+        why = document_fault(digest if isinstance(digest, str) else None)
+        if why:
+            yield Fault(chain.run, 0, f"the {what} `{digest}`, which record 0 names, {why}", _PUT_BACK)
+
+
+def _document_fault(journal: Journal, digest: str | None) -> str:
+    """Return what is wrong with the document of a digest, empty where nothing is."""
+    text = None if digest is None else journal.document(digest)
+    if text is None:
+        return "is missing"
+    return "" if type(text) is bytes and document_digest(text) == digest else "was changed"
 
 
 _PUT_BACK: Final = "bring the document back from a copy; it is the right one when its digest is this one"

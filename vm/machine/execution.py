@@ -8,7 +8,7 @@ import datetime
 import os
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import LARGEST, canonical, opened, portable
@@ -19,6 +19,7 @@ from stepward.vm.journal.store import Append, Entry, Journal, JournalError, Leas
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import same
+from stepward.vm.machine.admission import Admission, Checker, unnamed, warn_of_no_checker
 from stepward.vm.machine.ask import error_text
 from stepward.vm.machine.authority import require_name
 from stepward.vm.machine.clock import Clock, DatedClock, SystemClock
@@ -40,29 +41,15 @@ from stepward.vm.values import FrozenMap, Room, TooLarge, ValueRefused, freeze
 T = TypeVar("T")
 
 
-class Finding(Protocol):
-    """What the machine needs to know of a checker's finding."""
-
-    code: str
-    message: str
-
-    @property
-    def severity(self) -> str:
-        """`error` or `warning`."""
-        ...
-
-
-Checker = Callable[[Program, Sequence[Policy]], Iterable[Finding]]
-
-
 class ExecutionVM(Deliveries):
     """Runs programs.
 
     `tools` are functions by name (or an object or module that has them), `model` an adapter, `journal` a store (memory
-    unless given), `policy` one policy or several, `checker` what judges a program before its first run. `key` signs
-    heads. `retry_delay` gives the seconds to wait before an attempt, `lease_seconds` is how long a run stays with a
-    machine that gives no sign of life: a day at most, else ValueError. `random` gives bytes that nobody can guess, for
-    run ids, tokens and salts; only a test wants another than the operating system's.
+    unless given), `policy` one policy or several. `checker` judges a program before its first run on this machine:
+    `stepward.validator.check_program`, or None, and any program may run; a NoCheckerWarning says so where neither is
+    given. `key` signs heads. `retry_delay` gives the seconds to wait before an attempt, `lease_seconds` is how long a
+    run stays with a machine that gives no sign of life: a day at most, else ValueError. `random` gives bytes that
+    nobody can guess, for run ids, tokens and salts; only a test wants another than the operating system's.
     """
 
     def __init__(  # noqa: PLR0913 - each is a part of the machine that one may want another of
@@ -71,7 +58,7 @@ class ExecutionVM(Deliveries):
         model: Model | None = None,
         journal: Journal | None = None,
         policy: Policy | Sequence[Policy] = (),
-        checker: Checker | None = None,
+        checker: Checker | None = unnamed,
         *,
         key: SigningKey | None = None,
         clock: Clock | None = None,
@@ -85,7 +72,6 @@ class ExecutionVM(Deliveries):
         self.tools: Tools = tools if _has_tools(tools) else FunctionTools({} if tools is None else tools)  # type: ignore[assignment]
         self.model = model
         self.policies = (policy,) if isinstance(policy, Policy) else tuple(policy)
-        self.checker = checker
         self.limits = Limits(*(min(int(bound), LARGEST) for bound in limits))  # records have no larger numbers
         store: Journal = MemoryJournal() if journal is None else journal
         if not 0 < lease_seconds <= LONGEST_LEASE:
@@ -98,7 +84,9 @@ class ExecutionVM(Deliveries):
         self._known: set[str] = set()
         self._equipped: set[str] = set()
         self._thread = threading.local()
-        self._passed: dict[str, list[Finding]] = {}
+        self._admission = Admission(None if checker is unnamed else checker)
+        if checker is unnamed:
+            warn_of_no_checker(2)
 
     # -- run -----------------------------------------------------------------------------------------------------------
 
@@ -119,7 +107,7 @@ class ExecutionVM(Deliveries):
         """
         who = require_name(by, RunRefused)
         plan = self._plan(program)
-        self._check(plan, accept)
+        await self._admission.require(plan, self.policies, accept)
         self._require_tools(plan)
         given, why = completed(_frozen(inputs or {}, self.limits.state_bytes), plan.input_types)
         if why is not None:
@@ -219,18 +207,6 @@ class ExecutionVM(Deliveries):
         known = {policy.policy for terms in plan.terms for policy in terms.policies}
         policies = [one for one in self.policies if one.policy in known or one.applies(program.name, "")]
         return Terms(tuple(policies), frozenset(_waived(program, policies, self._today())))
-
-    def _check(self, plan: Plan, accept: Collection[str]) -> None:
-        if self.checker is None:
-            return
-        if plan.digest not in self._passed:
-            findings = list(self.checker(plan.program, self.policies))
-            self._passed[plan.digest] = [finding for finding in findings if str(finding.severity) == "error"]
-        found = [finding for finding in self._passed[plan.digest] if finding.code not in accept]
-        if found:
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            codes = ", ".join(sorted({finding.code for finding in found}))
-            raise RunRefused(f"{found[0].code}: {found[0].message}{more}; mend the program, or accept {codes} by name")
 
     def _require_tools(self, plan: Plan) -> None:
         if plan.digest in self._equipped:

@@ -145,9 +145,8 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
         return None
     if kind in HELD:
         return _delivery_misfit(plan, state, happened) or _output_misfit(plan, state, happened)
-    is_open = any(held.phase == OPEN for held in state.calls or ())
     # Whoever cancels a run whose process died in a call ends it there: that is decided, and no outcome of the call.
-    if kind in ("intent", "attempt", "doubt") or (is_open and kind != "ended"):
+    if kind in ("intent", "attempt", "doubt") or (kind != "ended" and _is_open(state)):
         return _call_misfit(plan, run, state, happened)
     decided = [decide(plan, state)]
     if state.is_cancelled:  # it was decided before somebody asked to cancel
@@ -157,6 +156,10 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
     if _has_gone(happened.body) or _was_erased(state):
         return None
     return f"the machine would not have written `{kind}` of `{happened.body.get('step', '')}` here"
+
+
+def _is_open(state: State) -> bool:
+    return state.calls is not None and any(held.phase == OPEN for held in state.calls)
 
 
 def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
@@ -201,19 +204,20 @@ def _call_misfit(plan: Plan, run: str, state: State, happened: Event) -> str | N
     call = next((call for call in step.calls if call.id == happened.body.get("step")), None)
     if call is None:
         return f"`{happened.body.get('step')}` is called where `{step.id}` is to be performed"
+    made = None
     if state.calls is None:
         action = decide(plan, state)
         if state.is_cancelled and type(action) is Event:
             action = decide(plan, state._replace(is_cancelled=False))
-        is_made = type(action) is Calls and any(made.step == call.id for made in action.calls)
-        if not is_made and not _was_erased(state):
+        made = next((made for made in action.calls if made.step == call.id), None) if type(action) is Calls else None
+        if made is None and not _was_erased(state):
             return f"the machine would not have called `{call.id}` here"
     if happened.kind == "intent":
-        return _intent_misfit(plan, run, state, call, happened)
+        return _intent_misfit(plan, run, state, call, made or _prepared(plan, state, call), happened)
     if happened.kind != "attempt":
         return _output_misfit(plan, state, happened)
     held = FRESH if state.calls is None else state.calls[call.sub]
-    due: CallState | Call | Event = held if held.phase == OPEN else _prepared(plan, state, call)
+    due: CallState | Call | Event = held if held.phase == OPEN else made or _prepared(plan, state, call)
     note = happened.note
     if not isinstance(due, Event) and (note["attempt"], note["performance"]) != (due.attempt, due.performance):
         return f"the attempt of `{call.id}` is another one than the one that was due"
@@ -244,11 +248,12 @@ def _outcome_misfit(call: CallPlan, held: CallState, happened: Event) -> str | N
     return None if admitted.get(kind) else f"an attempt of `{call.id}` can't come to `{kind}`"
 
 
-def _intent_misfit(plan: Plan, run: str, state: State, call: CallPlan, happened: Event) -> str | None:
+def _intent_misfit(
+    plan: Plan, run: str, state: State, call: CallPlan, ready: Call | Event, happened: Event
+) -> str | None:
     policies = plan.digests_under(state.governed)
     if happened.body["tool"] != call.tool or tuple(happened.body["policies"]) != policies:
         return f"the intent of `{call.id}` names another tool or policy"
-    ready = _prepared(plan, state, call)
     if isinstance(ready, Event):
         return None if _was_erased(state) else f"`{call.id}` can't start"
     note = happened.note

@@ -245,6 +245,7 @@ class Replayer:
                 script,
                 MemoryJournal(),
                 court.policies,
+                checker=None,
                 clock=script.clock,
                 limits=Limits(steps=max_steps),
                 retry_delay=lambda _: 0.0,

@@ -1,0 +1,95 @@
+"""What a machine asks before the first run of a program: whether its checker finds anything wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import warnings
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+from stepward.vm.errors import NoCheckerWarning
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.machine.runs import INLINE
+
+MAX_VERDICTS: Final = 1_024
+"""Verdicts that a machine keeps; the oldest goes first."""
+
+
+class Finding(Protocol):
+    """What the machine needs to know of a checker's finding."""
+
+    code: str
+    message: str
+
+    @property
+    def severity(self) -> str:
+        """`error` or `warning`."""
+        ...
+
+
+Checker = Callable[[Program, Sequence[Policy]], Iterable[Finding]]
+
+_Key = tuple[str, tuple[str, ...], frozenset[str]]
+
+
+def unnamed(program: Program, policies: Sequence[Policy]) -> Iterable[Finding]:
+    """Find nothing: the checker of a machine whose maker named none, not even None."""
+    del program, policies
+    return ()
+
+
+class Admission:
+    """Asks `checker` about each program once, and keeps its verdict; None admits every program.
+
+    A verdict holds for the digests of a program and of the policies that apply to it, and for the rules that are waived
+    on that day. Where an event loop runs, the checker works in a thread, one program at a time, so that the other runs
+    of the loop go on.
+    """
+
+    def __init__(self, checker: Checker | None) -> None:
+        self._checker = checker
+        self._verdicts: dict[_Key, tuple[Finding, ...]] = {}
+        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "stepward-checker")  # it starts when it is first needed
+
+    async def require(self, plan: Plan, policies: Sequence[Policy], accept: Collection[str]) -> None:
+        """Raise RunRefused for a program with an error whose code is not in `accept`."""
+        if self._checker is None:
+            return
+        key = (plan.digest, plan.policy_digests, plan.waived)
+        errors = self._verdicts.get(key)
+        if errors is None and INLINE.get():
+            errors = self._judged(self._checker, key, plan, policies)
+        elif errors is None:
+            loop = asyncio.get_running_loop()
+            errors = await loop.run_in_executor(self._thread, self._judged, self._checker, key, plan, policies)
+        found = [finding for finding in errors if finding.code not in accept]
+        if found:
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            codes = ", ".join(sorted({finding.code for finding in found}))
+            raise RunRefused(f"{found[0].code}: {found[0].message}{more}; mend the program, or accept {codes} by name")
+
+    def _judged(self, checker: Checker, key: _Key, plan: Plan, policies: Sequence[Policy]) -> tuple[Finding, ...]:
+        """Return the errors of a program: as they are kept, else as the checker finds them."""
+        with self._lock:
+            if key not in self._verdicts:
+                errors = tuple(one for one in checker(plan.program, policies) if str(one.severity) == "error")
+                while len(self._verdicts) >= MAX_VERDICTS:
+                    del self._verdicts[next(iter(self._verdicts))]
+                self._verdicts[key] = errors
+            return self._verdicts[key]
+
+
+def warn_of_no_checker(stacklevel: int) -> None:
+    """Warn at the line that makes a machine and says nothing of a checker; `stacklevel` is as in `warnings.warn`."""
+    warnings.warn(
+        "this machine also runs programs with errors that `stepward check` finds: give it `checker=check_program` "
+        "(`from stepward.validator import check_program`), or `checker=None` if that is meant",
+        NoCheckerWarning,
+        stacklevel=stacklevel + 1,
+    )
