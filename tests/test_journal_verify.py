@@ -312,6 +312,25 @@ def test_all_runs_of_a_store_are_verified_and_those_that_receipts_speak_of() -> 
     ]
 
 
+@pytest.mark.parametrize("text", [PROGRAM, None, PROGRAM + b"\n"])
+def test_a_document_that_runs_share_is_read_once_and_its_damage_is_a_fault_of_each(text: bytes | None) -> None:
+    class Counting(Shelf):
+        def document(self, digest: str) -> Any:
+            asked.append(digest)
+            return super().document(digest)
+
+    asked: list[str] = []
+    runs = {f"run-{number}": written(f"run-{number}") for number in range(5)}
+    store = Counting({run: one.entries for run, one in runs.items()}, {run: one.head for run, one in runs.items()})
+    store.documents[document_digest(PROGRAM)] = text
+    found = [[fault.seq for fault in verdict.faults] for verdict in verify_all(store)]
+    assert found == [[] if text == PROGRAM else [0]] * 5
+    assert len(asked) == len(set(asked))
+    asked.clear()
+    list(verify_all(store))
+    assert asked, "another verification reads it again"
+
+
 def test_the_replay_is_asked_only_of_an_unbroken_chain() -> None:
     asked: list[int] = []
 
