@@ -94,7 +94,7 @@ def read_canonical(raw: bytes) -> Any:
     """
     try:
         text = raw.decode()
-        data = (_decode_exactly if _may_have_large(raw) else _decode)(text)
+        data, _ = (_decode_exactly if _may_have_large(raw) else _decode)(text)  # more text fails the comparison
         if canonical(data) == text:
             return data
     except (ValueError, RecursionError):
@@ -120,10 +120,10 @@ _TOO_MANY_DIGITS: Final = b"0" * (len(str(LARGEST)) + 1)
 _DIGITS_AS_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
 _NEAR_LARGEST: Final = re.compile(rb"9[0-9]{15}")  # LARGEST starts with 9, and has 16 digits
 
-_decode: Final = json.JSONDecoder(parse_float=_refuse_number, parse_constant=_refuse_number).decode
+_decode: Final = json.JSONDecoder(parse_float=_refuse_number, parse_constant=_refuse_number).raw_decode
 _decode_exactly: Final = json.JSONDecoder(
     parse_float=_refuse_number, parse_int=_integer, parse_constant=_refuse_number
-).decode
+).raw_decode
 
 
 def portable(value: Any) -> Any:

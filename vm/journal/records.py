@@ -71,9 +71,8 @@ def read_record(entry: Entry) -> Record:
 def record_in(entry: Entry, data: Any) -> Record:
     """Return the record that the data in an entry is; raises JournalError as `read_record` does."""
     try:
-        body, kind, note, at, prev, seq, version = (
-            data[name] for name in ("body", "kind", "note", "at", "prev", "seq", "v")
-        )
+        body, kind, note, at = data["body"], data["kind"], data["note"], data["at"]
+        prev, seq, version = data["prev"], data["seq"], data["v"]
     except (KeyError, TypeError):
         raise JournalError(f"entry {entry.seq} is no record") from None
     # Exact types: true equals 1, and is no version and no number of a record.
