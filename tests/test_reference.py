@@ -182,6 +182,15 @@ def test_types_are_inferred_as_the_machine_enforces_them() -> None:
     assert compared > 500
 
 
+@pytest.mark.parametrize("declared", [{}, {"returns": {"type": "boolean"}}])
+def test_a_sub_step_is_judged_by_what_it_declares_and_not_by_a_field_of_its_parallel_step(declared: Any) -> None:
+    steps = [both("p", tool("a", "look"), ask("b")), check("c", "$p.output.a == true", "e", "e"), end("e")]
+    made = program(*steps, tools={"look": {"effect": "read", **declared}})
+    known = inferred(made)["a.output"]
+    theirs = Meaning(made).typing.effective(Meaning(made).names.outputs["a"])
+    assert (known and known.type) == (theirs and theirs.type) == (("boolean",) if declared else None)
+
+
 # -- subtle sentences, by table ----------------------------------------------------------------------------------------
 
 

@@ -74,10 +74,11 @@ class Places:
         return declared or [Place(("set", step, name), fields)]
 
     def _inside(self, place: Place) -> Place:
-        """A field of a parallel step's output is the output of that sub-step ("Parallel" 3)."""
+        """A field of a parallel step's output has the type that its sub-step declares ("Types, Choices")."""
         part = self._parts[place.source[1]]
         if part.type == "parallel" and place.way and place.way[0] in self._parts:
-            return Place(("output", place.way[0]), place.way[1:])
+            inner = Place(("output", place.way[0]), place.way[1:])
+            return inner if self._is_declared(inner) else place
         return place
 
     def _spec(self, place: Place) -> TypeSpec | None:
