@@ -59,11 +59,14 @@ def marked(value: Any, spec: TypeSpec | None) -> Any:
     if spec.sensitive:
         return Secret(value)
     if isinstance(value, dict):
-        return FrozenMap((key, marked(item, _part(spec, key))) for key, item in value.items())
+        return FrozenMap((key, marked(item, part_of(spec, key))) for key, item in value.items())
     return tuple(marked(item, spec.items) for item in value) if isinstance(value, tuple) else value
 
 
-def _part(spec: TypeSpec, key: str) -> TypeSpec | None:
+def part_of(spec: TypeSpec | None, key: str) -> TypeSpec | None:
+    """Return the type of a field of an object, None where nothing is said of it."""
+    if spec is None:
+        return None
     known = (spec.properties or {}).get(key)
     if known is not None:
         return known

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
-from decimal import Decimal
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.journal.canonical import Sealed, Secret
@@ -19,15 +18,14 @@ from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
 from stepward.vm.machine.calls import judge, oversize
 from stepward.vm.machine.clock import Clock
-from stepward.vm.machine.data import REDACTED
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
 from stepward.vm.machine.history import checked_records, require_head
 from stepward.vm.machine.keeping import AT_IT, Left
 from stepward.vm.machine.keys import Token, idempotency_key, kept_token, token_reference
+from stepward.vm.machine.known import Known, is_brought
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.plan import CallPlan, Plan
-from stepward.vm.machine.redaction import LEAST_OTHERWISE, redacted
 from stepward.vm.machine.state import OPEN, State
 from stepward.vm.machine.tools import ToolContext, Tools
 from stepward.vm.machine.waiting import heard
@@ -102,7 +100,7 @@ class Driver:
         self.pending: list[Pending] = []
         self.urgency = RIDES
         self.secrets: dict[str, bytes] = {}
-        self.known: list[str] = []
+        self.known = Known(plan)
         self.under_way: dict[int, tuple[list[threading.Event], float | None]] = {}
         self._last = last
         self._flushing: asyncio.Lock | None = None
@@ -150,6 +148,8 @@ class Driver:
         if self.plan.has_sensitive:
             happened = self._sealed(happened)
         state = apply(self.plan, self.state, happened)
+        if self.plan.has_sensitive:
+            self.known.learn(happened)
         self._write(happened, state, at or self.setup.clock.now())
         if state.status is not self.state.status:
             self.urgency = DURABLE
@@ -371,60 +371,29 @@ class Driver:
     # -- sensitive values ----------------------------------------------------------------------------------------------
 
     def _sealed(self, happened: Event) -> Event:
-        """Return an event without secrets: sealed where they are values, redacted where they stand in an error text."""
+        """Return an event without secrets: sealed where they are values, redacted where they stand in words.
+
+        What comes in from outside may repeat a sensitive value where no type says so.
+        """
         if happened.text and not happened.body.keys() & {"error", "request"}:
             return happened
-        body = {name: self._seal(value) for name, value in happened.body.items()}
+        body, known, is_attempt = dict(happened.body), self.known, happened.kind == "attempt"
+        if is_brought(happened):
+            body["output"] = known.veiled(happened)
+        body = {name: self._seal(value) for name, value in body.items()}
         if "error" in body:
-            body["error"] = self.redacted(str(body["error"]))
+            body["error"] = known.redacted(str(body["error"]), is_attempt=is_attempt)
         if "request" in body:
-            body["request"] = self._redacted_value(body["request"])
+            body["request"] = known.redacted_value(body["request"], is_attempt=is_attempt)
         return event(happened.kind, body, happened.note)  # type: ignore[arg-type]
 
     def _seal(self, value: Any) -> Any:
         if isinstance(value, Secret):
             sealed, secret = seal(value.value, self.setup.random)
             self.secrets[sealed.reference] = secret
-            self.known.extend(_leaves(value.value))
             return sealed
         if isinstance(value, Sealed):
             return value
         if isinstance(value, dict):
             return FrozenMap((key, self._seal(item)) for key, item in value.items())
         return tuple(self._seal(item) for item in value) if isinstance(value, tuple) else value
-
-    def _redacted_value(self, value: Any) -> Any:
-        """Return what a tool asks of whoever resumes: texts, numbers and keys may quote what the tool was given."""
-        if isinstance(value, str):
-            return self.redacted(value)
-        if isinstance(value, dict):
-            return FrozenMap((self.redacted(key), self._redacted_value(item)) for key, item in value.items())
-        if isinstance(value, int | Decimal) and not isinstance(value, bool):
-            text = as_text(value)
-            return REDACTED if len(text) >= LEAST_OTHERWISE and text in self._secret_texts() else value
-        return tuple(self._redacted_value(item) for item in value) if isinstance(value, tuple) else value
-
-    def redacted(self, text: str) -> str:
-        """Return a text without any sensitive value of the run."""
-        return redacted(text, self._secret_texts())
-
-    def _secret_texts(self) -> list[str]:
-        held = [leaf for chunk in self.state.slots for value in chunk for leaf in sealed_leaves(value)]
-        return [*held, *self.known]
-
-
-def sealed_leaves(value: Any) -> list[str]:
-    """Return the texts of all sensitive scalars in a value."""
-    if isinstance(value, Sealed):
-        return [] if value.is_gone else _leaves(value.value)
-    if isinstance(value, Mapping):
-        return [leaf for item in value.values() for leaf in sealed_leaves(item)]
-    return [leaf for item in value for leaf in sealed_leaves(item)] if type(value) is tuple else []
-
-
-def _leaves(value: Any) -> list[str]:
-    if isinstance(value, Mapping):
-        return [leaf for item in value.values() for leaf in _leaves(item)]
-    if isinstance(value, tuple):
-        return [leaf for item in value for leaf in _leaves(item)]
-    return [] if value is None or isinstance(value, bool) else [as_text(value)]

@@ -10,10 +10,12 @@ import base64
 import json
 import re
 import urllib.parse
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator
+from decimal import Decimal
+from typing import Final, NamedTuple
 
 from stepward.vm.machine.data import REDACTED
+from stepward.vm.values import as_text
 
 CUTS: Final = ("…", "...")
 """What stands where a text was cut: the start of a value may stand before it."""
@@ -26,6 +28,9 @@ LEAST_OTHERWISE: Final = 6
 
 LEAST_IN_BASE64: Final = 5
 """Characters of base64 that are looked for: chance has them once in 10^9 places."""
+
+MASKS: Final = frozenset("*•·●▪█x#…")
+"""What masks leave in place of the characters that they hide."""
 
 _BETWEEN: Final = re.compile(r"[\s.,:;_'’/|-]+")
 """What stands between the groups of a number, a date or an account."""
@@ -66,28 +71,113 @@ def _without_start(piece: str, form: str) -> str:
 # -- other spellings ---------------------------------------------------------------------------------------------------
 
 
+class Spelled(NamedTuple):
+    """A sensitive value in all spellings in which it is looked for.
+
+    `plain` and `escaped` are looked for in other case, `joined` and `hexadecimal` also without what stands between the
+    groups of a number, `base64` as it is.
+    """
+
+    plain: str
+    joined: str
+    escaped: tuple[str, ...]
+    hexadecimal: str
+    base64: tuple[str, ...]
+
+    @classmethod
+    def of(cls, secret: str) -> Spelled | None:
+        """Return the spellings of a value; None where it is too short, or has nothing that tells it from others."""
+        plain = _folded(secret)
+        if len(secret) < LEAST_OTHERWISE or not _joined(plain):
+            return None
+        escaped = {_folded(form) for form in _escaped(secret)} - {plain}
+        data = secret.encode()
+        return cls(plain, _joined(plain), tuple(sorted(escaped)), data.hex(), tuple(_in_base64(data)))
+
+
+class _Read(NamedTuple):
+    """A text as the spellings of a value are looked for in it."""
+
+    text: str
+    folded: tuple[str, ...]
+    joined: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> _Read:
+        folded = dict.fromkeys((_folded(text), _folded(urllib.parse.unquote_plus(text))))
+        return cls(text, tuple(folded), tuple(dict.fromkeys(map(_joined, folded))))
+
+    def has(self, secret: Spelled) -> bool:
+        """Return whether a value stands in the text, whole, in some spelling."""
+        if any(form in one for form in (secret.plain, *secret.escaped) for one in self.folded):
+            return True
+        parts = [secret.hexadecimal]
+        if len(secret.joined) >= LEAST_OTHERWISE:
+            parts.append(secret.joined)
+        return any(part in one for part in parts for one in self.joined) or any(
+            part in self.text for part in secret.base64
+        )
+
+    def has_half(self, secret: Spelled) -> bool:
+        """Return whether the first or the last half of a value stands in the text."""
+        places = ((secret.plain, self.folded), (secret.joined, self.joined))
+        return any(half in one for plain, texts in places for half in _halves(plain) for one in texts)
+
+    def has_masked(self, secret: Spelled) -> bool:
+        """Return whether the first half of a value stands before a mask in the text, or the last half behind one."""
+        for plain, texts in ((secret.plain, self.folded), (secret.joined, self.joined)):
+            halves = tuple(_halves(plain))
+            if halves and any(_is_masked(text, *halves) for text in texts):
+                return True
+        return False
+
+
 def quotes(text: str, secrets: Iterable[str]) -> bool:
     """Return whether a text has a secret of at least LEAST_OTHERWISE characters in another spelling.
 
     Those are: in other case, as a URL has it, in groups or with separators of thousands, in hexadecimal, in base64 also
     within longer data, and the first or the last half of it, as masks leave them.
     """
-    long = [secret for secret in secrets if len(secret) >= LEAST_OTHERWISE]
-    if not long:
+    known = [spelled for secret in secrets if (spelled := Spelled.of(secret)) is not None]
+    if not known:
         return False
-    folded = {_folded(text), _folded(urllib.parse.unquote_plus(text))}
-    joined = {_joined(one) for one in folded}
-    return any(_is_in(text, folded, joined, secret) for secret in long)
+    read = _Read.of(text)
+    return any(read.has_half(secret) or read.has(secret) for secret in known)
 
 
-def _is_in(text: str, folded: set[str], joined: set[str], secret: str) -> bool:
-    plain, short = _folded(secret), _joined(_folded(secret))
-    if any(part in one for part in _halves(plain) for one in folded):
+def repeats(value: str | int | Decimal, secrets: Collection[Spelled]) -> bool:
+    """Return whether a text or a number repeats a sensitive value: a text has it in some spelling, a number is it.
+
+    Half of a value counts beside a mask alone. `quotes` is wider, for it costs an error text no more than its words:
+    with the second half of `ada@example.com` each text about that domain would be sensitive.
+    """
+    if not secrets:
+        return False
+    if not isinstance(value, str):
+        number = _folded(as_text(value))
+        joined = _joined(number)
+        is_long = len(joined) >= LEAST_OTHERWISE
+        return any(number == secret.plain or (is_long and joined == secret.joined) for secret in secrets)
+    if len(value) < LEAST_IN_BASE64:
+        return False
+    read = _Read.of(value)
+    return any(read.has(secret) or read.has_masked(secret) for secret in secrets)
+
+
+def _is_masked(text: str, first: str, last: str) -> bool:
+    """Return whether a text has the first half of a value before a mask, or the last half behind one."""
+    ends = (at + len(first) for at in _places(text, first))
+    if any(text[end : end + 1] in MASKS or text.startswith("...", end) for end in ends if end < len(text)):
         return True
-    parts = [*_halves(short), secret.encode().hex()]
-    if any(part in one for part in parts for one in joined):
-        return True
-    return any(part in text for part in _in_base64(secret.encode()))
+    return any(text[at - 1] in MASKS or text.endswith("...", 0, at) for at in _places(text, last) if at)
+
+
+def _places(text: str, part: str) -> Iterator[int]:
+    """Yield where a part stands in a text."""
+    at = text.find(part)
+    while at >= 0:
+        yield at
+        at = text.find(part, at + 1)
 
 
 def _folded(text: str) -> str:

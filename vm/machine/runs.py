@@ -137,6 +137,9 @@ class Runs:
             await self._io(self.journal.release, lease)
             raise
         driver = Driver(self._setup, found.plan, run, found.state, found.last, lease)
+        if found.plan.has_sensitive:
+            for happened in found.events:
+                driver.known.learn(happened)
         if came is not None:
             driver.record(came)
         return driver, found

@@ -1,0 +1,154 @@
+"""What a run knows to be sensitive, and where that comes back: in outputs it is sealed, in words it is redacted.
+
+Tools repeat what they were given. Whatever comes in from outside is held against the sensitive values that the run has
+by then. They hang on its records alone, so that every machine that goes on with it seals the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Final
+
+from stepward.vm.journal.canonical import Sealed, Secret, opened
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.machine.data import REDACTED, part_of
+from stepward.vm.machine.events import Event
+from stepward.vm.machine.plan import CallPlan, Plan
+from stepward.vm.machine.redaction import Spelled, redacted, repeats
+from stepward.vm.values import FrozenMap, as_text
+
+BROUGHT: Final = ("attempt", "resumed", "reconciled")
+"""The records that bring an output from outside."""
+
+_LEAVING: Final = frozenset({"next", "ends"})
+
+
+class Known:
+    """The sensitive values of a run: those that inputs, outputs and the numbers that `set` computes had up to now.
+
+    A value that was recognised in an output is not one of them: what it repeats is known already, and of the words
+    around that half would be found elsewhere. Values that siblings bring are known once their parallel step is left,
+    for which of them came first is a matter of timing.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._before: dict[str, Spelled | None] = {}
+        self._now: dict[str, Spelled | None] = {}
+
+    @cached_property
+    def _calls(self) -> dict[str, CallPlan]:
+        return {call.id: call for step in self._plan.steps for call in step.calls}
+
+    def learn(self, happened: Event) -> None:
+        """Take in the sensitive values of the next record of the run."""
+        body = happened.body
+        if happened.kind == "started":
+            types = self._plan.input_types
+            for name, value in body["inputs"].items():
+                _note(self._before, sensitive_leaves(value, types.get(name)))
+        elif happened.kind == "assigned":
+            _note(self._before, ((text, True) for text in _sealed_numbers(tuple(body["values"].values()))))
+        elif is_brought(happened):
+            _note(self._now, sensitive_leaves(body["output"], self._calls[body["step"]].returns))
+        if self._now and body.keys() & _LEAVING:
+            _note(self._before, ((text, spelled is not None) for text, spelled in self._now.items()))
+            self._now = {}
+
+    def veiled(self, happened: Event) -> Any:
+        """Return the output that an event brings with the parts that repeat a sensitive value as Secrets."""
+        output, call = happened.body["output"], self._calls[happened.body["step"]]
+        if call.allowed is not None:
+            return output
+        known = [self._before] if happened.kind == "attempt" else [self._before, self._now]
+        secrets = [spelled for one in known for spelled in one.values() if spelled is not None]
+        return veiled(output, call.returns, secrets) if secrets else output
+
+    def redacted(self, text: str, *, is_attempt: bool) -> str:
+        """Return a text without the sensitive values; of an attempt the siblings' are not known."""
+        return redacted(text, self._before if is_attempt else [*self._before, *self._now])
+
+    def redacted_value(self, value: Any, *, is_attempt: bool) -> Any:
+        """Return what a tool asks of whoever resumes: texts, numbers and keys may quote what the tool was given."""
+        if isinstance(value, str):
+            return self.redacted(value, is_attempt=is_attempt)
+        if isinstance(value, dict):
+            items = ((key, self.redacted_value(item, is_attempt=is_attempt)) for key, item in value.items())
+            return FrozenMap((self.redacted(key, is_attempt=is_attempt), item) for key, item in items)
+        if isinstance(value, int | Decimal) and not isinstance(value, bool):
+            secrets = [spelled for spelled in self._before.values() if spelled is not None]
+            return REDACTED if repeats(value, secrets) else value
+        if isinstance(value, tuple):
+            return tuple(self.redacted_value(item, is_attempt=is_attempt) for item in value)
+        return value
+
+
+def is_brought(happened: Event) -> bool:
+    """Return whether an event brings an output from outside; a `fallback` is the program's own."""
+    body = happened.body
+    return happened.kind in BROUGHT and body.get("kind") == "success" and "output" in body
+
+
+def _note(known: dict[str, Spelled | None], leaves: Iterable[tuple[str, bool]]) -> None:
+    for text, is_sought in leaves:
+        if known.get(text) is None:
+            known[text] = Spelled.of(text) if is_sought else None
+
+
+def sensitive_leaves(value: Any, spec: TypeSpec | None, *, inside: bool = False) -> Iterator[tuple[str, bool]]:
+    """Yield the texts of the scalars that a type calls sensitive, and whether they are sought in outputs.
+
+    The members of an `enum` are not: the program lists them, so that they tell nothing, and stand everywhere.
+    """
+    if isinstance(value, Sealed) and value.is_gone:
+        return
+    if isinstance(value, Sealed | Secret):
+        value = value.value
+    inside = inside or (spec is not None and spec.sensitive)
+    if spec is None and not inside:
+        return
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from sensitive_leaves(item, part_of(spec, key), inside=inside)
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from sensitive_leaves(item, spec and spec.items, inside=inside)
+    elif inside and value is not None and not isinstance(value, bool):
+        yield as_text(value), spec is None or spec.enum is None
+
+
+def _sealed_numbers(value: Any, *, inside: bool = False) -> Iterator[str]:
+    """Yield the texts of the sensitive numbers in a value."""
+    if isinstance(value, Sealed | Secret):
+        if not (isinstance(value, Sealed) and value.is_gone):
+            yield from _sealed_numbers(value.value, inside=True)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _sealed_numbers(item, inside=inside)
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _sealed_numbers(item, inside=inside)
+    elif inside and isinstance(value, int | Decimal) and not isinstance(value, bool):
+        yield as_text(value)
+
+
+def veiled(value: Any, spec: TypeSpec | None, secrets: Collection[Spelled]) -> Any:
+    """Return an output with the smallest parts that repeat one of `secrets` as Secrets: texts, numbers, and an object
+    whole where a key does.
+
+    Booleans, members of an `enum` and the names of declared fields stay as they are.
+    """
+    if isinstance(value, Sealed | Secret) or value is None or isinstance(value, bool):
+        return value
+    if spec is not None and spec.enum is not None:
+        return value
+    if isinstance(value, dict):
+        declared = (spec.properties if spec is not None else None) or {}
+        if any(key not in declared and repeats(key, secrets) for key in value):
+            return Secret(opened(value))
+        return FrozenMap((key, veiled(item, part_of(spec, key), secrets)) for key, item in value.items())
+    if isinstance(value, tuple):
+        return tuple(veiled(item, spec and spec.items, secrets) for item in value)
+    return Secret(value) if repeats(value, secrets) else value
