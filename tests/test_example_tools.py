@@ -16,8 +16,12 @@ from machines import unchecked
 from stepward.validator import check_program
 from stepward.validator.gate.discovery import Candidate, read_candidate
 from stepward.vm import ExecutionVM, ModelReply, ModelRequest, Program, Run, ScriptedModel, ToolContext
+from stepward.vm.journal.canonical import Sealed, Secret, opened
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.clock import ManualClock
+from stepward.vm.machine.data import marked
+from stepward.vm.machine.history import load, stored_plan
+from stepward.vm.machine.known import is_brought
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.replay import replay
 from stepward.vm.reading.files import read_file
@@ -162,6 +166,15 @@ def agreed(spec: TypeSpec) -> Any:
     return spec.enum[0] if spec.enum else {("boolean",): True, ("string",): "as you say"}[spec.type or ()]
 
 
+def sealed_parts(value: Any) -> list[Any]:
+    """Return the parts of a value that are sealed, or marked to be."""
+    if isinstance(value, Sealed | Secret):
+        return [value.value]
+    if isinstance(value, dict):
+        return [part for item in value.values() for part in sealed_parts(item)]
+    return [part for item in value for part in sealed_parts(item)] if isinstance(value, tuple) else []
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_good_program_succeeds_with_the_tools_and_replies_beside_it(path: Path) -> None:
     program = program_in(path)
@@ -176,6 +189,13 @@ def test_a_good_program_succeeds_with_the_tools_and_replies_beside_it(path: Path
     assert replayed is not None
     assert replayed.faults == ()
     assert replayed.run.snapshot() == run.snapshot()
+    found = load(machine.journal, run.id, lambda *documents: stored_plan(machine.journal, *documents))
+    assert found is not None
+    calls = {call.id: call for step in found.plan.steps for call in step.calls}
+    for happened in filter(is_brought, found.events):
+        output = happened.body["output"]
+        # What is sealed is what the types say: no output repeats an input.
+        assert sealed_parts(output) == sealed_parts(marked(opened(output), calls[happened.body["step"]].returns))
 
 
 def test_every_tool_that_a_good_program_declares_is_there() -> None:

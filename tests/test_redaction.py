@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import urllib.parse
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from machines import Bench, end, program, tool
+from spellings import BY_HALF, SPELLINGS
 from stepward.vm import SQLiteJournal, Suspend
 from stepward.vm.machine.redaction import LEAST_OTHERWISE, quotes, redacted
 
 MAIL, IBAN, SUM, SHORT = "ada@example.com", "DE89370400440532013000", "1234567.5", "42"
 
-SPELLINGS: dict[str, Callable[[str], str]] = {
-    "as it is": lambda text: f"404 for {text}",
-    "upper case": lambda text: f"no such user {text.upper()}",
-    "title": lambda text: f"no such user {text.title()}",
-    "in a URL": lambda text: "404 for https://x/u?" + urllib.parse.urlencode({"q": text}),
-    "in a URL, all of it": lambda text: "404 for " + "".join(f"%{byte:02x}" for byte in text.encode()),
-    "in fours": lambda text: "bad " + " ".join(text[at : at + 4] for at in range(0, len(text), 4)),
-    "with dashes": lambda text: "bad " + "-".join(text[at : at + 3] for at in range(0, len(text), 3)),
-    "over lines": lambda text: "bad\n" + "\n".join(text[at : at + 8] for at in range(0, len(text), 8)),
-    "the last half": lambda text: f"bad ***{text[len(text) // 2 :]}",
-    "but the last one": lambda text: f"bad {text[:-1]}",
-    "base64": lambda text: "Basic " + base64.b64encode(text.encode()).decode(),
-    "base64 behind one byte": lambda text: "Basic " + base64.b64encode(f"a{text}:pw".encode()).decode(),
-    "base64 behind two": lambda text: "Basic " + base64.b64encode(f"ab{text}:pw".encode()).decode(),
-    "base64 for URLs": lambda text: base64.urlsafe_b64encode(f"{text}??>>".encode()).decode(),
-    "hex": lambda text: text.encode().hex(),
-    "hex in capitals": lambda text: text.encode().hex().upper(),
-    "hex in pairs": lambda text: text.encode().hex(":"),
-    "by repr": repr,
-    "as JSON": json.dumps,
-}
-
 
 @pytest.mark.parametrize("secret", [MAIL, IBAN, "Grüße an Ömer", "a+b/c?d=e&f", "123456"])
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_secret_is_found_in_every_spelling(spelling: str, secret: str) -> None:
-    if len(secret) == LEAST_OTHERWISE and spelling in ("the last half", "but the last one"):
+    if len(secret) == LEAST_OTHERWISE and spelling in BY_HALF:
         pytest.skip("less than six characters of it are nothing that could be told from chance")
     said = redacted(SPELLINGS[spelling](secret), ["other secret", secret])
     assert "[sensitive]" in said

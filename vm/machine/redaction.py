@@ -29,7 +29,7 @@ LEAST_OTHERWISE: Final = 6
 LEAST_IN_BASE64: Final = 5
 """Characters of base64 that are looked for: chance has them once in 10^9 places."""
 
-MASKS: Final = frozenset("*•·●▪█x#…")
+_MASK: Final = re.compile(r"…|([*•·●▪█x#])\1")
 """What masks leave in place of the characters that they hide."""
 
 _BETWEEN: Final = re.compile(r"[\s.,:;_'’/|-]+")
@@ -124,12 +124,9 @@ class _Read(NamedTuple):
         return any(half in one for plain, texts in places for half in _halves(plain) for one in texts)
 
     def has_masked(self, secret: Spelled) -> bool:
-        """Return whether the first half of a value stands before a mask in the text, or the last half behind one."""
-        for plain, texts in ((secret.plain, self.folded), (secret.joined, self.joined)):
-            halves = tuple(_halves(plain))
-            if halves and any(_is_masked(text, *halves) for text in texts):
-                return True
-        return False
+        """Return whether the first half of a value, or more, stands before a mask in the text, or the last behind one."""
+        places = ((secret.plain, self.folded), (secret.joined, self.joined))
+        return any(_is_masked(text, plain) for plain, texts in places for text in texts)
 
 
 def quotes(text: str, secrets: Iterable[str]) -> bool:
@@ -164,24 +161,24 @@ def repeats(value: str | int | Decimal, secrets: Collection[Spelled]) -> bool:
     return any(read.has(secret) or read.has_masked(secret) for secret in secrets)
 
 
-def _is_masked(text: str, first: str, last: str) -> bool:
-    """Return whether a text has the first half of a value before a mask, or the last half behind one."""
-    ends = (at + len(first) for at in _places(text, first))
-    if any(text[end : end + 1] in MASKS or text.startswith("...", end) for end in ends if end < len(text)):
-        return True
-    return any(text[at - 1] in MASKS or text.endswith("...", 0, at) for at in _places(text, last) if at)
+def _is_masked(text: str, secret: str) -> bool:
+    """Return whether a text has the first half of a value, or more, before a mask, or the last half behind one."""
+    return _is_cut(text, secret) or _is_cut(text[::-1], secret[::-1])
 
 
-def _places(text: str, part: str) -> Iterator[int]:
-    """Yield where a part stands in a text."""
-    at = text.find(part)
-    while at >= 0:
-        yield at
-        at = text.find(part, at + 1)
+def _is_cut(text: str, secret: str) -> bool:
+    half = next(_halves(secret), "")
+    end = 0
+    # Each part of the text is looked at once, however often the half stands in it: a text may be made for that.
+    while half and (at := text.find(half, end)) >= 0:
+        end = at + len(half)
+        if _MASK.search(text, end, end + len(half) + 2):
+            return True
+    return False
 
 
 def _folded(text: str) -> str:
-    return text.casefold()
+    return text.replace("...", "…").casefold()
 
 
 def _joined(text: str) -> str:
