@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from machines import unchecked
 from replays import sample
+from spellings import SPELLINGS
 from stepward.sabotage.reference import (
     Answer,
     Asked,
@@ -39,9 +40,11 @@ from stepward.vm import (
     Suspend,
     ToolContext,
 )
+from stepward.vm.language.types import fits
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.history import load, stored_plan
 from stepward.vm.machine.plan import CallPlan, Plan
+from stepward.vm.values import freeze
 
 KINDS = ("good", "raise", "late", "lost", "odd", "wait")
 WEIGHTS = [
@@ -68,6 +71,13 @@ ODD: list[Any] = [
     "\ud800",
     "[1]",
 ]
+SECRETS = (  # texts and numbers that inputs and outputs have, sensitive now and then
+    "refund",
+    "e" * 12,
+    "4711471147",
+    "9422942294",
+    "9422942294",
+)
 TODAY = "2026-01-01"
 """The day on the clock of the machine."""
 
@@ -99,8 +109,18 @@ class World:
         call = self.calls[step]
         if call.allowed:
             return chance.choice(call.allowed)
-        value = sample(call.returns, chance)
+        value = self.echo(step, sample(call.returns, chance))
         return value if not call.is_model or isinstance(value, str) or chance.random() < 0.3 else json.dumps(value)
+
+    def echo(self, step: str, value: Any) -> Any:
+        """Return an output that may repeat a sensitive value, in some spelling, in some part of it."""
+        chance = self.chance("echo", step, repr(value))
+        if chance.random() < 0.7:
+            return value
+        secret = chance.choice(SECRETS)
+        said = chance.choice(list(SPELLINGS.values()))(secret)
+        found = _with(value, said, chance)
+        return found if fits(freeze(found), self.calls[step].returns) else value
 
     def answer(self, step: str, visit: int, attempt: int, performance: int) -> Answer:
         call, chance = self.calls[step], self.chance(step, visit, attempt)
@@ -117,6 +137,17 @@ class World:
             return Waits()
         value = chance.choice(ODD) if kind == "odd" else self.value(step, chance)
         return Replied(value, chance.randint(0, 4)) if call.is_model else Returned(value)
+
+
+def _with(value: Any, said: str, chance: random.Random) -> Any:
+    if isinstance(value, str):
+        return chance.choice([said, {"a": said}, {said: 1, "b": 2}, ["x", [said]]]) if chance.random() < 0.5 else said
+    if isinstance(value, dict) and value:
+        name = chance.choice(list(value))
+        return value | ({name: _with(value[name], said, chance)} if chance.random() < 0.8 else {said: 5})
+    if isinstance(value, list):
+        return [*value, said]
+    return int(said) if said.isascii() and said.isdigit() and isinstance(value, int) else value
 
 
 class Machine:
@@ -305,6 +336,7 @@ def _compare(machine: Machine, run: Run, reference: Reference, answered: list[As
     for name, value in known.items():
         if not alike(value, told[name]):
             raise Parted(f"`{name}` is {value!r}, and {told[name]!r} to the reference")
+    _equal("sensitive", sorted(known.keys() - run.view("model").keys()), sorted(reference.hidden))
     if not alike(run.output, reference.output):
         raise Parted(f"the output is {run.output!r}, and {reference.output!r} to the reference")
     _equal("asked", len(machine.asked), len(answered), str(machine.asked[-1:]) + str(answered[-1:]))

@@ -17,10 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep import Told, lockstep
+from lockstep import Parted, Told, lockstep
 from machines import TOOLS, Bench, ask, assign, both, check, end, program, tool, unchecked
 from programs import programs
 from replays import good_programs
+from secret_programs import secret_program
 from small_programs import small_program
 from stepward.sabotage.reference import Lost, Raised, Reference, Replied, Returned, TimedOut, Waits
 from stepward.sabotage.reference.expressions import CannotEvaluate, Undefined, value_of
@@ -488,6 +489,13 @@ def small_runs(first: int, last: int) -> Iterator[Told]:
         yield lockstep(Program.from_dict(small_program(seed)), str(seed))
 
 
+def secret_runs(first: int, last: int) -> Iterator[Told]:
+    for seed in range(first, last):
+        made = Program.from_dict(secret_program(str(seed)))
+        if not Meaning(made).typing.conflicts:
+            yield lockstep(made, f"secret {seed}")
+
+
 def good_runs(fates: int) -> Iterator[Told]:
     for name, made in good_programs().items():
         for fate in range(fates):
@@ -502,6 +510,10 @@ def test_in_lockstep_on_small_programs() -> None:
     assert len({one.ending for one in small_runs(0, 120)}) > 5
 
 
+def test_in_lockstep_on_programs_whose_outputs_repeat_what_is_sensitive() -> None:
+    assert frozenset[str]().union(*(one.met for one in secret_runs(0, 100))) >= {"blocked", "Waits", "resumed True"}
+
+
 @pytest.mark.parametrize("first", [0, 100])
 def test_in_lockstep_on_wide_programs(first: int) -> None:
     runs = list(wide_runs(first, first + 100))
@@ -512,7 +524,12 @@ def test_in_lockstep_on_wide_programs(first: int) -> None:
 @pytest.mark.slow
 def test_in_lockstep_on_all_of_them_often() -> None:
     count = int(os.environ.get("STEPWARD_LOCKSTEP", "600"))
-    runs = [*good_runs(12), *small_runs(1000, 1300), *wide_runs(1000, 1000 + count, 2)]
+    runs = [
+        *good_runs(12),
+        *small_runs(1000, 1300),
+        *secret_runs(1000, 1000 + count),
+        *wide_runs(1000, 1000 + count, 2),
+    ]
 
     @settings(COMMON, max_examples=150)
     @given(programs(), st.integers(0, 1 << 30))
@@ -588,6 +605,12 @@ MISTAKES: dict[str, tuple[str, Any]] = {
     "arguments of a model call": ("calls._arguments", lambda attempt: FrozenMap(attempt.args or {})),
     "data that is read as references": ("data._text", two_passes),
 }
+ECHOES: dict[str, tuple[str, Any]] = {
+    "outputs that are taken as they are": ("known.Known.veiled", lambda _, happened: happened.body["output"]),
+    "keys that nobody looks at": ("known._repeats_in_keys", lambda *_: False),
+    "one spelling that nobody knows": ("redaction._in_base64", lambda _: ()),
+    "values that are forgotten with their name": ("known._sealed_numbers", lambda *_, **__: ()),
+}
 
 
 RARE = {"data that is read as references": 250, "retries in place of repeats": 675, "arguments of a model call": 810}
@@ -601,3 +624,11 @@ def test_mistakes_of_the_machine_are_found(monkeypatch: pytest.MonkeyPatch, name
     with pytest.raises(Exception) as found:  # noqa: PT011 - whatever comes first is how it shows
         list(wide_runs(RARE.get(name, 0), RARE.get(name, 0) + 1500))
     assert not isinstance(found.value, ProgramError), "that is a mistake of the search"
+
+
+@pytest.mark.parametrize("name", ECHOES)
+def test_mistakes_about_what_is_repeated_are_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    where, instead = ECHOES[name]
+    monkeypatch.setattr(f"stepward.vm.machine.{where}", instead)
+    with pytest.raises(Parted):
+        list(secret_runs(0, 1000))

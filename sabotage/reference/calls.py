@@ -40,6 +40,8 @@ class Call:
     answer: Answer | None = None
     value: Any = None
     error: str = ""
+    hidden: set[tuple[str, ...]] = field(default_factory=set)
+    """The fields of the output that repeat a sensitive value."""
 
     @property
     def is_model(self) -> bool:

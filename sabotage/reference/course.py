@@ -9,6 +9,7 @@ from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.answers import Answer, Asked, Raised, Replied, TimedOut
 from stepward.sabotage.reference.calls import Call, fitting
 from stepward.sabotage.reference.data import left_without
+from stepward.sabotage.reference.echoes import numbers_in, sought
 from stepward.sabotage.reference.expressions import CannotEvaluate, holds, value_of
 from stepward.sabotage.reference.plain import NoValue, Unworded, size, to_value
 from stepward.sabotage.reference.run import Over
@@ -44,6 +45,11 @@ class Reference(Waves):
     def errors(self) -> set[str]:
         """The steps and sub-steps that ended without an output when they were last left."""
         return {where[0] for where in self._data.held if where[1:] == ("error",)}
+
+    @property
+    def hidden(self) -> set[str]:
+        """The variables and outputs that are sensitive, or have a part that is."""
+        return {".".join(where) for where in self._data.hidden}
 
     @property
     def asked(self) -> tuple[Asked, ...]:
@@ -88,8 +94,9 @@ class Reference(Waves):
         if given is None:
             raise ValueError("an input is missing, unknown or of another type")
         self._data.change([((name,), value) for name, value in given.items()])
-        for name in given:
+        for name, value in given.items():
             self._data.hide((name,), self._types.hidden_input(name))
+            self._secrets |= set(sought(value, self._types.inputs[name]))
         self._course = self._run()
         self._go_on()
 
@@ -135,7 +142,9 @@ class Reference(Waves):
             value = fitting(call, output, self._most_bytes)
         except NoValue:
             return False
+        brought = self._brought()
         call.succeeds(value)
+        self._find_echoes(call, self._secrets | brought)  # whoever delivers comes when all siblings have come back
         self._go_on()
         return True
 
@@ -238,7 +247,9 @@ class Reference(Waves):
         if any(size(value) > self._most_bytes for value in new.values()):
             raise NoValue("too large")
         self._change([((name,), value) for name, value in new.items()])
-        for name in new:
-            self._data.hide((name,), hidden.get(name, set()))
+        for name, value in new.items():
+            ways = hidden.get(name, set())
+            self._data.hide((name,), ways)
+            self._secrets |= set(numbers_in(value, ways))
         self._succeeded(step)
         return self._leave(step, "set")

@@ -50,21 +50,26 @@ class Data:
         return value
 
     def change(self, changes: Changes) -> bool:
-        """Bind what a step leaves, in order; return whether any value is another one than before."""
+        """Bind what a step leaves, in order; return whether any of it is another value than there was before.
+
+        Of two siblings that give one variable a value each, both count ("Control flow, Choices").
+        """
         before = dict(self.held)
         for where, value in changes:
             self.hidden.pop(where, None)
             self.held[where] = value
             if value is GONE:
                 del self.held[where]
-        return any(_differs(before.get(where, GONE), self.held.get(where, GONE)) for where, _ in changes)
+        return any(_differs(before.get(where, GONE), value) for where, value in changes)
 
-    # -- what is sensitive: it follows `set` and fields, not branches and tool outputs ("Data" 7) ----------------------
+    # -- what is sensitive: it follows `set` and fields, not branches ("Data" 7) ---------------------------------------
 
     def hide(self, where: Holder, ways: set[Way]) -> None:
-        """Note which fields of what is held are sensitive."""
-        if ways and where in self.held:
-            self.hidden[where] = ways
+        """Note which fields of what is held are sensitive, as far as they are there."""
+        there = {way for way in ways if where in self.held and _has(self.held[where], way)}
+        self.hidden.pop(where, None)
+        if there:
+            self.hidden[where] = there
 
     def hidden_below(self, names: tuple[str, ...]) -> set[Way]:
         """Return which fields of what a reference names are sensitive; `()` is the whole of it."""
@@ -83,6 +88,14 @@ class Data:
             return self.hidden_below(tree.names)
         names = [node.names for node in syntax.walk(tree) if isinstance(node, syntax.Reference)]
         return {()} if any(self.hidden_below(one) for one in names) else set()
+
+
+def _has(value: Any, way: Way) -> bool:
+    for name in way:
+        if not isinstance(value, dict) or name not in value:
+            return False
+        value = value[name]
+    return True
 
 
 def _differs(old: Any, new: Any) -> bool:

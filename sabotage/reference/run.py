@@ -50,6 +50,8 @@ class Run:
         self._types = Types(program, self._tool)
         self._rules = rules_of(program, self._policies, self._waived, self._tool)
         self._data = Data(program)
+        self._secrets: set[str] = set()
+        """The sensitive values that the run has had when its present step began ("Data" 8)."""
         self._visits: dict[str, int] = {}
         self._idle = 0
         self._calls: list[Call] = []

@@ -8,6 +8,7 @@ from typing import Any
 from stepward.sabotage.reference.answers import Moved
 from stepward.sabotage.reference.calls import Call, judge
 from stepward.sabotage.reference.data import Changes, left_with, left_without
+from stepward.sabotage.reference.echoes import echoes, sought
 from stepward.sabotage.reference.expressions import Undefined
 from stepward.sabotage.reference.plain import NoValue, Unworded, to_value, written
 from stepward.sabotage.reference.rules import is_allowed
@@ -112,6 +113,17 @@ class Waves(Run):
         yield
         for call in wave:
             judge(call, self._most_bytes)
+            self._find_echoes(call, self._secrets)
+
+    def _find_echoes(self, call: Call, secrets: set[str]) -> None:
+        """Note what an output repeats; a reply of a closed set, and a `fallback`, are the program's own words."""
+        if call.phase == "success" and getattr(call.step, "allowed_outputs", None) is None:
+            call.hidden = echoes(call.value, call.returns, secrets)
+
+    def _brought(self) -> set[str]:
+        """Return the sensitive values that the calls of the present step brought."""
+        good = [call for call in self._calls if call.phase == "success"]
+        return {text for call in good for text in sought(call.value, call.returns)}
 
     # -- what calls leave ----------------------------------------------------------------------------------------------
 
@@ -120,6 +132,7 @@ class Waves(Run):
         (call,) = self._calls
         self._change(_left_by(call))
         self._hide(call)
+        self._secrets |= self._brought()
         if call.phase == "success":  # a step that ended by fallback or skip did not succeed ("Guardrails" 1)
             self._succeeded(step)
         return call.phase
@@ -139,6 +152,7 @@ class Waves(Run):
         for call in self._calls:
             self._hide(call)
         self._hide_joined(step, list(good))
+        self._secrets |= self._brought()
         for call in self._calls:
             how = "blocked" if call.is_blocked else call.phase
             self.log.append(Moved(call.step.id, self._visits[step.id], how, None))
@@ -149,13 +163,18 @@ class Waves(Run):
         return outcome
 
     def _hide(self, call: Call) -> None:
-        ways = self._types.hidden_output(call.step.id)
+        ways = self._hidden_ways(call)
         self._data.hide((call.step.id, "output"), ways)
         if call.step.output_key is not None:
             self._data.hide((call.step.output_key,), ways)
 
+    def _hidden_ways(self, call: Call) -> set[tuple[str, ...]]:
+        """Return what is sensitive of an output; a `fallback` is the program's own, and nothing of it is."""
+        return self._types.hidden_output(call.step.id) | call.hidden if call.phase == "success" else set()
+
     def _hide_joined(self, step: Any, good: list[str]) -> None:
-        ways = {(name, *way) for name in good for way in self._types.hidden_output(name)}
+        calls = [call for call in self._calls if call.step.id in good]
+        ways = {(call.step.id, *way) for call in calls for way in self._hidden_ways(call)}
         self._data.hide((step.id, "output"), ways)
         if step.output_key is not None:
             self._data.hide((step.output_key,), ways)

@@ -6,7 +6,7 @@ by then. They hang on its records alone, so that every machine that goes on with
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final
@@ -145,10 +145,14 @@ def veiled(value: Any, spec: TypeSpec | None, secrets: Collection[Spelled]) -> A
     if spec is not None and spec.enum is not None:
         return value
     if isinstance(value, dict):
-        declared = (spec.properties if spec is not None else None) or {}
-        if any(key not in declared and repeats(key, secrets) for key in value):
+        if _repeats_in_keys(value, spec, secrets):
             return Secret(opened(value))
         return FrozenMap((key, veiled(item, part_of(spec, key), secrets)) for key, item in value.items())
     if isinstance(value, tuple):
         return tuple(veiled(item, spec and spec.items, secrets) for item in value)
     return Secret(value) if repeats(value, secrets) else value
+
+
+def _repeats_in_keys(value: Mapping[str, Any], spec: TypeSpec | None, secrets: Collection[Spelled]) -> bool:
+    declared = (spec.properties if spec is not None else None) or {}
+    return any(key not in declared and repeats(key, secrets) for key in value)

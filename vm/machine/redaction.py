@@ -124,7 +124,7 @@ class _Read(NamedTuple):
         return any(half in one for plain, texts in places for half in _halves(plain) for one in texts)
 
     def has_masked(self, secret: Spelled) -> bool:
-        """Return whether the first half of a value, or more, stands before a mask in the text, or the last behind one."""
+        """Return whether half of a value, or more, stands beside a mask in the text."""
         places = ((secret.plain, self.folded), (secret.joined, self.joined))
         return any(_is_masked(text, plain) for plain, texts in places for text in texts)
 

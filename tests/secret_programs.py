@@ -1,0 +1,65 @@
+"""Random programs with sensitive values that outputs may repeat; helpers only, no tests stand here."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+HIDDEN: Final = {"type": "string", "sensitive": True}
+TOOLS: Final[dict[str, dict[str, Any]]] = {
+    "get": {"effect": "read"},
+    "mail": {"effect": "write", "idempotent": True, "returns": {"type": ["string", "null"]}},
+    "book": {"effect": "write", "returns": {"type": "object", "properties": {"ref": {"type": "string"}}}},
+    "push": {"effect": "write", "suspends": True},
+    "sort": {"effect": "read", "returns": {"enum": ["refund", "eeeeeeeeeeee"]}},
+    "open": {
+        "effect": "read",
+        "returns": {
+            "type": "object",
+            "properties": {"pin": HIDDEN, "note": {"type": "string"}, "kind": {"enum": ["refund", "ok"]}},
+            "required": ["pin", "note"],
+        },
+    },
+}
+SALARY: Final = 4711471147
+INPUTS: Final[dict[str, Any]] = {
+    "h": HIDDEN,
+    "k": {"type": "integer", "minimum": SALARY, "maximum": SALARY, "sensitive": True},
+    "o": {"type": "object", "properties": {"a": HIDDEN, "b": {"type": "string"}}},
+    "e": {"enum": ["refund", "order"], "sensitive": True},
+}
+VARIABLES: Final = ("v", "w", "z")
+
+
+def secret_program(seed: str) -> dict[str, Any]:
+    """Return the program of a seed: its steps follow one another, and each reads what it likes."""
+    chance = Random(f"secret {seed}")
+    inputs = {name: spec for name, spec in INPUTS.items() if chance.random() < 0.6}
+    steps = [_step(f"s{number}", chance, list(inputs)) for number in range(chance.randint(3, 8))]
+    data = {"name": "secret", "inputs": inputs, "tools": TOOLS, "steps": steps, "max_steps": 40}
+    return data | {"steps": [*steps, {"id": "end", "type": "end", "output": ["$v", "$w"]}]}
+
+
+def _step(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
+    kind = chance.choice(["call", "call", "call", "set", "parallel", "ask"])
+    if kind == "set":
+        value = chance.choice([f"${name}" for name in (*inputs, *VARIABLES)])
+        if "k" in inputs and chance.random() < 0.7:
+            value = "$k * 2"
+        return {"id": name, "type": "set", "set": {chance.choice(VARIABLES): value}}
+    if kind == "parallel":
+        parts = [_call(f"{name}_{number}", chance, inputs) for number in range(chance.randint(2, 3))]
+        more = {"on_error": "retry", "max_retries": 2} if chance.random() < 0.3 else {"on_error": "skip"}
+        return {"id": name, "type": "parallel", "parallel_steps": parts, "output_key": "z", **more}
+    if kind == "ask":
+        prompt = f"say {chance.choice(VARIABLES)} of ${chance.choice([*VARIABLES, *VARIABLES, *inputs])}"
+        shape = chance.choice([{}, {"allowed_outputs": ["refund", "order"]}, {"returns": TOOLS["open"]["returns"]}])
+        return {"id": name, "type": "llm", "prompt": prompt, "on_error": "skip", "output_key": "w", **shape}
+    return _call(name, chance, inputs)
+
+
+def _call(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
+    args = {"x": f"${chance.choice(inputs)}"} if inputs and chance.random() < 0.7 else {}
+    more = chance.choice([{"on_error": "skip"}, {"on_error": "retry", "max_retries": 3}])
+    tool = chance.choice([*TOOLS, "get", "get", "mail"])
+    return {"id": name, "type": "tool", "tool": tool, "args": args, "output_key": chance.choice(VARIABLES), **more}
