@@ -11,7 +11,7 @@ import pytest
 from canaries import Canary
 from stepward.vm.journal.canonical import opened
 from stepward.vm.machine import apply as fold
-from stepward.vm.machine import ask, calls, data, deliveries, driver, execution, tools
+from stepward.vm.machine import ask, calls, data, deliveries, driver, execution, known, tools
 from stepward.vm.machine.calls import judge
 from stepward.vm.machine.events import Result, event
 
@@ -106,6 +106,17 @@ PROMPT = {
     "name": "prompt",
     "inputs": {"iban": TEXT},
     "steps": [{"id": "ask", "type": "llm", "prompt": "Is it paid?"}],
+}
+
+
+REPEATS = {
+    "name": "repeats",
+    "inputs": {"iban": {"type": "string", "sensitive": True}},
+    "tools": {"pay": {"effect": "read", "args": {"iban": TEXT}}},
+    "steps": [
+        {"id": "pay", "type": "tool", "tool": "pay", "args": {"iban": "$iban"}},
+        {"id": "tell", "type": "llm", "prompt": "It said: $pay.output", "on_error": "skip"},
+    ],
 }
 
 
@@ -227,11 +238,11 @@ def allows_what_can_not_be_said(patch: pytest.MonkeyPatch) -> None:
 
 
 def redacts_no_errors(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(driver.Driver, "redacted", lambda self, text: text)
+    patch.setattr(known.Known, "redacted", lambda self, text, **_: text)
 
 
 def redacts_no_requests(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(driver.Driver, "_redacted_value", lambda self, value: value)
+    patch.setattr(known.Known, "redacted_value", lambda self, value, **_: value)
 
 
 def redacts_nothing_cut_off(patch: pytest.MonkeyPatch) -> None:
@@ -239,6 +250,20 @@ def redacts_nothing_cut_off(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(redaction, "_without_start", lambda piece, form: piece)
     patch.setattr(redaction, "quotes", lambda text, secrets: False)
+
+
+def takes_outputs_as_they_are(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(known.Known, "veiled", lambda self, happened: happened.body["output"])
+
+
+def looks_at_no_keys(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(known, "_repeats_in_keys", lambda value, spec, secrets: False)
+
+
+def knows_no_base64(patch: pytest.MonkeyPatch) -> None:
+    from stepward.vm.machine import redaction
+
+    patch.setattr(redaction, "_in_base64", lambda data: ())
 
 
 def tells_models(patch: pytest.MonkeyPatch) -> None:
@@ -369,6 +394,21 @@ CANARIES: tuple[Canary, ...] = (
         program=SECRET,
         patch=redacts_nothing_cut_off,
     ),
+    Canary(
+        name="outputs-as-they-are",
+        defence="what an output repeats of a sensitive value is sealed",
+        attack="secret-echoed",
+        program=REPEATS,
+        patch=takes_outputs_as_they_are,
+        smallest={
+            "inputs": {"iban": ""},
+            "spelled": "as it is",
+            "repeated as": "a text",
+            "pay, visit 1, attempt 1 repeats": True,
+        },
+    ),
+    Canary("no-look-at-keys", "keys are looked at too", "secret-echoed", REPEATS, looks_at_no_keys),
+    Canary("no-base64", "base64 is a spelling too", "secret-echoed", REPEATS, knows_no_base64),
     Canary(
         name="tells-models",
         defence="no sensitive value reaches a prompt",

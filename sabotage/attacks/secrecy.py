@@ -72,8 +72,8 @@ def _texts_in(target: Target) -> list[str]:
     return [name for name, spec in declared.items() if any(refusal(text, spec) is None for text in texts)]
 
 
-def _with_secrets(stage: Stage) -> Target:
-    """Return the target, or one of whose inputs one is sensitive."""
+def with_secrets(stage: Stage) -> Target:
+    """Return the target, or one like it of whose inputs one is sensitive."""
     from hypothesis import strategies as st
 
     target = stage.target
@@ -83,7 +83,8 @@ def _with_secrets(stage: Stage) -> Target:
     return variant(target, f"sensitive {name}", lambda data: data["inputs"][name].update(sensitive=True))
 
 
-def _can_hide(target: Target) -> str | None:
+def can_hide(target: Target) -> str | None:
+    """Return why nothing of a target can be made a secret, or None."""
     return None if _has_sensitive(target) or _texts_in(target) else "nothing is sensitive, and no input can be any text"
 
 
@@ -125,13 +126,13 @@ class SecretQuoted(Attack):
 
     def misses(self, target: Target) -> str | None:
         """It needs something sensitive, or what can be made so."""
-        return _can_hide(target)
+        return can_hide(target)
 
     def play(self, stage: Stage) -> Outcome:
         """Quote secrets wherever a tool is given any, and look for them in all that is not the vault."""
         from hypothesis import strategies as st
 
-        target = _with_secrets(stage)
+        target = with_secrets(stage)
         scene = stage.scene(target=target, faults=False)
         hidden = Hidden()
         types = target.plan.input_types
@@ -143,9 +144,9 @@ class SecretQuoted(Attack):
         def decide(asking: Asking) -> Answer | None:
             call = asking.call
             if call.is_model or not hidden.found_in(to_json(asking.args)):
-                return _honest(stage, asking, hidden)
+                return honest(stage, asking, hidden)
             way = stage.pick(f"{asking.name} quotes", st.sampled_from(("not", *ways)))
-            leaf = next(text for text in map(as_text, _leaves(asking.args)) if hidden.found_in(text))
+            leaf = next(text for text in map(as_text, leaves(asking.args)) if hidden.found_in(text))
             if way == "in an error":
                 quoted.append(asking)
                 return Answer("fails", _FORMS[form].quote(leaf))
@@ -155,7 +156,7 @@ class SecretQuoted(Attack):
             if way == "by its type" and call.returns is not None:
                 quoted.append(asking)
                 return Answer("wrong", {"quotes": [leaf]} if "object" not in call.returns.kinds else [leaf])
-            return _honest(stage, asking, hidden)
+            return honest(stage, asking, hidden)
 
         scene.world.decides.append(decide)
         machine = scene.machine()
@@ -168,7 +169,7 @@ class SecretQuoted(Attack):
         return Outcome.BLOCKED if quoted else Outcome.ABSORBED if hidden.texts else Outcome.NOT_APPLICABLE
 
 
-def _honest(stage: Stage, asking: Asking, hidden: Hidden) -> Answer | None:
+def honest(stage: Stage, asking: Asking, hidden: Hidden) -> Answer | None:
     """Return an output with secrets where its type calls for them; None where the world may say anything."""
     call = asking.call
     if call.returns is None or call.may_suspend:
@@ -176,11 +177,12 @@ def _honest(stage: Stage, asking: Asking, hidden: Hidden) -> Answer | None:
     return Answer("returns", hidden.put(stage.pick(f"answer: {asking.name}", stage.target.output(call)), call.returns))
 
 
-def _leaves(value: Any) -> list[Any]:
+def leaves(value: Any) -> list[Any]:
+    """Return the scalars in a value."""
     if isinstance(value, Mapping):
-        return [leaf for item in value.values() for leaf in _leaves(item)]
+        return [leaf for item in value.values() for leaf in leaves(item)]
     if isinstance(value, list | tuple):
-        return [leaf for item in value for leaf in _leaves(item)]
+        return [leaf for item in value for leaf in leaves(item)]
     return [value]
 
 

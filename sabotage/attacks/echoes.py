@@ -1,0 +1,134 @@
+"""Injection of sensitive values by way of outputs: what is asked repeats what it was given, and the run goes on."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import quote_plus
+
+from stepward.sabotage.answers import Answer
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.secrecy import Hidden, can_hide, honest, with_secrets
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.world import Asking
+from stepward.vm.language.types import refusal
+from stepward.vm.machine.plan import CallPlan
+from stepward.vm.machine.run import Run
+from stepward.vm.values import freeze, to_json
+
+SPELLINGS: Final[Mapping[str, Callable[[str], str]]] = {
+    "as it is": lambda text: text,
+    "in a sentence": lambda text: f"paid to {text}, as you said",
+    "in capitals": str.upper,
+    "in a URL": lambda text: f"https://bank/{quote_plus(text)}",
+    "in groups": lambda text: " ".join(text[at : at + 4] for at in range(0, len(text), 4)),
+    "masked": lambda text: f"****{text[len(text) // 2 :]}",
+    "in base64": lambda text: base64.b64encode(f"a{text}".encode()).decode(),
+    "in hexadecimal": lambda text: text.encode().hex(),
+}
+
+SHAPES: Final[Mapping[str, Callable[[str], Any]]] = {
+    "a text": lambda said: said,
+    "deep in an object": lambda said: {"is": {"it": said, "n": 1}},
+    "in a list": lambda said: ["x", [said]],
+    "a key": lambda said: {said: 1},
+}
+
+LONG_ENOUGH: Final = 12
+"""Characters of a value of which also half is looked for."""
+
+
+def _can_repeat(call: CallPlan) -> bool:
+    """Return whether an output can hold any text."""
+    texts = (shape("said in full") for shape in SHAPES.values())
+    return call.allowed is None and (call.returns is None or any(_fits(call, text) for text in texts))
+
+
+def _fits(call: CallPlan, output: Any) -> bool:
+    return call.returns is None or refusal(freeze(output), call.returns) is None
+
+
+class SecretEchoed(Attack):
+    """A tool or a model repeats sensitive values in its output: in texts, fields, items and keys, in each spelling."""
+
+    name = "secret-echoed"
+    family = Family.INJECTION
+    surface = "outputs of tools and replies of models"
+    action = "sensitive values repeated"
+    invariant = Invariant.SECRECY
+    defence = "what an output repeats of a sensitive value is sealed before it reaches a record, and goes with it"
+    severity = "high"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs something sensitive, or what can be made so, and an output that can hold it."""
+        if not any(map(_can_repeat, target.calls.values())):
+            return "no output can be any text"
+        return can_hide(target)
+
+    def play(self, stage: Stage) -> Outcome:
+        """Repeat a sensitive input in outputs, and look for it everywhere: while the run goes on, and once erased."""
+        from hypothesis import strategies as st
+
+        target = with_secrets(stage)
+        scene = stage.scene(target=target, faults=False)
+        hidden, types = Hidden(), target.plan.input_types
+        scene.inputs = {name: hidden.put(value, types[name]) for name, value in scene.inputs.items()}
+        spelling = stage.pick("spelled", st.sampled_from(list(SPELLINGS)))
+        shape = stage.pick("repeated as", st.sampled_from(list(SHAPES)))
+        secrets = sorted(text for text in hidden.texts if spelling != "masked" or len(text) >= LONG_ENOUGH)
+        repeated: list[str] = []
+
+        def decide(asking: Asking) -> Answer | None:
+            request = asking.request
+            if request is not None and _tells(f"{request.prompt}\n{request.system}", hidden, repeated):
+                raise Breach(Invariant.SECRECY, f"the model is told by `{asking.call.id}` what an output repeated")
+            if not secrets or not _can_repeat(asking.call):
+                return honest(stage, asking, hidden)
+            said = SPELLINGS[spelling](secrets[0])
+            output = next((one for one in (SHAPES[shape](said), said) if _fits(asking.call, one)), None)
+            if output is None or not stage.pick(f"{asking.name} repeats", st.booleans()):
+                return honest(stage, asking, hidden)
+            repeated.append(said)
+            return Answer("returns", output)
+
+        scene.world.decides.append(decide)
+        machine = scene.machine()
+        run = scene.carry_on(scene.start(machine), machine)
+        scene.oracle.judge(run)
+        _search(scene, run, hidden, repeated)
+        if repeated:
+            stage.tell("erase the run")
+            gone = stage.do(scene.machine().erase(run.id))
+            _search(scene, gone, hidden, repeated)
+            _search_vault(scene, repeated)
+        return Outcome.BLOCKED if repeated else Outcome.NOT_APPLICABLE
+
+
+def _tells(text: str, hidden: Hidden, repeated: list[str]) -> bool:
+    return hidden.found_in(text) or any(
+        form in text for said in repeated for form in (said, json.dumps(said)[1:-1], to_json(said)[1:-1])
+    )
+
+
+def _search(scene: Scene, run: Run, hidden: Hidden, repeated: list[str]) -> None:
+    """Look in all that is not the vault; raises Breach."""
+    places = {f"record {entry.seq}": entry.record.decode() for entry in scene.store.inner.read(run.id)}
+    places |= {f"the {kind} view": to_json(freeze(dict(run.view(kind)))) for kind in ("trace", "model")}  # type: ignore[arg-type]
+    places["the error of the run"] = run.error
+    for place, text in places.items():
+        if _tells(text, hidden, repeated):
+            raise Breach(Invariant.SECRECY, f"{place} tells what an output repeated of a sensitive value")
+
+
+def _search_vault(scene: Scene, repeated: list[str]) -> None:
+    kept = b"".join(scene.store.inner.vault.get(scene.run).values())
+    if any(said.encode() in kept for said in repeated):
+        raise Breach(Invariant.SECRECY, "the vault has what an output repeated of a value that was erased")
+
+
+ATTACKS: tuple[type[Attack], ...] = (SecretEchoed,)
