@@ -50,6 +50,7 @@ _DESCRIPTIONS: Final = {
     "effect": "what the tool does to the world; `write` unless said",
     "idempotent": "whether performing it twice under one key is performing it once",
     "suspends": "whether the run may wait here for somebody outside",
+    "echoes": "whether the output may repeat what the tool is given; `true` unless said",
     "policy": "the name of the policy",
     "applies_to": "names of programs, or paths of their files, as patterns; all when absent",
     "allow": "the tools that may be called at all",

@@ -118,7 +118,7 @@ def _tells(text: str, hidden: Hidden, repeated: list[str]) -> bool:
 def _search(scene: Scene, run: Run, hidden: Hidden, repeated: list[str]) -> None:
     """Look in all that is not the vault; raises Breach."""
     places = {f"record {entry.seq}": entry.record.decode() for entry in scene.store.inner.read(run.id)}
-    places |= {f"the {kind} view": to_json(freeze(dict(run.view(kind)))) for kind in ("trace", "model")}  # type: ignore[arg-type]
+    places |= {f"the {kind} view": to_json(freeze(dict(run.view(kind)))) for kind in ("trace", "model")}
     places["the error of the run"] = run.error
     for place, text in places.items():
         if _tells(text, hidden, repeated):

@@ -424,8 +424,8 @@ class PolicyContradiction(Rule):
 
     ## What it does
     Reports an entry of the program's `tools` that makes a tool more harmless than a policy says: a smaller `effect`,
-    `idempotent: true` where the policy says false, `suspends: false` where it says true. Everything else is checked
-    with the policy's facts. The finding comes from the policy: only a waiver there silences it.
+    `idempotent: true` where the policy says false, `suspends: false` or `echoes: false` where it says true. Everything
+    else is checked with the policy's facts. The finding comes from the policy: only a waiver there silences it.
 
     ## Why it is bad
     Whoever writes the program could otherwise declare a payment to be a read. Every rule about writes would then pass
@@ -473,6 +473,8 @@ class PolicyContradiction(Rule):
             less.append(("idempotent", "true", "false"))
         if "suspends" in both and fact.suspends and not claim.suspends:
             less.append(("suspends", "false", "true"))
+        if "echoes" in both and fact.echoes and not claim.echoes:
+            less.append(("echoes", "false", "true"))
         for field, claimed, known in less:
             message = f"`{name}` claims `{field}: {claimed}`, but policy `{policy.policy}` knows `{field}: {known}`"
             place = Place(("tools", name, field))

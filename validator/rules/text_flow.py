@@ -9,10 +9,10 @@ from stepward.validator.analysis.assignment import Reading, assigned_names
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.sensitive_flow import SensitiveFlow, is_marked
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.steps import ConditionStep, LlmCall, ToolCall
-from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Place
 
 _NO_TEXT: Final = frozenset({"integer", "number", "boolean", "null"})
@@ -23,8 +23,10 @@ class SensitiveToModel(Rule):
 
     ## What it does
     Reports every reference in a `prompt` or a `system` text whose value is marked `sensitive: true`, or comes through
-    `set` from one that is, or has a part that is. What a tool makes of a sensitive value is not followed: the tool's
-    own `returns` says whether it is sensitive.
+    `set` from one that is, or has a part that is. A tool may repeat what it is given: its output is reported too, where
+    an argument is sensitive and the type of the output lets it through. A boolean, an `enum`, a text of fewer than six
+    characters and a small whole number do not. Of a tool that never repeats what it is given the manifest says
+    `echoes: false`. The machine believes that of no tool: what it recognises in an output reaches no prompt.
 
     ## Why it is bad
     What stands in a prompt leaves the house, and may be logged and kept there. For a password, a card number or a
@@ -42,7 +44,7 @@ class SensitiveToModel(Rule):
     ```yaml
     name: support_reply
     inputs: {question: {type: string}, card_number: {type: string, sensitive: true}}
-    tools: {find_holder: {effect: read, args: {card: {type: string}}, returns: {type: string}}}
+    tools: {find_holder: {effect: read, echoes: false, args: {card: {type: string}}, returns: {type: string}}}
     steps:
       - {id: find, type: tool, tool: find_holder, args: {card: $card_number}, output_key: first_name}
       - {id: reply, type: llm, prompt: "Answer $question for $first_name."}
@@ -53,85 +55,29 @@ class SensitiveToModel(Rule):
     name = "sensitive-to-model"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every sensitive value in a prompt or a system text, followed through `set` and fields."""
-        if not context.flow.positions_of.keys() & {"llm", "parallel"}:
+        """Yield every sensitive value in a prompt or a system text, followed through `set`, fields and outputs."""
+        if not context.flow.positions_of.keys() & {"llm", "parallel"} or not is_marked(context):
             return
-        sensitive = _sensitive_sets(context)
+        flow = SensitiveFlow(context)
         for reading in context.assignment.readings:
             call = context.reader(reading)
             if not isinstance(call, LlmCall) or reading.meant is None:
                 continue
-            origin = _sensitive_origin(context, reading.meant, sensitive)
+            origin = flow.origin(reading.meant)
             if origin is not None:
                 text = reading.reference.text()
                 message = f"`{text}` is sensitive and reaches the prompt of `{call.id}`"
                 help = "leave it out of the prompt, or let a tool hand the model only what it needs"
-                related = [Label(origin, "it is marked here")]
+                if origin.tool:
+                    message = f"`{text}` may repeat what is sensitive, and reaches the prompt of `{call.id}`"
+                    help = (
+                        "leave it out of the prompt, or declare `echoes: false` for the tool "
+                        f"`{origin.tool}` if its output never repeats what it is given"
+                    )
+                related = [Label(origin.place, "it is marked here")]
                 copies = [source.path for source in reading.meant.sources if source.kind == "set"]
                 related += [Label(Place(path, key=True), "it is copied here") for path in copies[:3]]
                 yield self.finding(message, help, reading.place, step=call.id, related=related)
-
-
-def _sensitive_origin(context: Context, meant: Meant, sets: dict[tuple[str, ...], Place]) -> Place | None:
-    """Return where a value that a reference may read is marked sensitive, or None when it is not."""
-    for source in meant.sources:
-        if source.kind == "set":
-            if (source.name,) in sets:
-                return sets[source.name,]
-            continue
-        spec = context.meaning.typing.root_spec(source)
-        path = _spec_path(context, source)
-        found = _marked(spec, path, meant.fields)
-        if found is not None:
-            return found
-    return None
-
-
-def _spec_path(context: Context, source: Source) -> tuple[str | int, ...]:
-    call = context.call_of(source) if source.kind == "output" else None
-    if isinstance(call, ToolCall):
-        return ("tools", call.tool, "returns")
-    return (*source.path, "returns") if isinstance(call, LlmCall) else source.path
-
-
-def _marked(spec: TypeSpec | None, path: tuple[str | int, ...], fields: tuple[str, ...]) -> Place | None:
-    """Return where the value at `fields`, something that holds it, or something in it, is marked sensitive."""
-    for name in fields:
-        if spec is None:
-            return None
-        if spec.sensitive:
-            return Place((*path, "sensitive"))
-        spec, path = (spec.properties or {}).get(name), (*path, "properties", name)
-    pending = [(spec, path)] if spec is not None else []
-    while pending:
-        inner, here = pending.pop()
-        if inner.sensitive:
-            return Place((*here, "sensitive"))
-        pending.extend((below, (*here, "properties", name)) for name, below in (inner.properties or {}).items())
-        if inner.items is not None:
-            pending.append((inner.items, (*here, "items")))
-    return None
-
-
-def _sensitive_sets(context: Context) -> dict[tuple[str, ...], Place]:
-    """Return the `set` names that get a sensitive value, however many assignments away, with where it is marked."""
-    found: dict[tuple[str, ...], Place] = {}
-    assignments = [
-        (str(reading.place.path[3]), reading)
-        for reading in context.assignment.readings
-        if context.program.steps[reading.step].type == "set" and reading.meant is not None
-    ]
-    changed = True
-    while changed:
-        changed = False
-        for name, reading in assignments:
-            if (name,) not in found:
-                assert reading.meant is not None
-                origin = _sensitive_origin(context, reading.meant, found)
-                if origin is not None:
-                    found[name,] = origin
-                    changed = True
-    return found
 
 
 class UnguardedTextToEffect(Rule):

@@ -11,13 +11,17 @@ Effect = Literal["none", "read", "write"]
 
 
 class ToolSpec(Node):
-    """The facts about one tool. What is not said is taken for the worst: it writes, and twice is not once."""
+    """The facts about one tool. What is not said is taken for the worst: it writes, and twice is not once.
+
+    `echoes` says whether its output may repeat what it is given.
+    """
 
     effect: Effect = "write"
     idempotent: bool = False
     args: dict[str, TypeSpec] | None = None
     returns: TypeSpec | None = None
     suspends: bool = False
+    echoes: bool = True
 
     @property
     def writes_once(self) -> bool:

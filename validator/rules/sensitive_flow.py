@@ -1,0 +1,204 @@
+"""Where sensitive values get to: by `set`, by fields, and by tools whose output may repeat what they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from stepward.validator.analysis.assignment import Reading
+from stepward.validator.context import Context
+from stepward.vm.expressions.syntax import Arithmetic, Expression, Length, Minus, Reference
+from stepward.vm.language.names import Meant, Source
+from stepward.vm.language.steps import LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.reading.source import Place
+
+LEAST: Final = 6
+"""Characters of a value that the machine looks for in outputs."""
+
+_SMALL: Final = 10 ** (LEAST - 1)
+"""Whole numbers below it have fewer characters."""
+
+_NUMBER: Final = frozenset({"number"})
+_ANY: Final = frozenset({"string", "number"})
+
+
+class Origin(NamedTuple):
+    """Where a value is marked sensitive, and how it comes here.
+
+    `kinds` are those of its texts and numbers that an output could repeat; `tool` is the last one that may have
+    repeated it, empty where no tool stands between.
+    """
+
+    place: Place
+    kinds: frozenset[str]
+    tool: str = ""
+
+
+class SensitiveFlow:
+    """What may be sensitive in a program: the names of `set`, and the outputs of tools that get what is."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._sets: dict[str, Origin] = {}
+        self._echoes: dict[str, Origin] = {}
+        readings = [one for one in context.assignment.readings if one.meant is not None]
+        passed = [one for one in readings if context.program.steps[one.step].type == "set" or self._may_echo(one)]
+        changed = True
+        while changed:
+            changed = False
+            for reading in passed:
+                changed = self._passes(reading) or changed
+
+    def _may_echo(self, reading: Reading) -> bool:
+        call = self._context.reader(reading)
+        return isinstance(call, ToolCall) and self._context.meaning.tool(call.tool).echoes
+
+    def _passes(self, reading: Reading) -> bool:
+        """Note what a reading hands on; return whether that is new."""
+        assert reading.meant is not None
+        call = self._context.reader(reading)
+        if isinstance(call, ToolCall):
+            known, name = self._echoes, call.id
+        else:
+            known, name = self._sets, str(reading.place.path[3])
+        if name in known:
+            return False
+        origin = self.origin(reading.meant)
+        if origin is None:
+            return False
+        if isinstance(call, ToolCall):
+            if not origin.kinds:
+                return False
+            origin = origin._replace(tool=call.tool)
+        else:
+            origin = origin._replace(kinds=self._kinds_after(reading, origin))
+        known[name] = origin
+        return True
+
+    def _kinds_after(self, reading: Reading, origin: Origin) -> frozenset[str]:
+        """Return the kinds of what `set` makes of a sensitive value: a copy has all of them, a result is a number."""
+        trees = self._context.meaning.clauses_of.get(reading.step, ())
+        tree: Expression | None = next((one.tree for one in trees if one.path == reading.place.path), None)
+        if tree is None or isinstance(tree, Reference):
+            return origin.kinds
+        return _NUMBER if isinstance(tree, Arithmetic | Minus | Length) else frozenset()
+
+    def origin(self, meant: Meant) -> Origin | None:
+        """Return where what a reference may read is marked sensitive, or None when it is not.
+
+        What is certainly sensitive comes before what an output may repeat.
+        """
+        found = [origin for source in meant.sources for origin in self._origins(source, meant.fields)]
+        return min(found, key=lambda origin: bool(origin.tool), default=None)
+
+    def _origins(self, source: Source, fields: tuple[str, ...]) -> Iterator[Origin]:
+        if source.kind == "set":
+            if source.name in self._sets:
+                yield self._sets[source.name]
+            return
+        spec = self._context.meaning.typing.root_spec(source)
+        found = _marked(spec, _spec_path(self._context, source), fields)
+        if found is not None:
+            yield found
+        if source.kind == "output":
+            yield from self._repeated(source, fields)
+
+    def _repeated(self, source: Source, fields: tuple[str, ...]) -> Iterator[Origin]:
+        call = self._context.call_of(source)
+        parts = [(call, fields)]
+        if isinstance(call, ParallelStep):
+            parts = [(part, fields[1:]) for part in call.parallel_steps if not fields or part.id == fields[0]]
+        for part, below in parts:
+            origin = self._echoes.get(part.id)
+            if origin is not None and isinstance(part, ToolCall):
+                returns = self._context.meaning.tool(part.tool).returns
+                if _may_hold(_part(returns, below), origin.kinds):
+                    yield origin
+
+
+def is_marked(context: Context) -> bool:
+    """Return whether any type of the program is marked sensitive, or has a part that is."""
+    meaning = context.meaning
+    specs: list[TypeSpec | None] = [*(context.program.inputs or {}).values()]
+    specs += [tool.returns for tool in meaning.manifest.values()]
+    specs += [site.call.returns for site in meaning.calls if isinstance(site.call, LlmCall)]
+    return any(_marked(spec, (), ()) is not None for spec in specs)
+
+
+def _spec_path(context: Context, source: Source) -> tuple[str | int, ...]:
+    call = context.call_of(source) if source.kind == "output" else None
+    if isinstance(call, ToolCall):
+        return ("tools", call.tool, "returns")
+    return (*source.path, "returns") if isinstance(call, LlmCall) else source.path
+
+
+def _marked(spec: TypeSpec | None, path: tuple[str | int, ...], fields: tuple[str, ...]) -> Origin | None:
+    """Return where the value at `fields`, something that holds it, or something in it, is marked sensitive."""
+    for number, name in enumerate(fields):
+        if spec is None:
+            return None
+        if spec.sensitive:
+            return Origin(Place((*path, "sensitive")), _sought(_part(spec, fields[number:])))
+        spec, path = (spec.properties or {}).get(name), (*path, "properties", name)
+    pending = [(spec, path)] if spec is not None else []
+    first, kinds = None, frozenset[str]()
+    while pending:
+        inner, here = pending.pop()
+        if inner.sensitive:
+            first = first or Place((*here, "sensitive"))
+            kinds |= _sought(inner)
+            continue
+        pending.extend((below, (*here, "properties", name)) for name, below in (inner.properties or {}).items())
+        if inner.items is not None:
+            pending.append((inner.items, (*here, "items")))
+    return None if first is None else Origin(first, kinds)
+
+
+def _part(spec: TypeSpec | None, fields: tuple[str, ...]) -> TypeSpec | None:
+    """Return the type of a field of a value; None where nothing is said of it."""
+    for name in fields:
+        if spec is None:
+            return None
+        rest = spec.additional_properties
+        spec = (spec.properties or {}).get(name, rest if isinstance(rest, TypeSpec) else None)
+    return spec
+
+
+def _sought(spec: TypeSpec | None) -> frozenset[str]:
+    """Return the kinds of the values of a type that are long enough to be looked for, at any depth."""
+    return frozenset(kind for kind in _ANY if _may_hold(spec, frozenset({kind}), exactly=True))
+
+
+def _may_hold(spec: TypeSpec | None, kinds: frozenset[str], *, exactly: bool = False) -> bool:
+    """Return whether a value of a type may have a text or number of these kinds somewhere in it.
+
+    A text may also have a number, unless `exactly` the kind is asked for.
+    """
+    if spec is None or not kinds:
+        return bool(kinds)
+    if spec.enum is not None:
+        return False
+    texts = kinds & {"string"} if exactly else kinds
+    if texts and spec.admits("string") and (spec.max_length is None or spec.max_length >= LEAST):
+        return True
+    if "number" in kinds and (spec.admits("number") or (spec.admits("integer") and not _is_small(spec))):
+        return True
+    if spec.admits("array") and _may_hold(spec.items, kinds, exactly=exactly):
+        return True
+    return spec.admits("object") and any(_may_hold(one, kinds, exactly=exactly) for one in _fields(spec))
+
+
+def _fields(spec: TypeSpec) -> Iterator[TypeSpec | None]:
+    """Yield the types of an object's fields; those that are not declared may be anything, unless it is closed."""
+    yield from (spec.properties or {}).values()
+    rest = spec.additional_properties
+    if isinstance(rest, TypeSpec):
+        yield rest
+    elif rest is not False:
+        yield None
+
+
+def _is_small(spec: TypeSpec) -> bool:
+    low, high = spec.minimum, spec.maximum
+    return low is not None and high is not None and low > -_SMALL // 10 and high < _SMALL
