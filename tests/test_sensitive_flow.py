@@ -1,4 +1,4 @@
-"""SW208 follows sensitive values through outputs: where the types let them through, and the manifest says nothing else."""
+"""SW208 follows sensitive values into outputs: where types let them through, and the manifest says nothing else."""
 
 from __future__ import annotations
 
