@@ -32,6 +32,9 @@ LEAST_IN_BASE64: Final = 5
 _MASK: Final = re.compile(r"…|([*•·●▪█x#])\1")
 """What masks leave in place of the characters that they hide."""
 
+MOST_IN_ONE_CASE: Final = 3
+"""Characters that one has at most once it is in one case."""
+
 _BETWEEN: Final = re.compile(r"[\s.,:;_'’/|-]+")
 """What stands between the groups of a number, a date or an account."""
 
@@ -74,25 +77,34 @@ def _without_start(piece: str, form: str) -> str:
 class Spelled(NamedTuple):
     """A sensitive value in all spellings in which it is looked for.
 
-    `plain` and `escaped` are looked for in other case, `joined` and `hexadecimal` also without what stands between the
-    groups of a number, `base64` as it is.
+    `whole` and `grouped` are the value in one case, as it is and without what stands between the groups of a number;
+    `folded` is looked for in a text in one case, `joined` in what is left of that without separators, and `base64` in
+    the text as it is. `halves` are the first and the last half of `whole`, then those of `grouped`. A text of fewer
+    than `least` characters has none of these.
     """
 
-    plain: str
-    joined: str
-    escaped: tuple[str, ...]
-    hexadecimal: str
+    whole: str
+    grouped: str
+    folded: tuple[str, ...]
+    joined: tuple[str, ...]
     base64: tuple[str, ...]
+    halves: tuple[str, ...]
+    least: int
 
     @classmethod
     def of(cls, secret: str) -> Spelled | None:
         """Return the spellings of a value; None where it is too short, or has nothing that tells it from others."""
-        plain = _folded(secret)
-        if len(secret) < LEAST_OTHERWISE or not _joined(plain):
+        whole = _folded(secret)
+        grouped = _joined(whole)
+        if len(secret) < LEAST_OTHERWISE or not grouped:
             return None
-        escaped = {_folded(form) for form in _escaped(secret)} - {plain}
         data = secret.encode()
-        return cls(plain, _joined(plain), tuple(sorted(escaped)), data.hex(), tuple(_in_base64(data)))
+        folded = tuple(dict.fromkeys((whole, *map(_folded, _escaped(secret)))))
+        joined = (data.hex(), grouped) if len(grouped) >= LEAST_OTHERWISE else (data.hex(),)
+        encoded = tuple(_in_base64(data))
+        halves = (*_halves(whole), *_halves(grouped))
+        least = min(map(len, (*folded, *joined, *encoded, *halves)))
+        return cls(whole, grouped, folded, joined, encoded, halves, least)
 
 
 class _Read(NamedTuple):
@@ -104,29 +116,35 @@ class _Read(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> _Read:
-        folded = dict.fromkeys((_folded(text), _folded(urllib.parse.unquote_plus(text))))
-        return cls(text, tuple(folded), tuple(dict.fromkeys(map(_joined, folded))))
+        folded: tuple[str, ...] = (_folded(text),)
+        if "%" in text or "+" in text:
+            folded = (*folded, _folded(urllib.parse.unquote_plus(text)))
+        return cls(text, folded, tuple(map(_joined, folded)))
 
     def has(self, secret: Spelled) -> bool:
         """Return whether a value stands in the text, whole, in some spelling."""
-        if any(form in one for form in (secret.plain, *secret.escaped) for one in self.folded):
-            return True
-        parts = [secret.hexadecimal]
-        if len(secret.joined) >= LEAST_OTHERWISE:
-            parts.append(secret.joined)
-        return any(part in one for part in parts for one in self.joined) or any(
-            part in self.text for part in secret.base64
-        )
+        for text in self.folded:
+            for form in secret.folded:
+                if form in text:
+                    return True
+        for text in self.joined:
+            for form in secret.joined:
+                if form in text:
+                    return True
+        return any(part in self.text for part in secret.base64)
 
     def has_half(self, secret: Spelled) -> bool:
         """Return whether the first or the last half of a value stands in the text."""
-        places = ((secret.plain, self.folded), (secret.joined, self.joined))
-        return any(half in one for plain, texts in places for half in _halves(plain) for one in texts)
+        for text in (*self.folded, *self.joined):
+            for half in secret.halves:
+                if half in text:
+                    return True
+        return False
 
     def has_masked(self, secret: Spelled) -> bool:
         """Return whether half of a value, or more, stands beside a mask in the text."""
-        places = ((secret.plain, self.folded), (secret.joined, self.joined))
-        return any(_is_masked(text, plain) for plain, texts in places for text in texts)
+        places = ((secret.whole, self.folded), (secret.grouped, self.joined))
+        return any(_is_masked(text, value) for value, texts in places for text in texts)
 
 
 def quotes(text: str, secrets: Iterable[str]) -> bool:
@@ -154,11 +172,15 @@ def repeats(value: str | int | Decimal, secrets: Collection[Spelled]) -> bool:
         number = _folded(as_text(value))
         joined = _joined(number)
         is_long = len(joined) >= LEAST_OTHERWISE
-        return any(number == secret.plain or (is_long and joined == secret.joined) for secret in secrets)
-    if len(value) < LEAST_IN_BASE64:
-        return False
-    read = _Read.of(value)
-    return any(read.has(secret) or read.has_masked(secret) for secret in secrets)
+        return any(number == secret.whole or (is_long and joined == secret.grouped) for secret in secrets)
+    read: _Read | None = None
+    most = len(value) if value.isascii() else MOST_IN_ONE_CASE * len(value)
+    for secret in secrets:
+        if secret.least <= most:
+            read = read or _Read.of(value)
+            if read.has(secret) or (read.has_half(secret) and read.has_masked(secret)):
+                return True
+    return False
 
 
 def _is_masked(text: str, secret: str) -> bool:
