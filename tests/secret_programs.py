@@ -43,10 +43,11 @@ def secret_program(seed: str) -> dict[str, Any]:
 def _step(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
     kind = chance.choice(["call", "call", "call", "set", "parallel", "ask"])
     if kind == "set":
-        value = chance.choice([f"${name}" for name in (*inputs, *VARIABLES)])
+        to = chance.choice(VARIABLES)
+        value = chance.choice([f"${name}" for name in (*inputs, *VARIABLES) if name != to])
         if "k" in inputs and chance.random() < 0.7:
             value = "$k * 2"
-        return {"id": name, "type": "set", "set": {chance.choice(VARIABLES): value}}
+        return {"id": name, "type": "set", "set": {to: value}}
     if kind == "parallel":
         parts = [_call(f"{name}_{number}", chance, inputs) for number in range(chance.randint(2, 3))]
         more = {"on_error": "retry", "max_retries": 2} if chance.random() < 0.3 else {"on_error": "skip"}

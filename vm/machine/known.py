@@ -6,7 +6,7 @@ by then. They hang on its records alone, so that every machine that goes on with
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final
@@ -16,7 +16,7 @@ from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.data import REDACTED, part_of
 from stepward.vm.machine.events import Event
 from stepward.vm.machine.plan import CallPlan, Plan
-from stepward.vm.machine.redaction import Spelled, redacted, repeats
+from stepward.vm.machine.redaction import Sought, Spelled, redacted
 from stepward.vm.values import FrozenMap, as_text
 
 BROUGHT: Final = ("attempt", "resumed", "reconciled")
@@ -37,6 +37,7 @@ class Known:
         self._plan = plan
         self._before: dict[str, Spelled | None] = {}
         self._now: dict[str, Spelled | None] = {}
+        self._sought = Sought()
 
     @cached_property
     def _calls(self) -> dict[str, CallPlan]:
@@ -48,23 +49,37 @@ class Known:
         if happened.kind == "started":
             types = self._plan.input_types
             for name, value in body["inputs"].items():
-                _note(self._before, sensitive_leaves(value, types.get(name)))
+                self._note(sensitive_leaves(value, types.get(name)))
         elif happened.kind == "assigned":
-            _note(self._before, ((text, True) for text in _sealed_numbers(tuple(body["values"].values()))))
+            self._note((text, True) for text in _sealed_numbers(tuple(body["values"].values())))
         elif is_brought(happened):
-            _note(self._now, sensitive_leaves(body["output"], self._calls[body["step"]].returns))
+            for text, is_sought in sensitive_leaves(body["output"], self._calls[body["step"]].returns):
+                self._now[text] = self._now.get(text) or (Spelled.of(text) if is_sought else None)
         if self._now and body.keys() & _LEAVING:
-            _note(self._before, ((text, spelled is not None) for text, spelled in self._now.items()))
+            self._note(((text, spelled is not None) for text, spelled in self._now.items()))
             self._now = {}
+
+    def _note(self, leaves: Iterable[tuple[str, bool]]) -> None:
+        for text, is_sought in leaves:
+            if self._before.get(text) is None:
+                self._before[text] = spelled = Spelled.of(text) if is_sought else None
+                if spelled is not None:
+                    self._sought.add(spelled)
 
     def veiled(self, happened: Event) -> Any:
         """Return the output that an event brings with the parts that repeat a sensitive value as Secrets."""
         output, call = happened.body["output"], self._calls[happened.body["step"]]
         if call.allowed is not None:
             return output
-        known = [self._before] if happened.kind == "attempt" else [self._before, self._now]
-        secrets = [spelled for one in known for spelled in one.values() if spelled is not None]
-        return veiled(output, call.returns, secrets) if secrets else output
+        if self._sought:
+            output = veiled(output, call.returns, self._sought)
+        if happened.kind != "attempt" and self._now:
+            siblings = Sought()
+            for spelled in self._now.values():
+                if spelled is not None:
+                    siblings.add(spelled)
+            output = veiled(output, call.returns, siblings)
+        return output
 
     def redacted(self, text: str, *, is_attempt: bool) -> str:
         """Return a text without the sensitive values; of an attempt the siblings' are not known."""
@@ -78,8 +93,7 @@ class Known:
             items = ((key, self.redacted_value(item, is_attempt=is_attempt)) for key, item in value.items())
             return FrozenMap((self.redacted(key, is_attempt=is_attempt), item) for key, item in items)
         if isinstance(value, int | Decimal) and not isinstance(value, bool):
-            secrets = [spelled for spelled in self._before.values() if spelled is not None]
-            return REDACTED if repeats(value, secrets) else value
+            return REDACTED if self._sought.repeats(value) else value
         if isinstance(value, tuple):
             return tuple(self.redacted_value(item, is_attempt=is_attempt) for item in value)
         return value
@@ -89,12 +103,6 @@ def is_brought(happened: Event) -> bool:
     """Return whether an event brings an output from outside; a `fallback` is the program's own."""
     body = happened.body
     return happened.kind in BROUGHT and body.get("kind") == "success" and "output" in body
-
-
-def _note(known: dict[str, Spelled | None], leaves: Iterable[tuple[str, bool]]) -> None:
-    for text, is_sought in leaves:
-        if known.get(text) is None:
-            known[text] = Spelled.of(text) if is_sought else None
 
 
 def sensitive_leaves(value: Any, spec: TypeSpec | None, *, inside: bool = False) -> Iterator[tuple[str, bool]]:
@@ -134,7 +142,7 @@ def _sealed_numbers(value: Any, *, inside: bool = False) -> Iterator[str]:
         yield as_text(value)
 
 
-def veiled(value: Any, spec: TypeSpec | None, secrets: Collection[Spelled]) -> Any:
+def veiled(value: Any, spec: TypeSpec | None, secrets: Sought) -> Any:
     """Return an output with the smallest parts that repeat one of `secrets` as Secrets: texts, numbers, and an object
     whole where a key does.
 
@@ -150,9 +158,9 @@ def veiled(value: Any, spec: TypeSpec | None, secrets: Collection[Spelled]) -> A
         return FrozenMap((key, veiled(item, part_of(spec, key), secrets)) for key, item in value.items())
     if isinstance(value, tuple):
         return tuple(veiled(item, spec and spec.items, secrets) for item in value)
-    return Secret(value) if repeats(value, secrets) else value
+    return Secret(value) if secrets.repeats(value) else value
 
 
-def _repeats_in_keys(value: Mapping[str, Any], spec: TypeSpec | None, secrets: Collection[Spelled]) -> bool:
+def _repeats_in_keys(value: Mapping[str, Any], spec: TypeSpec | None, secrets: Sought) -> bool:
     declared = (spec.properties if spec is not None else None) or {}
-    return any(key not in declared and repeats(key, secrets) for key in value)
+    return any(key not in declared and secrets.repeats(key) for key in value)

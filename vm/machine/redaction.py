@@ -10,7 +10,7 @@ import base64
 import json
 import re
 import urllib.parse
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Final, NamedTuple
 
@@ -31,6 +31,9 @@ LEAST_IN_BASE64: Final = 5
 
 _MASK: Final = re.compile(r"…|([*•·●▪█x#])\1")
 """What masks leave in place of the characters that they hide."""
+
+FEW: Final = 32
+"""Values that are looked for one by one."""
 
 MOST_IN_ONE_CASE: Final = 3
 """Characters that one has at most once it is in one case."""
@@ -106,6 +109,11 @@ class Spelled(NamedTuple):
         least = min(map(len, (*folded, *joined, *encoded, *halves)))
         return cls(whole, grouped, folded, joined, encoded, halves, least)
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """All that is looked for: each has at least LEAST_IN_BASE64 characters."""
+        return (*self.folded, *self.joined, *self.base64, *self.halves)
+
 
 class _Read(NamedTuple):
     """A text as the spellings of a value are looked for in it."""
@@ -160,27 +168,58 @@ def quotes(text: str, secrets: Iterable[str]) -> bool:
     return any(read.has_half(secret) or read.has(secret) for secret in known)
 
 
-def repeats(value: str | int | Decimal, secrets: Collection[Spelled]) -> bool:
-    """Return whether a text or a number repeats a sensitive value: a text has it in some spelling, a number is it.
+class Sought:
+    """Sensitive values that outputs are held against. Of thousands only those are looked at that may be in a text.
 
-    Half of a value counts beside a mask alone. `quotes` is wider, for it costs an error text no more than its words:
-    with the second half of `ada@example.com` each text about that domain would be sensitive.
+    Each spelling of a value stands in `_by_start` under its first characters; numbers are found by their digits.
     """
-    if not secrets:
+
+    def __init__(self) -> None:
+        self._all: list[Spelled] = []
+        self._by_start: dict[str, list[Spelled]] = {}
+        self._digits: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def add(self, secret: Spelled) -> None:
+        """Look for one more value."""
+        self._all.append(secret)
+        self._digits |= {secret.whole, *([secret.grouped] if len(secret.grouped) >= LEAST_OTHERWISE else [])}
+        for start in {part[:LEAST_IN_BASE64] for part in secret.parts}:
+            self._by_start.setdefault(start, []).append(secret)
+
+    def repeats(self, value: str | int | Decimal) -> bool:
+        """Return whether a text or a number repeats a sensitive value: a text has it in some spelling, a number is it.
+
+        Half of a value counts beside a mask alone. `quotes` is wider, for it costs an error text no more than its
+        words: with the second half of `ada@example.com` each text about that domain would be sensitive.
+        """
+        if not self._all:
+            return False
+        if not isinstance(value, str):
+            number = _folded(as_text(value))
+            return number in self._digits or _joined(number) in self._digits
+        most = len(value) if value.isascii() else MOST_IN_ONE_CASE * len(value)
+        if most < LEAST_IN_BASE64:
+            return False
+        read: _Read | None = None
+        for secret in self._all if len(self._all) <= FEW else self._near(_Read.of(value)):
+            if secret.least <= most:
+                read = read or _Read.of(value)
+                if read.has(secret) or (read.has_half(secret) and read.has_masked(secret)):
+                    return True
         return False
-    if not isinstance(value, str):
-        number = _folded(as_text(value))
-        joined = _joined(number)
-        is_long = len(joined) >= LEAST_OTHERWISE
-        return any(number == secret.whole or (is_long and joined == secret.grouped) for secret in secrets)
-    read: _Read | None = None
-    most = len(value) if value.isascii() else MOST_IN_ONE_CASE * len(value)
-    for secret in secrets:
-        if secret.least <= most:
-            read = read or _Read.of(value)
-            if read.has(secret) or (read.has_half(secret) and read.has_masked(secret)):
-                return True
-    return False
+
+    def _near(self, read: _Read) -> Iterator[Spelled]:
+        """Yield the values of which a spelling starts like some part of a text."""
+        seen: set[str] = set()
+        for text in (read.text, *read.folded, *read.joined):
+            for at in range(len(text) - LEAST_IN_BASE64 + 1):
+                start = text[at : at + LEAST_IN_BASE64]
+                if start in self._by_start and start not in seen:
+                    seen.add(start)
+                    yield from self._by_start[start]
 
 
 def _is_masked(text: str, secret: str) -> bool:
