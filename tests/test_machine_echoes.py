@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from machines import Bench, ask, assign, both, check, end, program, tool
+from machines import Bench, ask, assign, both, check, end, program, tool, unchecked
 from spellings import BY_HALF, SPELLINGS
-from stepward.vm import ExecutionVM, InDoubt, Program, Run, SQLiteJournal, Suspend
+from stepward.vm import InDoubt, Program, Run, SQLiteJournal, Suspend
 from stepward.vm.journal.canonical import Sealed
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.clock import ManualClock
@@ -47,7 +47,7 @@ class Files(Bench):
         assert files
         raw = b"".join(path.read_bytes() for path in files)
         self.journal = SQLiteJournal(self.folder / "runs.db")
-        self.vm = ExecutionVM(self.tools, self.model, self.journal, clock=self.clock)
+        self.vm = unchecked(self.tools, self.model, self.journal, clock=self.clock)
         return [text for text in texts if json.dumps(text, ensure_ascii=False)[1:-1].encode() in raw]
 
     def is_in_order(self, run: str = "run") -> bool:
@@ -269,7 +269,7 @@ def test_siblings_seal_the_same_in_whatever_order_they_come_back() -> None:
     for order in itertools.permutations("abc"):
         bench = Bench()
         read = in_order((*order, "d"), answers)
-        bench.vm = ExecutionVM(tools={"read": read, "load": read}, journal=bench.journal, clock=bench.clock)
+        bench.vm = unchecked(tools={"read": read, "load": read}, journal=bench.journal, clock=bench.clock)
         run = bench.run(program(*steps, inputs=INPUTS, tools=tools), iban=IBAN)
         came = [body["step"] for body in bench.bodies("attempt")]
         sealed = tuple((name, str(sealed_in(output_of(bench, name)))) for name in "abcd")
