@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stepward.validator.cli.machine import print_json, uses_color
+from stepward.validator.cli.real_tools import attack_real_tools, calls_real_tools
 from stepward.validator.gate.settings import AdvisedError
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ class _Names(click.ParamType[tuple[str, ...]]):
 @click.option("--output-file", type=FILE, metavar="FILE", help="Write the report there.")
 @click.option("--replay", type=FILE, metavar="FILE", help="Play a saved breach again, and nothing else.")
 @click.option("--self-test", is_flag=True, help="Attack machines that lack a defence: the alarm has to go off.")
+@click.option("--tools", metavar="MODULE", help="With --call-real-tools: a module, or a .py file, with the tools.")
+@click.option("--call-real-tools", is_flag=True, help="Call the functions of --tools, without network, and judge them.")
+@click.option("--probe", metavar="MODULE:FUNCTION", help="With --call-real-tools: what returns the state of the world.")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
 def sabotage(file: Path | None, **options: Any) -> None:
@@ -91,6 +95,7 @@ def sabotage(file: Path | None, **options: Any) -> None:
     nothing broke, 1 when something did, 3 when something broke once and not again, and with --require-all 4 when an
     attack did not run.
     """
+    is_real = calls_real_tools(options)
     if options["replay"] is not None:
         sys.exit(_replay(options["replay"], options))
     if options["self_test"]:
@@ -98,7 +103,7 @@ def sabotage(file: Path | None, **options: Any) -> None:
     if file is None:
         raise click.UsageError("Missing argument 'FILE': name a program, or --replay, or --self-test.")
     program, policies = _loaded(file, options)
-    sys.exit(_attack(program, policies, options))
+    sys.exit(_call_tools(program, policies, options) if is_real else _attack(program, policies, options))
 
 
 # -- a campaign --------------------------------------------------------------------------------------------------------
@@ -124,22 +129,27 @@ def _loaded(file: Path, options: dict[str, Any]) -> tuple[Program, list[Policy]]
         raise AdvisedError(f"`{file}` can't be attacked", f"`stepward check {file}` says what to mend") from None
 
 
-def _orders(options: dict[str, Any]) -> Orders:
+def _seed(options: dict[str, Any]) -> int:
+    """Return the seed of a campaign: the one that somebody names, or a new one."""
     import secrets
 
+    seed: int | None = options["seed"]
+    return secrets.randbelow(SEEDS) if seed is None else seed
+
+
+def _orders(options: dict[str, Any]) -> Orders:
     from stepward.sabotage.attack import Family
     from stepward.sabotage.campaign import DEFAULT_EXAMPLES, Orders
 
-    seed = options["seed"]
     return Orders(
-        seed=secrets.randbelow(SEEDS) if seed is None else seed,
+        seed=_seed(options),
         examples=options["examples"] or DEFAULT_EXAMPLES,
         seconds=_seconds(options),
         families=tuple(Family(name) for name in options["families"] or ()),
         attacks=options["attacks"] or (),
         workers=options["workers"],
         # What broke before is tried first, unless somebody wants a campaign just as it was.
-        database=None if seed is not None else ".stepward_cache/sabotage",
+        database=None if options["seed"] is not None else ".stepward_cache/sabotage",
         specimens=not options["no_specimens"],
     )
 
@@ -172,6 +182,13 @@ def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -
     if matrix.unconfirmed:
         return UNCONFIRMED
     return NOT_ALL_RAN if options["require_all"] and matrix.ran < len(matrix.rows) else 0
+
+
+def _call_tools(program: Program, policies: list[Policy], options: dict[str, Any]) -> int:
+    from stepward.sabotage.real.campaign import DEFAULT_EXAMPLES, Orders
+
+    orders = Orders(_seed(options), options["examples"] or DEFAULT_EXAMPLES, options["seconds"])
+    return attack_real_tools(program, policies, options, orders)
 
 
 @contextmanager
@@ -222,10 +239,11 @@ def _tell(matrix: Matrix, saved: dict[str, str], options: dict[str, Any]) -> Non
         text = to_junit(matrix)
     else:
         text = to_text(matrix, saved, details=options["details"], color=uses_color() and file is None)
-    _print(text, file)
+    print_report(text, file)
 
 
-def _print(text: str, file: Path | None) -> None:
+def print_report(text: str, file: Path | None) -> None:
+    """Print a report, or write it into a file; raises AdvisedError where that can't be written."""
     if file is None:
         click.echo(text, nl=False, color=uses_color())
         return

@@ -1,0 +1,98 @@
+"""A campaign on the user's own tools: every question, asked of every tool that a program calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from stepward.sabotage.real.questions import Question, asked
+from stepward.sabotage.real.sandbox import CaseFailed, Sandbox
+from stepward.sabotage.real.study import Outcome, Study, Verdict
+from stepward.sabotage.real.subjects import subjects
+from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
+from stepward.vm.machine.plan import Plan
+
+DEFAULT_EXAMPLES: Final = 20
+"""Inputs of each tool unless somebody wants another number."""
+
+
+class Orders(NamedTuple):
+    """What to do: `examples` are inputs of each tool, `seconds` of wall time after which no question is begun."""
+
+    seed: int = 0
+    examples: int = DEFAULT_EXAMPLES
+    seconds: float | None = None
+
+
+class Row(NamedTuple):
+    """One question to one tool; `cases` are processes in which the tool was called."""
+
+    tool: str
+    question: Question
+    verdict: Verdict
+    cases: int
+    seconds: float
+
+
+class Matrix(NamedTuple):
+    """What a campaign found. `seconds` are of wall time."""
+
+    program: str
+    tools: str
+    orders: Orders
+    rows: tuple[Row, ...]
+    seconds: float
+
+    def of(self, outcome: Outcome) -> tuple[Row, ...]:
+        """Return the rows with an outcome."""
+        return tuple(row for row in self.rows if row.verdict.outcome is outcome)
+
+
+Progress = Callable[[str, int, int], None]
+"""Told before each question: the tool, how many questions are done, and how many there are."""
+
+
+def attack_tools(
+    program: Program,
+    sandbox: Sandbox,
+    policies: Sequence[Policy] = (),
+    orders: Orders = Orders(),  # noqa: B008 - a frozen tuple
+    progress: Progress | None = None,
+) -> Matrix:
+    """Ask every question of every tool that a program calls.
+
+    Raises ToolsRefused where the module or the probe can't be used, ProgramError for a program that no machine could
+    follow, hypothesis.errors.Unsatisfiable where the type of an argument seems to admit no value.
+    """
+    plan = Plan(program, [policy for policy in policies if policy.applies(program.name, program.source_name)])
+    began = time.monotonic()
+    until = None if orders.seconds is None else began + orders.seconds
+    todo = [
+        (study, question)
+        for subject in subjects(plan, orders.seed, orders.examples)
+        for study in [Study(sandbox, subject)]
+        for question in asked(subject)
+    ]
+    rows = []
+    for done, (study, question) in enumerate(todo):
+        if progress is not None:
+            progress(study.subject.name, done, len(todo))
+        started, cases = time.monotonic(), sandbox.cases
+        if until is not None and started >= until:
+            verdict = Verdict(Outcome.NOT_RUN, "the time was over before it began")
+        else:
+            verdict = _answered(study, question)
+        seconds = time.monotonic() - started
+        rows.append(Row(study.subject.name, question, verdict, sandbox.cases - cases, seconds))
+    return Matrix(program.name, sandbox.tools, orders, tuple(rows), time.monotonic() - began)
+
+
+def _answered(study: Study, question: Question) -> Verdict:
+    try:
+        if not study.is_there:
+            return Verdict(Outcome.NOT_RUN, f"the module has no function `{study.subject.name}`")
+        return question.answer(study)
+    except CaseFailed as error:
+        return Verdict(Outcome.NOT_RUN, f"a case came to no end: {error}")

@@ -1,0 +1,138 @@
+"""The process with the real tools, seen from outside: it is started, asked, and ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from stepward.sabotage.real.isolation import IsolationError, require_platform
+from stepward.vm.values import freeze, to_json
+
+CASE_SECONDS: Final = 20.0
+"""How long a case may take, its imports included."""
+
+START_SECONDS: Final = 60.0
+
+
+class ToolsRefused(Exception):  # noqa: N818 - it says what is the matter with the user's module
+    """The module of the tools, or the probe, can't be used."""
+
+
+class CaseFailed(Exception):  # noqa: N818 - it is an answer
+    """A case came to no end: it took too long, or its process ended."""
+
+
+class Sandbox:
+    """A process without network that calls the functions of a module. Use it in a `with`.
+
+    `tools` is a module or the absolute path of a .py file, `probe` is `MODULE:function`. Raises IsolationError where
+    the kernel does not grant a network namespace, and then no tool is imported.
+    """
+
+    def __init__(self, tools: str, probe: str | None = None, *, seconds: float = CASE_SECONDS) -> None:
+        require_platform()
+        self.tools = tools
+        self.probe = probe
+        self.seconds = seconds
+        self.cases = 0
+        self._folder = tempfile.mkdtemp(prefix="stepward-tools-")
+        try:
+            self._process = self._started()
+            said = self._line(START_SECONDS)
+            if said is None or said.get("refused") is not None:
+                raise IsolationError("it did not start" if said is None else said["refused"])
+        except BaseException:
+            self.close()
+            raise
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        folder = os.path.join(self._folder, "work")
+        os.mkdir(folder)
+        temporary = os.path.join(folder, "tmp")
+        paths = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {
+            **os.environ,
+            **dict.fromkeys(("TMPDIR", "TEMP", "TMP", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"), temporary),
+            "HOME": folder,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONHASHSEED": "0",
+        }
+        command = [sys.executable, "-m", "stepward.sabotage.real.child", folder]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+
+    def play(self, deeds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Do deeds in a fresh process, one after the other, and return what came of each.
+
+        Raises CaseFailed when they came to no end, and ToolsRefused when the module or the probe can't be used.
+        """
+        job = {"tools": self.tools, "probe": self.probe, "seconds": self.seconds, "deeds": list(deeds)}
+        self.cases += 1
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(to_json(freeze(job)).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise CaseFailed("the process of the tools has ended") from None
+        said = self._line(self.seconds + START_SECONDS)
+        if said is None:
+            raise CaseFailed("the process of the tools has ended, or does not answer")
+        if said["fault"] is not None:
+            raise (ToolsRefused if said.get("is_theirs") else CaseFailed)(said["fault"])
+        answers: list[dict[str, Any]] = said["answers"]
+        return answers
+
+    def _line(self, seconds: float) -> dict[str, Any] | None:
+        """Return the next line of the process; None when it has ended, or says nothing for so long."""
+        assert self._process.stdout is not None
+        reading, until, text = self._process.stdout.fileno(), time.monotonic() + seconds, b""
+        while not text.endswith(b"\n"):
+            if not select.select([reading], [], [], max(0.0, until - time.monotonic()))[0]:
+                return None
+            part = os.read(reading, 1 << 16)
+            if not part:
+                return None
+            text += part
+        said: dict[str, Any] = json.loads(text)
+        return said
+
+    def close(self) -> None:
+        """End the process and all that it started, and remove its folder."""
+        process = getattr(self, "_process", None)
+        if process is not None:
+            process.kill()  # what it has forked ends with it
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                pipe.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def located(name: str) -> str:
+    """Return what names a module of tools wherever it is read: the whole path of a file, or the module's name.
+
+    Raises ToolsRefused for a file that is not there.
+    """
+    if not name.endswith(".py") and os.sep not in name:
+        return name
+    file = Path(name).absolute()
+    if not file.is_file():
+        raise ToolsRefused(f"`{name}` is no file")
+    return str(file)

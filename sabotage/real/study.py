@@ -1,0 +1,198 @@
+"""One tool under study: its cases are played in the sandbox, and what breaks is played once more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from stepward.sabotage.real.sandbox import CaseFailed, Sandbox
+from stepward.sabotage.real.subjects import Args, Subject
+from stepward.vm.values import freeze, to_json
+
+Answer = Mapping[str, Any]
+Deed = Mapping[str, Any]
+Judge = Callable[[Sequence[Answer]], str | None]
+"""Says of the answers of a case what they break, or None."""
+
+LOOK: Final[Deed] = {"do": "look"}
+
+MAX_SHOWN: Final = 160
+
+
+class Outcome(StrEnum):
+    """What a question comes to.
+
+    `not_observed`: the tool was called, and the sandbox can't see what would answer the question. `not_run`: no call
+    came to what the question is about. `unconfirmed`: it broke once, and not again in a fresh process.
+    """
+
+    HELD = "held"
+    BREACHED = "breached"
+    UNCONFIRMED = "unconfirmed"
+    NOT_OBSERVED = "not_observed"
+    NOT_RUN = "not_run"
+
+
+class Verdict(NamedTuple):
+    """The answer to a question: the outcome, why, and the story of the case where something broke."""
+
+    outcome: Outcome
+    why: str
+    story: tuple[str, ...] = ()
+
+
+class Taken(NamedTuple):
+    """A plain call: its input, what came of it, and the world before and after it."""
+
+    args: Args
+    before: Answer
+    answer: Answer
+    after: Answer
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether the tool returned something."""
+        return self.answer["outcome"] in ("returned", "suspended", "no value")
+
+    @property
+    def acted(self) -> bool:
+        """Whether the world is another one after the call."""
+        return bool(self.before["state"] != self.after["state"])
+
+
+class Study:
+    """Plays the cases of one tool. What it finds out by plain calls serves all questions."""
+
+    def __init__(self, sandbox: Sandbox, subject: Subject) -> None:
+        self._sandbox = sandbox
+        self.subject = subject
+        self.has_probe = sandbox.probe is not None
+
+    def call(self, args: Args, number: int = 1, **more: Any) -> Deed:
+        """Return the deed that calls the tool; equal numbers are one idempotency key."""
+        return {"do": "call", "tool": self.subject.name, "args": dict(args), "performance": number, **more}
+
+    def play(self, *deeds: Deed) -> list[dict[str, Any]]:
+        """Do deeds in a fresh process; raises CaseFailed."""
+        return self._sandbox.play(deeds)
+
+    @cached_property
+    def is_there(self) -> bool:
+        """Whether the module has the tool."""
+        return bool(self.play({"do": "find", "tool": self.subject.name})[0]["found"])
+
+    @cached_property
+    def plain(self) -> list[Taken]:
+        """One call for each input, each under a key of its own; without those that came to no end."""
+        deeds = self._plain_deeds(self.subject.inputs)
+        try:
+            return _taken(self.subject.inputs, self.play(*deeds))
+        except CaseFailed:
+            return [taken for args in self.subject.inputs[:MAX_ALONE] for taken in self._alone(args)]
+
+    def _plain_deeds(self, inputs: Sequence[Args]) -> list[Deed]:
+        calls = [[self.call(args, number), LOOK] for number, args in enumerate(inputs, start=1)]
+        return [LOOK, *(deed for pair in calls for deed in pair)]
+
+    def _alone(self, args: Args) -> list[Taken]:
+        try:
+            return _taken([args], self.play(*self._plain_deeds([args])))
+        except CaseFailed:
+            return []
+
+    def broken_plainly(self, taken: Taken, judge: Callable[[Taken], str | None]) -> Verdict:
+        """Return what a plain call broke, played again alone, and then after all calls that came before it."""
+        inputs = self.subject.inputs
+        upto = inputs[: next(number for number, args in enumerate(inputs, start=1) if args is taken.args)]
+        for some in ([taken.args], upto):
+            deeds = self._plain_deeds(some)
+            try:
+                answers = self.play(*deeds)
+            except CaseFailed:
+                continue
+            what = judge(_taken(some, answers)[-1])
+            if what is not None:
+                return Verdict(Outcome.BREACHED, what, story(deeds, answers))
+        return Verdict(Outcome.UNCONFIRMED, judge(taken) or "", ())
+
+    def tried(self, judge: Judge, *deeds: Deed) -> tuple[list[dict[str, Any]], Verdict | None]:
+        """Play a case, and return its answers and what it breaks, once a second process has broken it too."""
+        answers = self.play(*deeds)
+        what = judge(answers)
+        if what is None:
+            return answers, None
+        again = self.play(*deeds)
+        repeated = judge(again)
+        if repeated is None:
+            return answers, Verdict(Outcome.UNCONFIRMED, what, story(deeds, answers))
+        return answers, Verdict(Outcome.BREACHED, repeated, story(deeds, again))
+
+
+MAX_ALONE: Final = 5
+"""Inputs that are tried one by one, where all together came to no end."""
+
+
+def _taken(inputs: Sequence[Args], answers: Sequence[Answer]) -> list[Taken]:
+    looks, calls = answers[::2], answers[1::2]
+    return [
+        Taken(args, looks[number], answer, looks[number + 1])
+        for number, (args, answer) in enumerate(zip(inputs, calls, strict=True))
+    ]
+
+
+def value_of(answer: Answer) -> Any:
+    """Return the output of a call, as the language has it."""
+    return freeze(json.loads(answer["value"], parse_float=Decimal))
+
+
+def changes(before: Answer, after: Answer) -> frozenset[str]:
+    """Return the files that differ between two looks at the world."""
+    old, new = before["files"], after["files"]
+    return frozenset(path for path in {*old, *new} if old.get(path) != new.get(path))
+
+
+def difference(before: Answer, after: Answer) -> str:
+    """Say what differs between two looks: the probe's word where there is one, else the files."""
+    if before["shown"] or after["shown"]:
+        return f"the probe returned {shown(before['shown'])}, then {shown(after['shown'])}"
+    paths = sorted(changes(before, after))
+    return f"changed: {', '.join(f'`{path}`' for path in paths[:5])}{', …' if len(paths) > 5 else ''}"
+
+
+def shown(text: str) -> str:
+    """Return a text in back-ticks, cut where it is long."""
+    return f"`{text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + '…'}`"
+
+
+def said(answer: Answer) -> str:
+    """Say what became of a call."""
+    if answer["outcome"] == "returned":
+        return f"returned {shown(answer['value'])}"
+    words = {"suspended": "suspended the run", "cancelled": "was cancelled", "no value": "returned what is no value"}
+    text = words.get(answer["outcome"], "raised")
+    return f"{text}: {shown(answer['error'])}" if answer["error"] else text
+
+
+def story(deeds: Sequence[Deed], answers: Sequence[Answer]) -> tuple[str, ...]:
+    """Tell a case, a line for each thing that happened."""
+    lines: list[str] = []
+    for deed, answer in zip(deeds, answers, strict=True):
+        if deed["do"] == "look":
+            if answer["shown"]:
+                lines.append(f"the probe returned {shown(answer['shown'])}")
+            continue
+        call = f"`{deed['tool']}` with {shown(to_json(freeze(deed['args'])))} under key {deed['performance']}"
+        if deed["do"] == "overlap":
+            lines += [
+                f"{call} stood still at place {deed['pause_at']} of its code until its time was over",
+                f"the same was delivered again, and {said(answer['second'])}",
+                f"the first went on, and {said(answer['first'])}",
+            ]
+            continue
+        failing = f", where thing {deed['fail_at']} that it tried failed," if deed.get("fail_at") else ""
+        lines.append(f"{call}{failing} {said(answer)}")
+    return tuple(lines)

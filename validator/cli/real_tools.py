@@ -1,0 +1,127 @@
+"""`stepward sabotage --call-real-tools`: the user's own tools are called, apart from everything, and judged."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from stepward.validator.cli.machine import uses_color
+from stepward.validator.gate.settings import AdvisedError
+
+if TYPE_CHECKING:
+    from stepward.sabotage.real.campaign import Matrix, Orders, Progress
+    from stepward.vm.language.policy import Policy
+    from stepward.vm.language.program import Program
+
+FOR_THE_MACHINE: Final = ("families", "attacks", "save", "replay", "self_test", "no_specimens")
+"""Options that are about attacks on the machine."""
+
+BREACHED, UNCONFIRMED, NOT_ALL_RAN = 1, 3, 4
+
+
+def calls_real_tools(options: dict[str, Any]) -> bool:
+    """Return whether the user's own tools are to be called; raises click.UsageError for options that clash."""
+    if not options["call_real_tools"]:
+        for name in ("tools", "probe"):
+            if options[name] is not None:
+                raise click.UsageError(
+                    f"`--{name}` is for `--call-real-tools`, which calls the real functions: give both"
+                )
+        return False
+    if options["tools"] is None:
+        raise click.UsageError("`--call-real-tools` needs `--tools MODULE`, whose functions are called")
+    for name in FOR_THE_MACHINE:
+        if options[name]:
+            option = name.replace("_", "-")
+            raise click.UsageError(
+                f"`--{option}` is about attacks on the machine: leave it out with `--call-real-tools`"
+            )
+    if options["workers"] > 1:
+        raise click.UsageError("`--call-real-tools` calls one tool at a time: leave out `--workers`")
+    return True
+
+
+def attack_real_tools(program: Program, policies: Sequence[Policy], options: dict[str, Any], orders: Orders) -> int:
+    """Call the tools, tell what came of it, and return the exit status."""
+    matrix = _matrix(program, policies, options, orders)
+    _tell(matrix, options)
+    from stepward.sabotage.real.study import Outcome
+
+    if matrix.of(Outcome.BREACHED):
+        return BREACHED
+    if matrix.of(Outcome.UNCONFIRMED):
+        return UNCONFIRMED
+    open_ones = matrix.of(Outcome.NOT_RUN) + matrix.of(Outcome.NOT_OBSERVED)
+    return NOT_ALL_RAN if options["require_all"] and open_ones else 0
+
+
+def _matrix(program: Program, policies: Sequence[Policy], options: dict[str, Any], orders: Orders) -> Matrix:
+    from hypothesis.errors import Unsatisfiable
+
+    from stepward.sabotage.real.campaign import attack_tools
+    from stepward.sabotage.real.isolation import IsolationError
+    from stepward.sabotage.real.sandbox import Sandbox, ToolsRefused, located
+    from stepward.vm.errors import ProgramError
+
+    try:
+        with Sandbox(located(options["tools"]), _probe(options["probe"])) as sandbox, _progress() as progress:
+            return attack_tools(program, sandbox, policies, orders, progress)
+    except IsolationError as error:
+        help = "no tool was called. Run it on Linux, where the kernel lets you make user and network namespaces"
+        raise AdvisedError(f"tools can't be kept from the network here: {error}", help) from None
+    except ToolsRefused as error:
+        help = (
+            "the module runs without network, in an empty folder; give it from the folder where you give this command"
+        )
+        raise AdvisedError(str(error), help) from None
+    except ProgramError as error:
+        help = "`stepward check` says what to mend"
+        raise AdvisedError(f"no machine can run `{program.name}`: {error.problems[0].message}", help) from None
+    except Unsatisfiable:
+        help = "look at `pattern`, `minimum` and `maximum` of the tools' `args`"
+        raise AdvisedError("some type of an argument seems to admit no value", help) from None
+
+
+def _probe(name: str | None) -> str | None:
+    """Return a probe as the process of the tools finds it."""
+    if name is None:
+        return None
+    from stepward.sabotage.real.sandbox import located
+
+    module, colon, function = name.rpartition(":")
+    if not colon or not module or not function:
+        raise click.UsageError(f"`--probe {name}` names no function: write `--probe MODULE:function`")
+    return f"{located(module)}:{function}"
+
+
+@contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """Give what is told of each question: a bar on standard error where that is a terminal, else nothing."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("the tools are imported", total=None)
+        yield lambda tool, done, total: bar.update(task, description=tool, completed=done, total=total)
+
+
+def _tell(matrix: Matrix, options: dict[str, Any]) -> None:
+    from stepward.validator.cli.sabotage import print_report
+    from stepward.validator.report.real_tools import to_data, to_junit, to_text
+
+    chosen, file = options["output_format"], options["output_file"]
+    if chosen == "json":
+        text = json.dumps(to_data(matrix), indent=2, ensure_ascii=False) + "\n"
+    elif chosen == "junit":
+        text = to_junit(matrix)
+    else:
+        text = to_text(matrix, details=options["details"], color=uses_color() and file is None)
+    print_report(text, file)
