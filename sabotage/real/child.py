@@ -111,7 +111,6 @@ class Case:
         waiting = asyncio.ensure_future(stopped.wait())
         await asyncio.wait({waiting, first.task}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-        was_given_up = not first.task.done()
         first.task.cancel()  # what the clock of the machine does
         watch.pause_at = 0
         second = _Performance(self, deed)
@@ -119,7 +118,7 @@ class Case:
         watch.release()
         await second.ended()
         await first.ended()
-        return {"gave_up": was_given_up, "first": self._said(first), "second": self._said(second)}
+        return {"gave_up": watch.has_stopped, "first": self._said(first), "second": self._said(second)}
 
     def _said(self, one: _Performance) -> Answer:
         watch = self.watch
@@ -223,10 +222,9 @@ def _counted(coroutine: Coroutine[Any, Any, Any], watch: Watch) -> Generator[Any
     try:
         awaited = coroutine.send(None)
         while True:
-            watch.lines += 1
-            if watch.lines == watch.pause_at:
-                watch.paused()
             try:
+                if watch.comes_to_stop():
+                    raise asyncio.CancelledError  # where it waits, it is cancelled
                 answer = yield awaited
             except BaseException as error:
                 awaited = coroutine.throw(error)

@@ -19,7 +19,7 @@ from stepward.sabotage.real.study import (
     value_of,
 )
 from stepward.sabotage.real.subjects import Subject, holds_parts
-from stepward.vm.language.types import refusal
+from stepward.vm.machine.data import refused
 
 MAX_INPUTS: Final = 5
 """Inputs with which a case of several calls is tried."""
@@ -53,8 +53,7 @@ def _output(study: Study) -> Verdict:
             return None if subject.spec.suspends else "it suspends the run, and its manifest does not say so"
         if answer["outcome"] != "returned" or subject.returns is None:
             return None
-        why = refusal(value_of(answer), subject.returns, "the output")
-        return None if why is None else f"{why}"
+        return refused(value_of(answer), subject.returns, "the output")
 
     return _plainly(study, misfit)
 

@@ -66,13 +66,14 @@ class Watch:
         self.tried = self.lines = 0
         self.fail_at = self.pause_at = 0
         self.paused: Callable[[], object] = lambda: None
+        self.has_stopped = False
         self._go_on = threading.Event()
         sys.addaudithook(self._hear)
 
     def begin(self, *, fail_at: int = 0, pause_at: int = 0) -> None:
         """See what happens from now on."""
         self.seen, self.tried, self.lines = [], 0, 0
-        self.fail_at, self.pause_at = fail_at, pause_at
+        self.fail_at, self.pause_at, self.has_stopped = fail_at, pause_at, False
         self._go_on.clear()
         self._is_on = True
 
@@ -120,11 +121,11 @@ class Watch:
         if isinstance(path, int) or path is None:
             return None  # a file that was opened before
         where = os.path.realpath(os.path.join(os.getcwd(), os.fsdecode(path)))
-        if where.startswith(("/dev/", "/proc/")):
-            return None
-        is_inside = where == self._folder or where.startswith(self._folder + os.sep)
-        # Within the folder the files themselves are compared: a file that is gone again was no write.
-        return Seen("scratch" if is_inside else "write", f"{what} `{where[:MAX_DETAIL]}`")
+        if where == self._folder or where.startswith(self._folder + os.sep):
+            # Here the files themselves are compared: a file that is gone again was no write.
+            return Seen("scratch", f"{what} `{where[:MAX_DETAIL]}`")
+        is_device = where.startswith(("/dev/", "/proc/")) and not where.startswith("/dev/shm/")
+        return None if is_device else Seen("write", f"{what} `{where[:MAX_DETAIL]}`")
 
     # -- lines ---------------------------------------------------------------------------------------------------------
 
@@ -139,20 +140,22 @@ class Watch:
             return None
         if event == "call":
             return self.trace if self._is_own(frame.f_code) else None
-        if event == "line":
-            self.step()
+        if event == "line" and self.comes_to_stop():
+            self._go_on.wait()
         return self.trace
 
     def _is_own(self, code: CodeType) -> bool:
         name = code.co_filename
         return name.startswith(self._own) and ("site-packages" not in name or self._is_installed)
 
-    def step(self) -> None:
-        """Count a place where a tool can be stopped, and stop there if it is the one."""
+    def comes_to_stop(self) -> bool:
+        """Count a place where a tool can be stopped, and return whether it is the one."""
         self.lines += 1
-        if self.lines == self.pause_at:
-            self.paused()
-            self._go_on.wait()
+        if self.lines != self.pause_at:
+            return False
+        self.has_stopped = True
+        self.paused()
+        return True
 
 
 def _other(event: str, args: tuple[Any, ...]) -> Seen | None:
