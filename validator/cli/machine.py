@@ -270,6 +270,19 @@ def uses_color() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def print_report(text: str, file: Path | None) -> None:
+    """Print a report, or write it into a file; raises AdvisedError where that can't be written."""
+    if file is None:
+        click.echo(text, nl=False, color=uses_color())
+        return
+    from stepward.validator.gate.paths import why_not
+
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise AdvisedError(f"`{file}` can't be written: {why_not(error)}", "correct `--output-file`") from None
+
+
 def history_of(journal: Journal, run: str, key: VerifyKey | None = None) -> History:
     """Return the records of a run; raises NoSuchRun, or JournalError when they are damaged or, with a key, not its."""
     from stepward.vm.machine.history import load, stored_plan

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stepward.validator.cli.machine import uses_color
+from stepward.validator.cli.machine import print_report, uses_color
 from stepward.validator.gate.settings import AdvisedError
 
 if TYPE_CHECKING:
@@ -114,7 +114,6 @@ def _progress() -> Iterator[Progress | None]:
 
 
 def _tell(matrix: Matrix, options: dict[str, Any]) -> None:
-    from stepward.validator.cli.sabotage import print_report
     from stepward.validator.report.real_tools import to_data, to_junit, to_text
 
     chosen, file = options["output_format"], options["output_file"]

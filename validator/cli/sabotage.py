@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stepward.validator.cli.machine import print_json, uses_color
+from stepward.validator.cli.machine import print_json, print_report, uses_color
 from stepward.validator.cli.real_tools import attack_real_tools, calls_real_tools
 from stepward.validator.gate.settings import AdvisedError
 
@@ -240,19 +240,6 @@ def _tell(matrix: Matrix, saved: dict[str, str], options: dict[str, Any]) -> Non
     else:
         text = to_text(matrix, saved, details=options["details"], color=uses_color() and file is None)
     print_report(text, file)
-
-
-def print_report(text: str, file: Path | None) -> None:
-    """Print a report, or write it into a file; raises AdvisedError where that can't be written."""
-    if file is None:
-        click.echo(text, nl=False, color=uses_color())
-        return
-    from stepward.validator.gate.paths import why_not
-
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise AdvisedError(f"`{file}` can't be written: {why_not(error)}", "correct `--output-file`") from None
 
 
 # -- a breach, again ---------------------------------------------------------------------------------------------------
