@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from chaos_world import GENERATION, Died, Rates, Score, World, machine, order_of, program, settled
 
+from stepward.sabotage.through import ThroughStore
 from stepward.vm import DeliveryRefused, ExecutionVM, MemoryJournal, NoSuchRun, Run, RunBusy, RunRefused, SQLiteJournal
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.store import Journal
@@ -86,9 +87,7 @@ class Stage:
             if run.is_over:
                 break
         if run is None:
-            self.score.broken += 1
-            self.score.complain(f"`run-{order}` never began")
-            raise AssertionError("a run that never began can't be judged")
+            raise AssertionError(f"`run-{order}` never began")
         self.world.judge(run)
         return run
 
@@ -179,8 +178,14 @@ async def replays(count: int, seed: str, score: Score, weaken: Weaken) -> None:
         score.complain("a replay had an effect")
 
 
+class ThreadedStore(ThroughStore):
+    """A store that is asked from threads, so that those who come at once do get in each other's way."""
+
+    blocks = True
+
+
 async def duplicates(count: int, seed: str, score: Score, weaken: Weaken) -> None:
-    async for stage in stages(count, seed, score, Rates(doubt=0.3), weaken):
+    async for stage in stages(count, seed, score, Rates(doubt=0.3), lambda store: ThreadedStore(weaken(store))):
         run = await stage.until_asked()
         order, token = order_of(run.id), run.suspensions[0].token
         answer = stage.answer(order)
@@ -222,6 +227,7 @@ async def _out_of_order(stage: Stage) -> None:
         ("a token with the end of another", lambda: vm.resume(token[:-16] + used[-16:], {"approved": True})),
         ("a token that nobody gave", lambda: vm.resume(token[:-2], {"approved": True})),
         ("a verdict on a step that is not in doubt", lambda: vm.reconcile(waits.id, "pay", "done", "R-9")),
+        ("a verdict on a step that waits", lambda: vm.reconcile(waits.id, "ask", "done", {"approved": True})),
         ("a verdict on a step that comes later", lambda: vm.reconcile(doubtful.id, "mail", "done", "sent")),
         ("a verdict on an ended run", lambda: vm.reconcile(over.id, "pay", "not_done")),
         ("a verdict on no run", lambda: vm.reconcile("run-999999", "pay", "done", "R-9")),
@@ -259,7 +265,7 @@ def _plain(rates: Rates) -> Callable[[int, str, Score, Weaken], Awaitable[None]]
 
 
 async def reentrancy(count: int, seed: str, score: Score, weaken: Weaken) -> None:
-    async for stage in stages(count, seed, score, Rates(), weaken):
+    async for stage in stages(count, seed, score, Rates(), lambda store: ThreadedStore(weaken(store))):
         order = stage.next_order()
         others = [machine(stage.journal, stage.world) for _ in range(3)]
 
@@ -509,8 +515,12 @@ def play(scenario: Scenario, count: int, seed: str, weaken: Weaken = lambda jour
     """Play so much of a scenario, and return what it found; `seconds` are of CPU, with those of killed processes."""
     score = Score()
     began = time.process_time() + sum(os.times()[2:4])
-    playing = scenario.play(count, seed, score, weaken)
-    if playing is not None:
-        asyncio.run(playing)  # type: ignore[arg-type]
+    try:
+        playing = scenario.play(count, seed, score, weaken)
+        if playing is not None:
+            asyncio.run(playing)  # type: ignore[arg-type]
+    except Exception as error:  # the machine has a defect, or the scenario: neither is a success
+        score.broken += 1
+        score.complain(f"{scenario.name} could not go on: {type(error).__name__}: {error}")
     score.seconds = time.process_time() + sum(os.times()[2:4]) - began
     return score
