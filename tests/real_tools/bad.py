@@ -113,6 +113,12 @@ def calls_c() -> int:
     return int(ctypes.CDLL(None).getpid())
 
 
+def writes_json() -> str:
+    import orjson
+
+    return orjson.dumps([1]).decode()
+
+
 def hangs() -> None:
     time.sleep(1000)
 
