@@ -98,6 +98,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/machine.py
 	$(BIN)/python benchmarks/sabotage.py
+	$(BIN)/python benchmarks/chaos.py
 
 clean:
 	rm -rf .venv .typing build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .stepward_cache .hypothesis

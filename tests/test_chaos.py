@@ -102,7 +102,11 @@ def test_a_machine_without_a_defence_shows_in_the_table(
 
 @pytest.mark.parametrize(
     ("name", "store", "count"),
-    [("replays", ForgetfulStore, 900), ("mid-step crashes", HastyStore, 4), ("re-entrancy", SharingStore, CASES)],
+    [
+        ("replays", ForgetfulStore, 900),
+        pytest.param("mid-step crashes", HastyStore, 4, marks=pytest.mark.slow),
+        ("re-entrancy", SharingStore, CASES),
+    ],
 )
 def test_a_store_without_a_defence_shows_in_the_table(
     name: str, store: Callable[[Journal], Journal], count: int

@@ -120,6 +120,7 @@ def bad() -> Matrix:
     return campaign({name: spec for name, (spec, _) in BAD.items()} | UNSEEN, "bad")
 
 
+@pytest.mark.slow
 def test_every_planted_mistake_is_found_and_nothing_else_is_said_of_it(bad: Matrix) -> None:
     found: dict[str, set[str]] = {name: set() for name in BAD}
     for row in bad.of(Outcome.BREACHED):
@@ -130,6 +131,7 @@ def test_every_planted_mistake_is_found_and_nothing_else_is_said_of_it(bad: Matr
     assert {question.name for question in QUESTIONS} == set().union(*found.values()), "each question finds something"
 
 
+@pytest.mark.slow
 def test_what_a_process_or_c_does_is_not_observed(bad: Matrix) -> None:
     rows = outcomes(bad)
     assert rows["runs_a_program", "read-writes-nothing"].startswith("not_observed: it starts a process")
@@ -138,6 +140,7 @@ def test_what_a_process_or_c_does_is_not_observed(bad: Matrix) -> None:
     assert rows["runs_a_program", "output-fits-its-type"].startswith("held")
 
 
+@pytest.mark.slow
 def test_good_tools_are_not_accused() -> None:
     rows = outcomes(campaign(GOOD, "good"))
     wrong = {key: words for key, words in rows.items() if not words.startswith("held")}
@@ -145,6 +148,7 @@ def test_good_tools_are_not_accused() -> None:
     assert len(rows) == len(GOOD) + 1 + 2 + 2 * 4 + 6  # outputs, lists, reads, keys twice and late, failing writes
 
 
+@pytest.mark.slow
 def test_a_probe_sees_what_the_folder_does_not() -> None:
     tools = {"charge": ONCE, "charge_again": ONCE}
     rows = outcomes(campaign(tools, "bad", "charges"))
@@ -219,6 +223,18 @@ def test_no_tool_reaches_a_network(escapes: Sandbox, tmp_path: Path) -> None:
         assert "unreachable" in call(escapes, "loopback", port=port)["error"]
         assert call(escapes, "by_a_process", port=port)["value"] == "false"
         assert "PermissionError" in call(escapes, "socket_file", path=path)["error"]
+
+
+def test_nothing_of_the_current_folder_is_imported_before_the_network_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "platform", "stepward", "shop"):
+        code = f"open({str(tmp_path / 'imported')!r}, 'w')\n" if name != "shop" else "def sell():\n    return 1\n"
+        (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    with Sandbox("shop") as sandbox:
+        assert call(sandbox, "sell")["value"] == "1"
+    assert not (tmp_path / "imported").exists()
 
 
 def test_a_tool_writes_in_its_own_folder_only(escapes: Sandbox, tmp_path: Path) -> None:
@@ -324,7 +340,7 @@ def test_the_command_tells_a_breach(quiet_shop: Path) -> None:
     assert lines[0].split() == ["tool", *(lines[0].split()[1:])]
     assert lines[1].split() == ["charge", "held", "held", "breached", "not", "run"]
     assert "breached[late-key-acts-once] `charge`" in result.stdout
-    assert "held: `charge`, one-key-acts-once: 2 keys were delivered twice, and acted once" in result.stdout
+    assert "held: 2 keys were delivered twice, and acted once\n  `charge`: one-key-acts-once\n" in result.stdout
     assert lines[-1].startswith("1 breach, 1 not run: 2 of 4 questions held, 1 tool of `shop`, ")
 
 

@@ -1,8 +1,8 @@
 """The process in which real tools are called: it leaves the network, then forks one process for each case.
 
-Run as a module with a folder as its argument. Cases come as lines of JSON on the standard input, answers go to the
-standard output. A case is a list of deeds: `find` a tool, `call` it, call it twice so that the calls `overlap`, and
-`look` at the world.
+Run as a module with two folders as its arguments: the one that tools may write to, and where modules are found. Cases
+come as lines of JSON on the standard input, answers go to the standard output. A case is a list of deeds: `find` a
+tool, `call` it, call it twice so that the calls `overlap`, and `look` at the world.
 """
 
 from __future__ import annotations
@@ -410,6 +410,7 @@ def main() -> None:
     except IsolationError as error:
         print(json.dumps({"refused": str(error)}), flush=True)
         return
+    sys.path.insert(0, sys.argv[2])
     os.chdir(folder)
     print(json.dumps({"refused": None}), flush=True)
     serve(folder)

@@ -59,16 +59,15 @@ class Sandbox:
         folder = os.path.join(self._folder, "work")
         os.mkdir(folder)
         temporary = os.path.join(folder, "tmp")
-        paths = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {
             **os.environ,
             **dict.fromkeys(("TMPDIR", "TEMP", "TMP", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"), temporary),
             "HOME": folder,
-            "PYTHONPATH": os.pathsep.join(paths),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONHASHSEED": "0",
         }
-        command = [sys.executable, "-m", "stepward.sabotage.real.child", folder]
+        # What lies in the current folder is imported when there is no network any more, and not before: hence `-P`.
+        command = [sys.executable, "-P", "-m", "stepward.sabotage.real.child", folder, os.getcwd()]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
     def play(self, deeds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -28,12 +28,24 @@ def to_text(matrix: Matrix, *, details: bool = False, color: bool = False) -> st
     cells = {(row.tool, row.question.name): _words(row) for row in matrix.rows}
     rows = [[tool, *(cells.get((tool, question.name), "-") for question in asked)] for tool in tools]
     text = render(columns, rows, color=color) + "\n" if rows else ""
-    for row in matrix.rows:
-        if row.verdict.outcome in (Outcome.BREACHED, Outcome.UNCONFIRMED):
-            text += _breach(row) + "\n"
-        elif details or row.verdict.outcome is not Outcome.HELD:
-            text += safe(f"{_words(row)}: `{row.tool}`, {row.question.name}: {row.verdict.why}") + "\n"
+    for row in (*matrix.of(Outcome.BREACHED), *matrix.of(Outcome.UNCONFIRMED)):
+        text += _breach(row) + "\n"
+    shown = (Outcome.NOT_OBSERVED, Outcome.NOT_RUN, *([Outcome.HELD] if details else []))
+    for outcome in shown:
+        text += _reasons(matrix.of(outcome))
     return f"{text}{_summary(matrix)}\n"
+
+
+def _reasons(rows: Sequence[Row]) -> str:
+    """Return why questions came to what they did, those together that have the same reason."""
+    alike: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        alike.setdefault(f"{_words(row)}: {row.verdict.why}", {}).setdefault(row.tool, []).append(row.question.name)
+    text = ""
+    for reason, tools in alike.items():
+        lines = [reason, *(f"  `{tool}`: {', '.join(names)}" for tool, names in tools.items())]
+        text += "".join(f"{safe(line)}\n" for line in lines) + "\n"
+    return text
 
 
 def _words(row: Row) -> str:
