@@ -355,11 +355,17 @@ class Killing(NamedTuple):
     seed: str
     weaken: Weaken
 
+    @property
+    def _said(self) -> Path:
+        """Where a process that can't go on says why."""
+        return self.folder / f"said-{self.order}"
+
     def stage(self, generation: int, journal: Journal, score: Score) -> Stage:
         """Return the stage of a process; the first three are killed, unless they are quick."""
         seed = f"{self.seed}/{self.order}/{generation}"
         stage = Stage(seed, score, Rates(), self.weaken, journal)
-        stage.clock.time += generation * GENERATION * 1_000_000
+        # A process moves its clock on whenever it takes over: the next one comes after all leases that it may leave.
+        stage.clock.time += generation * 2 * MAX_TURNS * GENERATION * 1_000_000
         stage.world = World(seed, score, stage.clock, self.folder / f"world-{self.order}")
         stage.world.rates = Rates(dies=0.08 if generation < 3 else 0.0)
         stage.world.dies = lambda: os.kill(os.getpid(), signal.SIGKILL)
@@ -376,7 +382,8 @@ class Killing(NamedTuple):
                 break
             if code != -signal.SIGKILL:
                 score.broken += 1
-                score.complain(f"`run-{self.order}` can't go on in process {generation}: status {code}")
+                said = self._said.read_text() if self._said.exists() else f"status {code}"
+                score.complain(f"process {generation} can't go on: {said}")
                 return
             score.events += 1
         with closing(SQLiteJournal(self.folder / "runs.db")) as journal:
@@ -402,6 +409,8 @@ class Killing(NamedTuple):
         INLINE.set(True)  # as the forms without `async` have it: no threads for the store
         with closing(SQLiteJournal(self.folder / "runs.db")) as journal:
             await self.stage(generation, journal, score).finish(self.order)
+        if score.complaints:
+            self._said.write_text(score.complaints[0])
         return 3 if score.broken else 0
 
 
