@@ -135,7 +135,7 @@ def test_the_command_prints_the_table_and_exits_with_0() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     named = [scenario.name for scenario in SCENARIOS if "o" in scenario.name]
     assert all(any(line.startswith(name) for line in done.stdout.splitlines()) for name in named)
-    assert "adversarial events" in done.stdout.splitlines()[-1]
+    assert f"asserted[{named[-1]}]: {BY_NAME[named[-1]].asserts}" == done.stdout.splitlines()[-1]
 
 
 def test_a_violation_ends_with_status_1(capsys: pytest.CaptureFixture[str]) -> None:
