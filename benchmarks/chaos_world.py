@@ -399,6 +399,7 @@ def machine(journal: Journal, world: World) -> ExecutionVM:
         tools,
         world,
         MortalStore(journal, world),
+        checker=None,
         clock=world.clock,
         lease_seconds=LEASE_SECONDS,
         retry_delay=lambda _: 0.0,
