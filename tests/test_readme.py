@@ -71,8 +71,11 @@ def test_a_command_of_the_readme_runs(line: str, workplace: Path) -> None:
     if line.startswith(("stepward runs", "stepward replay", "stepward verify")):
         assert CliRunner().invoke(main, shlex.split(run)[1:]).exit_code == 0
     # What whole campaigns find is for other tests.
-    few = ["--examples", "2", "--families", "injection"] if line.startswith("stepward sabotage") else []
+    few = ["--examples", "2"] if line.startswith("stepward sabotage") else []
+    few += ["--families", "injection"] if few and "--call-real-tools" not in line else []
     result = CliRunner().invoke(main, [*shlex.split(line)[1:], *few])
+    if "tools can't be kept from the network here" in result.output:
+        pytest.skip("this kernel grants no namespaces")
     assert result.exit_code in (0, 1), result.output
     assert not result.output.startswith("error:"), "what could not be done at all starts so"
 
