@@ -45,8 +45,8 @@ PLANTED: Final = (
         (
             (
                 "vm/machine/runs.py",
-                "keeps = not INLINE.get() and any(call.phase == OPEN for call in driver.state.calls or ())",
-                "keeps = False",
+                "            keeps = bool(left)\n",
+                "            keeps = False\n",
             ),
         ),
     ),
@@ -66,10 +66,8 @@ PLANTED: Final = (
         (
             (
                 DRIVER,
-                "            return FrozenMap((key, self._redacted_value(item)) for key, item in value.items())\n"
-                "        return tuple(self._redacted_value(item) for item in value) "
-                "if isinstance(value, tuple) else value\n",
-                "            return value\n        return value\n",
+                "            return FrozenMap((self.redacted(key), self._redacted_value(item)) for key, item in value.items())\n",
+                "            return value\n",
             ),
         ),
     ),
@@ -120,7 +118,7 @@ PLANTED: Final = (
         "a lease is taken two seconds early",
         (
             ("vm/journal/memory.py", "kept.expires > now:", "kept.expires > now + 2:"),
-            ("vm/journal/sqlite.py", "OR expires <= ?)", "OR expires <= ? + 2)"),
+            ("vm/journal/sqlite.py", "CAST(expires AS REAL) <= ?)", "CAST(expires AS REAL) <= ? + 2)"),
         ),
     ),
     Planted(
@@ -128,8 +126,8 @@ PLANTED: Final = (
         (
             (
                 "vm/machine/replay.py",
-                "    if kind in HELD:\n        return _held_misfit",
-                "    if kind in HELD:\n        return None and _held_misfit",
+                "return _delivery_misfit(plan, state, happened) or _output_misfit(plan, state, happened)\n",
+                "return _delivery_misfit(plan, state, happened)\n",
             ),
         ),
     ),
