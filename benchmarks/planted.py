@@ -11,6 +11,7 @@ import argparse
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,11 +24,11 @@ from mistakes import SETS, Planted
 ROOT: Final = Path(__file__).parents[1]
 PROGRAM: Final = ROOT / "specs/programs/good/customer_refund.yaml"
 POLICY: Final = ROOT / "specs/policies/payments.yaml"
-SECONDS: Final = 1_200
-"""Seconds of time after which a campaign is stopped, and has found nothing."""
-
 WITHIN: Final = 120
 """Seconds of CPU within which a mistake should be found."""
+
+LIMIT: Final = 180
+"""Seconds of CPU after which a campaign is stopped, and has found nothing."""
 
 
 class Mistake(NamedTuple):
@@ -82,16 +83,11 @@ def tried(mistake: Mistake, seed: int) -> Verdict:
         environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         command = [sys.executable, __file__, "--child", "--seed", str(seed)]
-        try:
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=folder
-            )
-        except subprocess.TimeoutExpired:
-            done = None
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=folder)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    lines = ["none"] if done is None else done.stdout.strip().splitlines()
-    if done is not None and (done.returncode or not lines):
+    lines = ["none"] if done.returncode == -signal.SIGXCPU else done.stdout.strip().splitlines()
+    if not lines or done.returncode not in (0, -signal.SIGXCPU):
         raise RuntimeError(f"the campaign on `{mistake.name}` broke: {done.stderr[-2000:]}")
     return Verdict(mistake.name, lines[-1] if lines[-1] != "none" else "", seconds)
 
@@ -137,6 +133,7 @@ def _attacked(seed: int) -> str:
     from stepward.validator.routes import routes
     from stepward.vm import Policy, Program
 
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 1))
     program, policies = Program.load(PROGRAM), [Policy.load(POLICY)]
     orders = Orders(seed=seed, specimens=True, stops=True)
     matrix = attack_program(program, policies, orders, routes=routes(program, policies))

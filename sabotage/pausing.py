@@ -36,7 +36,8 @@ class _Stop(Points):
             try:
                 await self.way.wait()
             except asyncio.CancelledError:
-                self.end()
+                if not self.way.is_set():
+                    self.end()
                 raise
         if self.is_dead:
             raise Killed(name)
@@ -83,6 +84,17 @@ class Paused:
             self._stop.way.set()
             self._stage.do(self._end())
         return self.result
+
+    def cancel(self) -> None:
+        """Cancel the task of the process where it stands still; the process lives, and what it tidies up is done."""
+        if self.point is not None:
+            self._stage.do(self._cancelled())
+
+    async def _cancelled(self) -> None:
+        assert self._task is not None, "a process has begun before it ends"
+        self._task.cancel()
+        self._stop.way.set()
+        await asyncio.wait({self._task})
 
     def __enter__(self) -> Paused:
         return self

@@ -7,6 +7,7 @@ from typing import Final
 from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks import (
     budgets,
+    callers,
     crashes,
     deliveries,
     detours,
@@ -48,6 +49,7 @@ ATTACKS: Final[tuple[type[Attack], ...]] = (
     *files.ATTACKS,
     *kills.ATTACKS,
     *times.ATTACKS,
+    *callers.ATTACKS,
     *interleavings.ATTACKS,
     *load.ATTACKS,
     *budgets.ATTACKS,

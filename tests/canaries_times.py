@@ -98,7 +98,36 @@ def fenced_driver_leaves_values(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, MemoryVault, "put", ("if run in self._erased:", "if False:"))
 
 
+def nobody_gives_back_what_was_being_leased(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Runs, "_leased", lambda self, function, *args: self._io(function, *args))
+
+
+def lease_goes_with_the_caller(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Runs, "_drive", ("keeps = bool(left)", "keeps = False"))
+
+
 CANARIES: tuple[Canary, ...] = (
+    Canary(
+        "nobody-gives-back-what-was-being-leased",
+        "who is cancelled while it asks for a lease gives it back",
+        "caller-cancelled",
+        MAILS,
+        nobody_gives_back_what_was_being_leased,
+        smallest=MAILED | {"the driver stands still at point": 3},
+    ),
+    Canary(
+        "lease-goes-with-the-caller",
+        "a lease is kept while the tool of a cancelled caller goes on",
+        "caller-cancelled-in-tool",
+        PAYS,
+        lease_goes_with_the_caller,
+        smallest={
+            "inputs": {},
+            "the caller is cancelled in call": 0,
+            "what goes on is": "a thread",
+            "pay, visit 1, attempt 1": FALSE,
+        },
+    ),
     Canary(
         "time-outs-are-failures",
         "a write that timed out is in doubt",

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from machines import both, end, program, tool, unchecked
-from stepward.vm import ExecutionVM, MemoryJournal, RunBusy, SQLiteJournal
+from stepward.vm import ExecutionVM, MemoryJournal, RunBusy, SQLiteJournal, Suspend
 from stepward.vm.journal.store import Journal
 
 ONCE = program(tool("a", "write"), end())
@@ -225,6 +225,34 @@ except KeyboardInterrupt:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("stopped\n", "")
     assert not is_leased(SQLiteJournal(tmp_path / "j.db"))
+
+
+@pytest.mark.parametrize("asks", ["create", "acquire"])
+def test_a_caller_that_is_cancelled_while_it_asks_for_a_lease_gives_it_back(asks: str, tmp_path: Path) -> None:
+    class Slow(SQLiteJournal):
+        def create(self, *args: Any) -> Any:
+            lease = super().create(*args)
+            time.sleep(0.2 * (asks == "create"))
+            return lease
+
+        def acquire(self, *args: Any) -> Any:
+            lease = super().acquire(*args)
+            time.sleep(0.2 * (asks == "acquire"))
+            return lease
+
+    journal = Slow(tmp_path / "j.db")
+    vm = ExecutionVM({"write": lambda: Suspend()}, journal=journal)
+    waits = program(tool("a", "write"), end(), tools={"write": {"effect": "write", "suspends": True}})
+
+    async def caller() -> None:
+        if asks == "acquire":
+            await vm.run(waits, run_id="run")
+        work = vm.run(waits, run_id="run") if asks == "create" else vm.recover("run")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(work, 0.1)
+
+    asyncio.run(caller())
+    assert not is_leased(journal)
 
 
 def test_a_lease_that_somebody_else_has_is_not_touched() -> None:

@@ -59,12 +59,14 @@ class DriverAttack(Attack):
             if is_stale and is_inside(whole.passed[number]):
                 continue
             scene = stage.scene(faults=faults)
-            with _paused(scene, number, over) as process:
+            with paused(scene, number, over) as process:
                 if process.point is not None:
                     yield scene, process
 
 
-def _paused(scene: Scene, number: int, over: int | None) -> Paused:
+def paused(scene: Scene, number: int, over: int | None = None) -> Paused:
+    """Start a run in a process that stands still at a point, where its lease is over for so many microseconds."""
+
     def let_the_lease_end() -> None:
         if over is not None:
             scene.clock.time = max(scene.clock.time, _end_of_lease(scene)) + over

@@ -157,7 +157,7 @@ class ExecutionVM(Deliveries):
         signature = None if setup.key is None else setup.key.sign_head(run, 0, first.entry.digest)
         append = Append(run, -1, [first.entry], first.state.status, self.clock.now() / 1e6, False, signature)
         name = plan.program.name
-        lease = await self._io(self.journal.create, append, name, self._next_holder(), setup.lease_seconds)
+        lease = await self._leased(self.journal.create, append, name, self._next_holder(), setup.lease_seconds)
         if lease is None:
             return None
         driver.lease, driver.committed = lease, (first.state, first.entry)

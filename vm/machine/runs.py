@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import uuid
@@ -59,6 +60,22 @@ class Runs:
         if not self.journal.blocks or INLINE.get():
             return function(*args)
         return await asyncio.to_thread(function, *args)
+
+    async def _leased(self, function: Callable[..., Lease | None], *args: Any) -> Lease | None:
+        """Ask the journal for a lease. A caller that is cancelled meanwhile gives back what comes of it."""
+        if not self.journal.blocks or INLINE.get():
+            return await self._io(function, *args)
+        asked = asyncio.ensure_future(self._io(function, *args))
+        try:
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            while not asked.done():  # the thread goes on, whoever is cancelled
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait({asked})
+            lease = None if asked.cancelled() or asked.exception() is not None else asked.result()
+            if lease is not None:
+                await self._io(self.journal.release, lease)
+            raise
 
     async def get(self, run: str) -> Run:
         """Return a run as its journal has it; raises NoSuchRun."""
@@ -124,16 +141,16 @@ class Runs:
         """
         now, ttl = self.clock.now() / 1e6, self._setup.lease_seconds
         at = now if until is None else until
-        lease = await self._io(self.journal.acquire, run, self._next_holder(), at, ttl)
+        lease = await self._leased(self.journal.acquire, run, self._next_holder(), at, ttl)
         if lease is None:
             return None
-        if until is not None:
-            lease = await self._io(self.journal.renew, lease, now, ttl)
         try:
+            if until is not None:
+                lease = await self._io(self.journal.renew, lease, now, ttl)
             found = await self._found(run)
             self._require_meaning(found)
             found, came = await self._governed(found) if performs else (found, None)
-        except StepwardError:
+        except (StepwardError, asyncio.CancelledError):
             await self._io(self.journal.release, lease)
             raise
         driver = Driver(self._setup, found.plan, run, found.state, found.last, lease)
