@@ -55,11 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", default="", help="mistakes whose names have this text")
     parser.add_argument("--set", default="all", choices=["all", *SETS], help="which of the sets")
     parser.add_argument("--patches", type=Path, metavar="FOLDER", help="plant the diffs `*.patch` of this folder")
+    parser.add_argument("--attacks", default="", help="only these attacks, with commas between them")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
-        print(_attacked(options.seed))
+        print(_attacked(options.seed, options.attacks))
         return
     found = patches(options.patches) if options.patches else edits(options.set)
     mistakes = [mistake for mistake in found if options.only in mistake.name]
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             planted(mistake, Path(folder, "stepward"))
     verdicts = []
     for mistake in mistakes:
-        verdicts.append(tried(mistake, options.seed))
+        verdicts.append(tried(mistake, options.seed, options.attacks))
         name, breach, seconds = verdicts[-1]
         print(f"{seconds:7.1f} s  {name}: {breach or 'NOT FOUND'}", flush=True)
     breaches = [verdict for verdict in verdicts if verdict.breach]
@@ -76,13 +77,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{len(breaches)} of {len(verdicts)} are found, {in_time} within {WITHIN} s of CPU")
 
 
-def tried(mistake: Mistake, seed: int) -> Verdict:
+def tried(mistake: Mistake, seed: int, attacks: str = "") -> Verdict:
     """Attack a copy of the package with a mistake in it."""
     with tempfile.TemporaryDirectory() as folder:
         planted(mistake, Path(folder, "stepward"))
         environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        command = [sys.executable, __file__, "--child", "--seed", str(seed)]
+        command = [sys.executable, __file__, "--child", "--seed", str(seed), "--attacks", attacks]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=folder)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -121,13 +122,13 @@ def patches(folder: Path) -> Iterator[Mistake]:
 
 
 def _patch(path: Path, package: Path) -> None:
-    command = ["patch", "--strip=1", "--fuzz=0", "--batch", "--silent", "--directory", str(package)]
+    command = ["patch", "--strip=1", "--batch", "--silent", "--directory", str(package)]
     done = subprocess.run([*command, f"--input={path}"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(f"`{path.name}` does not fit: {done.stdout}{done.stderr}")
 
 
-def _attacked(seed: int) -> str:
+def _attacked(seed: int, attacks: str) -> str:
     """Play the default campaign until a breach is confirmed; return what was found, or `none`."""
     from stepward.sabotage.campaign import Orders, attack_program
     from stepward.validator.routes import routes
@@ -135,7 +136,7 @@ def _attacked(seed: int) -> str:
 
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 1))
     program, policies = Program.load(PROGRAM), [Policy.load(POLICY)]
-    orders = Orders(seed=seed, specimens=True, stops=True)
+    orders = Orders(seed=seed, attacks=tuple(filter(None, attacks.split(","))), specimens=True, stops=True)
     matrix = attack_program(program, policies, orders, routes=routes(program, policies))
     found = [f"{row.attack.name}: {row.breach.what}" for row in matrix.rows if row.breach is not None]
     return found[0] if found else "none"

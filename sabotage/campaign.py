@@ -28,6 +28,13 @@ FIRST_CASES: Final = 10
 """Cases of the first shard of an attack: few, so that a short time goes round all attacks."""
 
 
+LEAST_CASES: Final = 2
+"""Cases of an attack on each specimen: the simplest one, and one that chance draws."""
+
+LIGHT: Final = 10
+"""The weight of an attack up to which it gets these, whatever the number of cases."""
+
+
 @dataclass(frozen=True, slots=True)
 class Orders:
     """What a campaign is to do.
@@ -62,16 +69,21 @@ class Orders:
     def shards(self, attack: type[Attack], *, has_hold: bool = True) -> Iterator[Shard]:
         """Yield the shards of one attack; `has_hold` says whether the program gives it one."""
         if has_hold:
-            yield from self._shards(attack, self.examples, [""])
+            yield from self._shards(attack, self.examples // attack.weight, [""])
         if self.specimens:
             names = [name for name in SPECIMENS if attack().misses(specimen_target(name)) is None]
-            yield from self._shards(attack, self.examples // 2 if has_hold else self.examples, names)
+            cases = (self.examples // 2 if has_hold else self.examples) // attack.weight
+            yield from self._shards(
+                attack, max(cases, LEAST_CASES * len(names)) if attack.weight <= LIGHT else cases, names
+            )
 
     def _shards(self, attack: type[Attack], examples: int, programs: Sequence[str]) -> Iterator[Shard]:
-        left = max(1, examples // attack.weight)
+        """Yield shards for so many cases, which go round the programs once before any gets more."""
+        left = max(1, examples)
+        first = min(FIRST_CASES, max(1, left // max(1, len(programs))))
         number = 0
         while left > 0 and programs:
-            cases = min(left, SHARD_CASES if number >= len(programs) else FIRST_CASES)
+            cases = min(left, SHARD_CASES if number >= len(programs) else first)
             yield Shard(attack.name, number, cases, self.seed, programs[number % len(programs)])
             left -= cases
             number += 1

@@ -32,7 +32,7 @@ class Scene:
     """A run of the target, not started yet. `inputs` and all answers are decided under the scene's name.
 
     `target` is the stage's unless the attack has made another of it, `limits` are those of its machines. `route` is the
-    run that somebody knows and that this one follows, if it follows one.
+    run that somebody knows and that this one follows, if it follows one. `by` is who starts it.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Scene:
         self.limits = limits
         self.run = run
         self.name = name
+        self.by: str | None = None
         self.clock = WorldClock()
         self.world = World(self, faults=faults)
         self.store = WatchedStore(store, self)
@@ -84,7 +85,7 @@ class Scene:
         stage = self.stage
         stage.tell(f"run the program with {to_json(self.inputs)}")
         stage.count()
-        return stage.do((machine or self.machine()).run(self.target.program, self.inputs, run_id=self.run))
+        return stage.do((machine or self.machine()).run(self.target.program, self.inputs, run_id=self.run, by=self.by))
 
     def carry_on(self, run: Run, machine: Machine | None = None) -> Run:
         """Deliver what the run waits for until it has ended, and return it."""
@@ -108,7 +109,7 @@ class Scene:
         token = run.suspensions[0]
         payload = self.payload(token.step)
         stage.tell(f"resume `{token.step}` with {to_json(payload)}")
-        return stage.do(machine.resume(token.token, payload))
+        return stage.do(machine.resume(token.token, payload, by=self._settler))
 
     def payload(self, step: str) -> Any:
         """Return what somebody answers to a step that waits."""
@@ -130,10 +131,15 @@ class Scene:
         if not happened:
             stage.tell(f"reconcile `{doubt.step}`: not done")
             self.world.settled[doubt.step] += 1
-            return stage.do(machine.reconcile(run.id, doubt.step, "not_done"))
+            return stage.do(machine.reconcile(run.id, doubt.step, "not_done", by=self._settler))
         output = self.payload(doubt.step)
         stage.tell(f"reconcile `{doubt.step}`: done, with {to_json(output)}")
-        return stage.do(machine.reconcile(run.id, doubt.step, "done", output))
+        return stage.do(machine.reconcile(run.id, doubt.step, "done", output, by=self._settler))
+
+    @property
+    def _settler(self) -> str | None:
+        """Who delivers: another than who started the run, where that is said."""
+        return None if self.by is None else f"not {self.by}"
 
     def finish(self, machine: Machine | None = None) -> Run:
         """Start the run, carry on to its end, and have the oracle judge it."""

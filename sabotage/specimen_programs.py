@@ -164,6 +164,205 @@ WAVES: Final[Mapping[str, Any]] = {
 }
 """Reads, a model and a write side by side, and a write that is not idempotent behind them."""
 
+ROUNDS: Final[Mapping[str, Any]] = {
+    "name": "specimen_rounds",
+    "inputs": {"of": {"type": "string", "maxLength": 40, "default": "all"}, "hurry": {"type": "boolean"}},
+    "tools": {
+        "know": {"effect": "read", "args": {"of": {"type": "string"}}, "returns": _SECRET},
+        "put": {"effect": "write", "idempotent": True, "args": {"of": {"type": "string"}}},
+        "charge": {"effect": "write", "idempotent": False, "args": {}, "returns": {"type": ["string", "null"]}},
+    },
+    "guardrails": [
+        {"name": "charged-once", "at_most_once": {"tool": "charge"}},
+        {
+            "name": "put-before",
+            "followed_by": {"first": {"step": "puts"}, "then": {"tool": "charge"}},
+            "ends": "success",
+        },
+    ],
+    "max_steps": 24,
+    "steps": [
+        {
+            "id": "round",
+            "type": "parallel",
+            "on_error": "retry",
+            "max_retries": 2,
+            "output_key": "outputs",
+            "parallel_steps": [
+                {"id": "knows", "type": "tool", "tool": "know", "args": {"of": "$of"}},
+                {"id": "knows_too", "type": "tool", "tool": "know", "args": {"of": "$of"}, "output_key": "known"},
+                {
+                    "id": "puts",
+                    "type": "tool",
+                    "tool": "put",
+                    "args": {"of": "$of"},
+                    "timeout_seconds": 20,
+                    "on_error": "retry",
+                    "max_retries": 2,
+                },
+            ],
+        },
+        {"id": "at_once", "type": "condition", "condition": "$hurry", "then": "race", "otherwise": "charge"},
+        {"id": "charge", "type": "tool", "tool": "charge", "timeout_seconds": 20, "is_terminal": True},
+        {
+            "id": "race",
+            "type": "parallel",
+            "parallel_steps": [
+                {"id": "charges", "type": "tool", "tool": "charge"},
+                {"id": "charges_too", "type": "tool", "tool": "charge"},
+            ],
+        },
+    ],
+}
+"""Rounds of a parallel step, siblings that bring secrets, and two siblings of which a rule admits one."""
+
+CLAIM: Final[Mapping[str, Any]] = {
+    "name": "specimen_claim",
+    "inputs": {
+        "person": {
+            "type": "object",
+            "properties": {
+                "bank": {
+                    "type": "object",
+                    "properties": {"iban": {"type": "string", "maxLength": 60}},
+                    "required": ["iban"],
+                }
+            },
+            "required": ["bank"],
+            "sensitive": True,
+        }
+    },
+    "tools": {
+        "rate": {"effect": "read", "args": {}, "returns": {"type": "integer", "minimum": 0, "maximum": 9}},
+        "clear": {
+            "effect": "none",
+            "args": {"iban": {"type": "string"}},
+            "returns": {"type": "boolean"},
+            "suspends": True,
+        },
+    },
+    "guardrails": [
+        {
+            "name": "writes-are-cleared",
+            "protects": {"effect": "write"},
+            "requires": {"any_of": [{"step": "good", "branch": "then"}, {"step": "cleared", "branch": "then"}]},
+        },
+        {"name": "good-once", "at_most_once": {"effect": "write"}},
+    ],
+    "max_steps": 12,
+    "steps": [
+        {
+            "id": "rate",
+            "type": "tool",
+            "tool": "rate",
+            "timeout_seconds": 10,
+            "on_timeout": "fallback",
+            "fallback": 0,
+            "output_key": "rating",
+        },
+        {"id": "good", "type": "condition", "condition": "$rating >= 5", "then": "post", "otherwise": "clear"},
+        {
+            "id": "clear",
+            "type": "tool",
+            "tool": "clear",
+            "args": {"iban": "$person.bank.iban"},
+            "output_key": "is_clear",
+            "next_step": "cleared",
+        },
+        {"id": "cleared", "type": "condition", "condition": "$is_clear", "then": "post", "otherwise": "hold"},
+        {
+            "id": "post",
+            "type": "tool",
+            "tool": "post",
+            "args": {"iban": "$person.bank.iban"},
+            "is_terminal": True,
+        },
+        {"id": "hold", "type": "tool", "tool": "hold", "args": {"of": "$rating"}, "is_terminal": True},
+    ],
+}
+"""Secrets below the fields of an object, a value to go on with, and tools that nobody declared, under a rule over all
+that write."""
+
+SUMS: Final[Mapping[str, Any]] = {
+    "name": "specimen_sums",
+    "inputs": {
+        "items": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}},
+        "least": {"type": "integer", "minimum": 0, "maximum": 30, "default": 10},
+    },
+    "tools": {
+        "draw": {"effect": "read", "args": {}, "returns": {"type": "integer", "minimum": 0, "maximum": 9}},
+        "store": {
+            "effect": "write",
+            "idempotent": True,
+            "args": {"of": {"type": "integer"}},
+            "returns": {"type": "string"},
+        },
+    },
+    "guardrails": [
+        {
+            "name": "counted",
+            "protects": {"tool": "store"},
+            "requires": {"all_of": [{"step": "draw"}, {"step": "which", "branch": "enough"}]},
+            "fresh": False,
+        },
+    ],
+    "max_steps": 30,
+    "steps": [
+        {"id": "start", "type": "set", "set": {"sum": "len($items)", "rounds": 0}, "next_step": "draw"},
+        {
+            "id": "draw",
+            "type": "tool",
+            "tool": "draw",
+            "output_key": "drawn",
+            "on_error": "skip",
+            "max_visits": 6,
+            "next_step": "count",
+        },
+        {"id": "count", "type": "set", "set": {"rounds": "$rounds + 1"}, "next_step": "was_drawn"},
+        {"id": "was_drawn", "type": "condition", "condition": "defined($drawn)", "then": "add", "otherwise": "which"},
+        {"id": "add", "type": "set", "set": {"sum": "$sum + $drawn"}, "next_step": "which"},
+        {
+            "id": "which",
+            "type": "condition",
+            "cases": [
+                {"name": "enough", "when": "$sum >= $least", "then": "say"},
+                {"name": "given-up", "when": "$rounds > 3", "then": "over"},
+            ],
+            "otherwise": "draw",
+        },
+        {
+            "id": "say",
+            "type": "llm",
+            "prompt": "Give $sum a name.",
+            "system": "You name things.",
+            "returns": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+            "timeout_seconds": 10,
+            "on_timeout": "fallback",
+            "fallback": {"name": "sum"},
+            "on_error": "retry",
+            "max_retries": 2,
+            "output_key": "said",
+            "next_step": "store",
+        },
+        {
+            "id": "store",
+            "type": "tool",
+            "tool": "store",
+            "args": {"of": "$sum"},
+            "timeout_seconds": 10,
+            "on_timeout": "fallback",
+            "fallback": "unknown",
+            "on_error": "retry",
+            "max_retries": 2,
+            "output_key": "stored",
+            "next_step": "done",
+        },
+        {"id": "done", "type": "end", "output": {"name": "$said.name", "at": "$stored"}},
+        {"id": "over", "type": "end", "outcome": "failure"},
+    ],
+}
+"""A loop over `set` steps and cases, replies of a type, and values to go on with after a time-out."""
+
 DESK: Final[Mapping[str, Any]] = {
     "policy": "specimen-desk",
     "allow": [
@@ -179,6 +378,9 @@ SPECIMENS: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], 
     "loop": (LOOP, ()),
     "forbidden": (FORBIDDEN, ()),
     "waves": (WAVES, ()),
+    "rounds": (ROUNDS, ()),
+    "claim": (CLAIM, ()),
+    "sums": (SUMS, ()),
 }
 """The specimens by name, each with the policies that it is under."""
 

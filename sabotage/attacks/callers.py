@@ -1,4 +1,4 @@
-"""Time: the caller of a run is cancelled, as a time limit of its own or a closed request does, while the run goes on."""
+"""Time: the caller of a run is cancelled while the run goes on, as its time limit or a closed request does it."""
 
 from __future__ import annotations
 

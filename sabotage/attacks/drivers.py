@@ -271,6 +271,7 @@ class ErasedAnywhere(DriverAttack):
     action = "asked for at any point of a driver's work"
     invariant = Invariant.ERASURE
     defence = "a run that is driven is not erased, and a driver that was fenced leaves nothing in the vault"
+    store = "sqlite"
 
     def misses(self, target: Target) -> str | None:
         """It needs sensitive values."""

@@ -274,7 +274,7 @@ _DEEDS: Final[dict[str, tuple[Deed, type[Exception] | None]]] = {
 
 
 class _Within:
-    """Tools, one of which asks something of another machine while it is called."""
+    """Tools, one of which asks something of a machine while it is called."""
 
     def __init__(self, inner: Tools, deed: Callable[[ToolContext], Awaitable[None]]) -> None:
         self._inner = inner
@@ -294,7 +294,8 @@ class _Within:
 
 
 class ReentrantTool(Attack):
-    """A tool runs, resumes, recovers, reconciles, cancels or erases the very run that it is called by."""
+    """A tool runs, resumes, recovers, reconciles, cancels or erases the very run that it is called by, by another
+    machine or by the one that calls it."""
 
     name = "reentrant-tool"
     family = Family.LOAD
@@ -316,7 +317,7 @@ class ReentrantTool(Attack):
         number = stage.pick("calls before it", st.sampled_from((0, 0, 1, 2, 0, 3)))
         deed, refusal = _DEEDS[which]
         scene = stage.scene(faults=False)
-        other = scene.machine()
+        is_own = stage.pick("it asks its own machine", st.booleans())
         called = 0
         effects, under_way = -1, 0
 
@@ -326,7 +327,7 @@ class ReentrantTool(Attack):
             if called != number + 1:
                 return
             stage.count()
-            stage.tell(f"`{context.step}` asks another machine to {which} its own run")
+            stage.tell(f"`{context.step}` asks {'its' if is_own else 'another'} machine to {which} its own run")
             if which in ("cancel", "erase"):
                 # When a run hears that it is cancelled hangs on when it next writes: the reference can't say it.
                 scene.oracle.rest()
@@ -334,7 +335,7 @@ class ReentrantTool(Attack):
                 steps = stage.target.plan.steps
                 under_way = next(len(s.calls) for s in steps if any(c.id == context.step for c in s.calls))
             try:
-                await deed(other, scene, context)
+                await deed(machine if is_own else scene.machine(), scene, context)
             except Exception as error:
                 # What is raised here the machine takes for an error of the tool.
                 if refusal is None or not isinstance(error, refusal):

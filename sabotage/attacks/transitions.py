@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stepward.sabotage.answers import wrong_answers
+from stepward.sabotage.answers import Answer, wrong_answers
 from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks.rewriting import (
     FROM_OUTSIDE,
@@ -24,6 +24,7 @@ from stepward.sabotage.scene import Scene
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.target import Target
 from stepward.vm.journal.canonical import portable
+from stepward.vm.language.types import same
 from stepward.vm.machine.calls import way_out
 from stepward.vm.machine.keys import idempotency_key
 from stepward.vm.machine.plan import CallPlan
@@ -250,6 +251,43 @@ def _wrong(scene: Scene, record: Data) -> Any:
     return None if call is None else wrong_answers(scene.target, call)
 
 
+class FallbackRewritten(Rewriting):
+    """A call was late, and the run went on with the fallback of the program; another value is written in its place."""
+
+    name = "fallback-rewritten"
+    surface = "fallback in a record"
+    action = "another value than the one that the program says"
+    invariant = Invariant.DATA
+    defence = "a replay holds a fallback against the program, and no machine goes on before that"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a call that goes on with a value after a time-out."""
+        return None if any(map(_falls_back, target.calls.values())) else "no call has a fallback"
+
+    def scene(self, stage: Stage) -> Scene:
+        """Return a run in which whatever has a fallback is late."""
+        scene = super().scene(stage)
+        scene.world.decides.append(lambda asking: Answer("late") if _falls_back(asking.call) else None)
+        return scene
+
+    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
+        """Write another value."""
+        stage = scene.stage
+        seq = picked(stage, records, lambda record: record["body"].get("kind") == "fallback")
+        call = None if seq is None else call_of(scene, records[seq])
+        if seq is None or call is None:
+            return None
+        due = freeze(call.call.fallback)
+        others = scene.target.values(call.returns).filter(lambda value: not same(freeze(value), due))
+        value = stage.pick("value", others)
+        stage.tell(f"write another fallback into record {seq}: {value!r}")
+        return changed(records, seq, with_body(records[seq], output=portable(freeze(value))))
+
+
+def _falls_back(call: CallPlan) -> bool:
+    return call.has_fallback and call.timeout is not None
+
+
 class AttemptsBeyondRetries(Rewriting):
     """Failed attempts are put before a successful one: more than the program allows."""
 
@@ -376,6 +414,7 @@ ATTACKS: tuple[type[Attack], ...] = (
     BranchNotTaken,
     OutcomeWithoutIntent,
     OutputOutsideItsType,
+    FallbackRewritten,
     AttemptsBeyondRetries,
     VisitsBeyondTheLimit,
 )

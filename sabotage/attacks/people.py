@@ -1,0 +1,70 @@
+"""Injection of a person: who started a run settles what another has to settle."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.delivering import in_doubt, refused, suspended
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.variants import under
+
+STARTED_BY: Final = "ann"
+OTHER: Final = "bob"
+
+
+class SettledByOne(Attack):
+    """Who started a run, or somebody who does not say who he is, resumes it or says that a write was done, where a
+    policy asks for two people: one that the run is under, or one that is new to it."""
+
+    name = "settled-by-one"
+    family = Family.INJECTION
+    surface = "name of whoever delivers"
+    action = "the one who started the run, or nobody"
+    invariant = Invariant.PERMISSION
+    defence = "who delivers is held against who started the run, under the policies of the run and of the machine"
+    severity = "critical"
+    weight = 2
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a step that suspends, or a write."""
+        return None if target.waits or target.writes else "no tool suspends or writes"
+
+    def play(self, stage: Stage) -> Outcome:
+        """See that the delivery is refused, and that of another person is taken."""
+        from hypothesis import strategies as st
+
+        tools = sorted({call.tool for call in (*stage.target.waits, *stage.target.writes)})
+        eyes = under(stage.target, "four eyes", {"policy": "two-people", "four_eyes": tools})
+        is_new = stage.pick("the policy is new to the run", st.booleans())
+        by = stage.pick("delivered by", st.sampled_from((STARTED_BY, None)))
+        scene = stage.scene(target=stage.target if is_new else eyes, faults=False)
+        scene.by = STARTED_BY
+        waits = bool(stage.target.waits) and (not stage.target.writes or stage.pick("a step waits", st.booleans()))
+        run = suspended(scene, scene.start()) if waits else in_doubt(scene)
+        if run is None:
+            return Outcome.NOT_APPLICABLE
+        machine = scene.machine(policy=eyes.policies)
+        step = run.suspensions[0].step if waits else run.doubts[0].step
+        payload = scene.payload(step)
+        if waits:
+            token = run.suspensions[0].token
+            work = machine.resume(token, payload, by=by)
+            other = machine.resume(token, payload, by=OTHER)
+        else:
+            work = machine.reconcile(run.id, step, "done", payload, by=by)
+            other = machine.reconcile(run.id, step, "done", payload, by=OTHER)
+        try:
+            refused(scene, f"{by or 'somebody'} settles `{step}`", work, invariant=self.invariant)
+        except BaseException:
+            other.close()
+            raise
+        stage.tell(f"{OTHER} settles `{step}`")
+        stage.count()
+        stage.do(other)
+        return Outcome.BLOCKED
+
+
+ATTACKS: Final[tuple[type[Attack], ...]] = (SettledByOne,)
