@@ -52,11 +52,13 @@ Work = Callable[[Crossing], Coroutine[Any, Any, Any]]
 """What a process does, given the points that its machine is to pass."""
 
 
-async def interleave(stage: Stage, works: Mapping[str, Work]) -> dict[str, Any]:
+async def interleave(stage: Stage, works: Mapping[str, Work], *, shuffles: bool = False) -> dict[str, Any]:
     """Run processes to their ends, by name, one step at a time; return what each returned, or the refusal it raised.
 
-    The decision `turn n` names the process that moves; the first one moves on and on in the simplest case. What is no
-    refusal of the machine's, a breach above all, is raised at once, and ends the other processes.
+    The decision `turn n` names the process that moves; the first one moves on and on in the simplest case. With
+    `shuffles` the decision `task n` says which task of that process moves, where several stand at points; else it is
+    the one that has stood there for longest. What is no refusal of the machine's, a breach above all, is raised at
+    once, and ends the other processes.
     """
     from hypothesis import strategies as st
 
@@ -80,7 +82,11 @@ async def interleave(stage: Stage, works: Mapping[str, Work]) -> dict[str, Any]:
             else:
                 name = names[number % len(names)]
             number += 1
-            here = next(one for one in waiting if one.process == name)
+            standing = [one for one in waiting if one.process == name]
+            which = 0
+            if shuffles and len(standing) > 1 and number <= MAX_TURNS:
+                which = stage.pick(f"task {number}", st.integers(0, len(standing) - 1))
+            here = standing[which]
             waiting.remove(here)
             stage.tell(f"process {name}: {here.point}")
             here.turn.set_result(None)

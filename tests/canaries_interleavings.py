@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from canaries import Canary
+from rewriting import rewrite
 from stepward.vm.machine import execution
+from stepward.vm.machine.driver import Driver
 
 ONE_WRITE = {
     "name": "one_write",
@@ -24,7 +26,39 @@ def returns_any_run_of_the_id(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(execution, "same", same)
 
 
+SIBLINGS = {
+    "name": "siblings",
+    "inputs": {},
+    "tools": {
+        "know": {"effect": "read", "returns": {"type": "string", "sensitive": True}},
+        "put": {"effect": "write", "idempotent": True},
+    },
+    "steps": [
+        {
+            "id": "both",
+            "type": "parallel",
+            "parallel_steps": [
+                {"id": "knows", "type": "tool", "tool": "know"},
+                {"id": "knows_too", "type": "tool", "tool": "know"},
+                {"id": "puts", "type": "tool", "tool": "put"},
+            ],
+        }
+    ],
+}
+
+
+def forgets_what_siblings_sealed(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Driver, "_append", ("for name in kept:", "for name in list(self.secrets):"))
+
+
 CANARIES: tuple[Canary, ...] = (
+    Canary(
+        name="forgets-what-siblings-sealed",
+        defence="what a sibling seals while the vault is written is kept for the next time",
+        attack="siblings-in-any-order",
+        program=SIBLINGS,
+        patch=forgets_what_siblings_sealed,
+    ),
     Canary(
         name="any-inputs-for-an-id",
         defence="a run that exists is returned only for the inputs that it was started with",

@@ -224,7 +224,18 @@ def vault_keeps_pages(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DatabaseFile, "rewrite", lambda self: None)
 
 
+def anybody_settles(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(deliveries, "two_people", lambda *_: None)
+
+
 CANARIES: tuple[Canary, ...] = (
+    Canary(
+        "anybody-settles",
+        "who started a run does not settle what another has to",
+        "settled-by-one",
+        ASKS,
+        anybody_settles,
+    ),
     Canary("used-token", "a token is used up", "token-twice", ASKS_TWICE, used_token),
     Canary(
         "token-not-looked-at-again",

@@ -9,7 +9,8 @@ import pytest
 from canaries import Canary
 from canaries_replays import ASKS, FALSE, MAILS, PAYS, _program, _step
 from rewriting import rewrite
-from stepward.vm.journal.memory import MemoryJournal, MemoryVault
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.sqlite_vault import SQLiteVault
 from stepward.vm.machine import apply, ask, calls, driver
 from stepward.vm.machine.clock import DatedClock
 from stepward.vm.machine.driver import Driver
@@ -95,7 +96,7 @@ def cancellation_is_a_rival(patch: pytest.MonkeyPatch) -> None:
 
 
 def fenced_driver_leaves_values(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, MemoryVault, "put", ("if run in self._erased:", "if False:"))
+    rewrite(patch, SQLiteVault, "put", ("if connection.execute(_BURIED, (run,)).fetchone():", "if False:"))
 
 
 def nobody_gives_back_what_was_being_leased(patch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from canaries import Canary
 from canaries_hashes import LOOKED, READS, WRITES, unsigned_machine
+from rewriting import rewrite
 from stepward.vm.machine import apply, driver, history, monitors, replay, runs
 from stepward.vm.machine.events import Event
 from stepward.vm.machine.state import OPEN
@@ -194,7 +195,42 @@ def silent(monitor: type) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda patch: patch.setattr(monitor, "objection", lambda *_: None)
 
 
+FALLS_BACK = {
+    "name": "falls_back",
+    "inputs": {},
+    "tools": {"look": {"effect": "read", "returns": {"type": "integer"}}},
+    "steps": [
+        {
+            "id": "look",
+            "type": "tool",
+            "tool": "look",
+            "timeout_seconds": 5,
+            "on_timeout": "fallback",
+            "fallback": 7,
+            "output_key": "seen",
+        }
+    ],
+}
+
+
+def any_fallback(patch: pytest.MonkeyPatch) -> None:
+    rewrite(
+        patch,
+        replay,
+        "_outcome_misfit",
+        ('call.has_fallback and same(call.call.fallback, happened.body.get("output"))', "call.has_fallback"),
+    )
+
+
 CANARIES: tuple[Canary, ...] = (
+    Canary(
+        "any-fallback",
+        "a replay holds a fallback against the program",
+        "fallback-rewritten",
+        FALLS_BACK,
+        any_fallback,
+        smallest={"inputs": {}, "record": 0, "value": 0},
+    ),
     Canary(
         "follows-the-cursor",
         "where control goes, the program says",

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from stepward.sabotage.actors import Actors
 from stepward.sabotage.attack import Attack, Family, Stateful
+from stepward.sabotage.interleaving import Crossing, interleave
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.vm.machine.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,4 +65,35 @@ def _outcome(actors: Actors) -> Outcome:
     return Outcome.BLOCKED if actors.refusals else Outcome.ABSORBED
 
 
-ATTACKS: tuple[type[Attack], ...] = (ActorsInAnyOrder,)
+class SiblingsInAnyOrder(Attack):
+    """The calls of a parallel step come back in any order, and while records, and values for the vault, of one of them
+    are written."""
+
+    name = "siblings-in-any-order"
+    family = Family.TIME
+    surface = "parallel calls"
+    action = "brought back in any order, between any two calls of the store"
+    invariant = Invariant.KEPT
+    defence = "each record is written with its values, whatever its siblings write meanwhile"
+    severity = "high"
+    weight = 2
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a parallel step."""
+        return None if any(step.is_parallel for step in target.plan.steps) else "no step is parallel"
+
+    def play(self, stage: Stage) -> Outcome:
+        """See that the run comes to what it has to, also for another process that reads it."""
+        scene = stage.scene()
+
+        async def whole(points: Crossing) -> Run:
+            return await scene.machine(points).run(stage.target.program, scene.inputs, run_id=scene.run)
+
+        stage.count()
+        result = stage.do(interleave(stage, {"alone": whole}, shuffles=True))["alone"]
+        stage.hold(isinstance(result, Run), self.invariant, f"the run came to {result}")
+        scene.oracle.judge(scene.carry_on(result))
+        return Outcome.ABSORBED
+
+
+ATTACKS: tuple[type[Attack], ...] = (ActorsInAnyOrder, SiblingsInAnyOrder)
