@@ -43,7 +43,8 @@ class Orders:
     those to attack with, all when empty; `workers` are processes; `database` is a folder of cases that breached before.
     With `postgres`, what libpq takes for a database, what is else played on a store in memory is played on one there.
     With `specimens` each attack is played on small programs of our own, too: half as many cases, or all of them where
-    the program gives the attack no hold. With `stops` nothing is begun after a breach.
+    the program gives the attack no hold. Where the cases do not suffice for all of these, the seed says which come
+    first. With `stops` nothing is begun after a breach.
     """
 
     seed: int = 0
@@ -72,10 +73,10 @@ class Orders:
             yield from self._shards(attack, self.examples // attack.weight, [""])
         if self.specimens:
             names = [name for name in SPECIMENS if attack().misses(specimen_target(name)) is None]
+            start = self.seed % len(names) if names else 0
             cases = (self.examples // 2 if has_hold else self.examples) // attack.weight
-            yield from self._shards(
-                attack, max(cases, LEAST_CASES * len(names)) if attack.weight <= LIGHT else cases, names
-            )
+            least = min(LEAST_CASES * len(names), self.examples) if attack.weight <= LIGHT else 0
+            yield from self._shards(attack, max(cases, least), [*names[start:], *names[:start]])
 
     def _shards(self, attack: type[Attack], examples: int, programs: Sequence[str]) -> Iterator[Shard]:
         """Yield shards for so many cases, which go round the programs once before any gets more."""
