@@ -17,9 +17,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mistakes import SETS, Planted
+
+if TYPE_CHECKING:
+    from stepward.sabotage.shard import Shard
 
 ROOT: Final = Path(__file__).parents[1]
 PROGRAM: Final = ROOT / "specs/programs/good/customer_refund.yaml"
@@ -137,9 +140,14 @@ def _attacked(seed: int, attacks: str) -> str:
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 1))
     program, policies = Program.load(PROGRAM), [Policy.load(POLICY)]
     orders = Orders(seed=seed, attacks=tuple(filter(None, attacks.split(","))), specimens=True, stops=True)
-    matrix = attack_program(program, policies, orders, routes=routes(program, policies))
+    played: list[Shard] = []
+    known = routes(program, policies)
+    matrix = attack_program(program, policies, orders, routes=known, progress=lambda shard, *_: played.append(shard))
     found = [f"{row.attack.name}: {row.breach.what}" for row in matrix.rows if row.breach is not None]
-    return found[0] if found else "none"
+    if not found:
+        return "none"
+    on = f"specimen {played[-1].specimen}" if played[-1].specimen else PROGRAM.stem
+    return f"{found[0]} (on {on}, round {played[-1].number + 1})"
 
 
 if __name__ == "__main__":

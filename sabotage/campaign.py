@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -85,7 +85,7 @@ class Orders:
         number = 0
         while left > 0 and programs:
             cases = min(left, SHARD_CASES if number >= len(programs) else first)
-            yield Shard(attack.name, number, cases, self.seed, programs[number % len(programs)])
+            yield Shard(attack.name, number // len(programs), cases, self.seed, programs[number % len(programs)])
             left -= cases
             number += 1
 
@@ -203,8 +203,7 @@ def attack_program(
     target = Target(program, policies, routes)
     began = time.monotonic()
     rows = {attack.name: Row(attack, attack().misses(target)) for attack in orders.chosen()}
-    shards = [shard for row in rows.values() for shard in orders.shards(row.attack, has_hold=row.misses is None)]
-    shards.sort(key=lambda shard: shard.number)
+    shards = _in_turns(list(orders.shards(row.attack, has_hold=row.misses is None)) for row in rows.values())
     until = None if orders.seconds is None else began + orders.seconds
     done = 0
     firsts: dict[str, tuple[Shard, Found]] = {}
@@ -220,6 +219,16 @@ def attack_program(
         _judge(rows[name], script, is_confirmed=(confirm or is_repeated)(script, orders.postgres))
     seconds = time.monotonic() - began
     return Matrix(program.name, orders.seed, orders.examples, tuple(rows.values()), seconds, len(shards) - done)
+
+
+def _in_turns(by_attack: Iterable[list[Shard]]) -> list[Shard]:
+    """Return shards in the order in which they are played: all attacks go round all programs before any goes again."""
+    turns = [
+        (shard.number, sum(one.number == shard.number for one in shards[:place]), shard)
+        for shards in by_attack
+        for place, shard in enumerate(shards)
+    ]
+    return [shard for _, _, shard in sorted(turns, key=lambda turn: turn[:2])]
 
 
 def _target(target: Target, shard: Shard) -> Target:
@@ -238,9 +247,9 @@ def _enter(row: Row, result: Harvest, firsts: dict[str, tuple[Shard, Found]]) ->
         firsts[name] = (shard, result.found)
 
 
-def _rank(shard: Shard) -> tuple[bool, int]:
+def _rank(shard: Shard) -> tuple[bool, int, str]:
     """Say which of two breaches is reported: one on the program itself, then the one of the earlier shard."""
-    return bool(shard.specimen), shard.number
+    return bool(shard.specimen), shard.number, shard.specimen
 
 
 def _judge(row: Row, script: Script, *, is_confirmed: bool) -> None:

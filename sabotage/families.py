@@ -42,7 +42,7 @@ WORDS: Final[dict[Family, FamilyWords]] = {
         "a crash can double or lose an effect",
     ),
     Family.TIME: FamilyWords(
-        "clocks jump, leases expire, time-outs strike, and several processes work on one run",
+        "clocks jump, leases expire, time-outs strike, callers are cancelled, and several processes work on one run",
         "one process at a time drives a run, whatever the clocks say",
         "two processes can drive one run, or a late answer can count",
     ),

@@ -25,6 +25,7 @@ from floors import Commit, Database, OnDisk, Same, Small  # noqa: E402
 from hard import CASES, HARD, Hard  # noqa: E402
 from machine import bytes_per_step, commits_of_a_run, long_run, memory_contenders  # noqa: E402
 from machine_peers import NANO, is_installed  # noqa: E402
+from planted import Mistake, edits, patches, planted  # noqa: E402
 from runs import STEPS, Tools, chain, loop, performed  # noqa: E402
 from shapes import SHAPES, Census, Shape, census  # noqa: E402
 from stages import stages  # noqa: E402
@@ -295,3 +296,26 @@ def test_the_tables_of_the_machine_print() -> None:
     assert re.search(r"^Stepward, MemoryJournal  +[\d,]+  +\d\.\d{3}", done.stdout, re.MULTILINE), done.stdout
     for peer in ("llm-nano-vm", "LangGraph", "DBOS"):
         assert re.search(rf"^{peer}.*(\d\.\d\d|not installed)", done.stdout, re.MULTILINE), done.stdout
+
+
+# -- mistakes to plant -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mistake", [*edits()], ids=lambda mistake: mistake.name)
+def test_a_mistake_is_planted_in_the_code_as_it_is_now(mistake: Mistake, tmp_path: Path) -> None:
+    planted(mistake, tmp_path / "stepward")
+    changed = [path for path in (tmp_path / "stepward/vm").rglob("*.py") if path.read_text() != original(path)]
+    assert changed
+    for path in changed:
+        compile(path.read_text(), path, "exec")
+
+
+def original(path: Path) -> str:
+    return BENCHMARKS.parent.joinpath(*path.parts[path.parts.index("stepward") + 1 :]).read_text()
+
+
+def test_a_mistake_whose_text_is_gone_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "gone.patch").write_text("--- a/vm/run.py\n+++ b/vm/run.py\n@@ -1 +1 @@\n-nowhere\n+here\n")
+    (mistake,) = patches(tmp_path)
+    with pytest.raises(ValueError, match=r"`gone\.patch` does not fit"):
+        planted(mistake, tmp_path / "stepward")

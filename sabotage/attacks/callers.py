@@ -55,7 +55,6 @@ class CallerCancelled(DriverAttack):
     surface = "task of the caller"
     action = "cancelled while it drives a run"
     defence = "a caller that is cancelled gives its lease back, and the next one starts from what the journal has"
-    severity = "high"
     enumerates = "every call of the store that has landed, and every call of a tool or model, before and after"
 
     def play(self, stage: Stage) -> Outcome:
