@@ -51,14 +51,16 @@ class Crossing(Points):
 Work = Callable[[Crossing], Coroutine[Any, Any, Any]]
 """What a process does, given the points that its machine is to pass."""
 
+Choose = Callable[[list[str]], int]
+"""Which of the tasks of a process moves, given the points at which they stand, the longest first."""
 
-async def interleave(stage: Stage, works: Mapping[str, Work], *, shuffles: bool = False) -> dict[str, Any]:
+
+async def interleave(stage: Stage, works: Mapping[str, Work], *, choose: Choose | None = None) -> dict[str, Any]:
     """Run processes to their ends, by name, one step at a time; return what each returned, or the refusal it raised.
 
-    The decision `turn n` names the process that moves; the first one moves on and on in the simplest case. With
-    `shuffles` the decision `task n` says which task of that process moves, where several stand at points; else it is
-    the one that has stood there for longest. What is no refusal of the machine's, a breach above all, is raised at
-    once, and ends the other processes.
+    The decision `turn n` names the process that moves; the first one moves on and on in the simplest case. Where
+    several tasks of it stand at points, `choose` says which moves, else the one that has stood there for longest. What
+    is no refusal of the machine's, a breach above all, is raised at once, and ends the other processes.
     """
     from hypothesis import strategies as st
 
@@ -83,10 +85,7 @@ async def interleave(stage: Stage, works: Mapping[str, Work], *, shuffles: bool 
                 name = names[number % len(names)]
             number += 1
             standing = [one for one in waiting if one.process == name]
-            which = 0
-            if shuffles and len(standing) > 1 and number <= MAX_TURNS:
-                which = stage.pick(f"task {number}", st.integers(0, len(standing) - 1))
-            here = standing[which]
+            here = standing[0 if choose is None else choose([one.point for one in standing])]
             waiting.remove(here)
             stage.tell(f"process {name}: {here.point}")
             here.turn.set_result(None)

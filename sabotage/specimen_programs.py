@@ -260,7 +260,15 @@ CLAIM: Final[Mapping[str, Any]] = {
             "fallback": 0,
             "output_key": "rating",
         },
-        {"id": "good", "type": "condition", "condition": "$rating >= 5", "then": "post", "otherwise": "clear"},
+        {"id": "good", "type": "condition", "condition": "$rating >= 5", "then": "again", "otherwise": "clear"},
+        {
+            "id": "again",
+            "type": "tool",
+            "tool": "rate",
+            "output_key": "rating",
+            "on_error": "skip",
+            "next_step": "post",
+        },
         {
             "id": "clear",
             "type": "tool",

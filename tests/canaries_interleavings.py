@@ -55,7 +55,7 @@ CANARIES: tuple[Canary, ...] = (
     Canary(
         name="forgets-what-siblings-sealed",
         defence="what a sibling seals while the vault is written is kept for the next time",
-        attack="siblings-in-any-order",
+        attack="sibling-comes-late",
         program=SIBLINGS,
         patch=forgets_what_siblings_sealed,
     ),

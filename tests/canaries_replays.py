@@ -224,11 +224,22 @@ def vault_keeps_pages(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DatabaseFile, "rewrite", lambda self: None)
 
 
+def vault_is_not_written_anew(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DatabaseFile, "rewrite", lambda self: None)
+
+
 def anybody_settles(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(deliveries, "two_people", lambda *_: None)
 
 
 CANARIES: tuple[Canary, ...] = (
+    Canary(
+        "vault-is-not-written-anew",
+        "what was erased is not in pages that were split",
+        "erased-among-others",
+        KNOWS,
+        vault_is_not_written_anew,
+    ),
     Canary(
         "anybody-settles",
         "who started a run does not settle what another has to",

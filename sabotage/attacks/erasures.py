@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, Final
 
 from stepward.sabotage.answers import Answer, answers
 from stepward.sabotage.attack import Attack, Family
@@ -247,6 +248,50 @@ class ErasureLeavesBytes(ErasureAttack):
         return Outcome.ABSORBED
 
 
+class ErasedAmongOthers(ErasureAttack):
+    """Somebody takes the disk of a store whose vault has the values of many runs, so that its pages were split, and
+    looks for the values of those that were erased."""
+
+    name = "erased-among-others"
+    surface = "files of the store"
+    action = "searched for values whose pages were split before they were erased"
+    defence = "a vault is written anew when something in it is erased"
+    severity = "critical"
+    weight = 10
+    store = "sqlite"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Fill the vault with runs of which half are erased again, and look for what each had."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene()
+        store = scene.store.inner
+        assert isinstance(store, SQLiteJournal), "it is played on files"
+        dice = Random(stage.pick("values are thrown from", st.integers(0, 2**16)))
+        live: list[tuple[str, bytes]] = []
+        for number in range(CROWD):
+            marker = b"<%05d of %05d>" % (dice.randrange(10**5), number)
+            run = f"{dice.randrange(10**6)}-{scene.run}-{number}"
+            store.vault.put(run, {f"{dice.random()}": marker * size for size in SIZES})
+            live.append((run, marker))
+            if number % 2:
+                erased, marker = live.pop(dice.randrange(len(live)))
+                stage.count()
+                store.vault.erase(erased)
+                left = list(_files_with(store._file._path, marker))
+                stage.hold(not left, Invariant.ERASURE, f"the values of run `{erased}` are in a file after its erasure")
+        for run, _ in live:
+            store.vault.erase(run)
+        return Outcome.ABSORBED
+
+
+CROWD: Final = 100
+"""Runs whose values are in one vault."""
+
+SIZES: Final = (8, 40, 80)
+"""How often each value of a run has its marker: some fit on a page with others, so that it is split."""
+
+
 def _files_with(path: str, text: bytes) -> Iterator[str]:
     """Yield the files of a store that have a text anywhere in their bytes."""
     folder, name = os.path.split(path)
@@ -284,4 +329,10 @@ def _marked(value: Any, spec: TypeSpec | None, text: str, *, inside: bool = Fals
     return fitting[0] if fitting else value
 
 
-ATTACKS: tuple[type[Attack], ...] = (VaultRestored, VaultOfAnotherRun, ErasedRunAskedFor, ErasureLeavesBytes)
+ATTACKS: tuple[type[Attack], ...] = (
+    VaultRestored,
+    VaultOfAnotherRun,
+    ErasedRunAskedFor,
+    ErasureLeavesBytes,
+    ErasedAmongOthers,
+)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from stepward.sabotage.actors import Actors
 from stepward.sabotage.attack import Attack, Family, Stateful
 from stepward.sabotage.interleaving import Crossing, interleave
 from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.scene import Scene
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.target import Target
 from stepward.vm.machine.run import Run
@@ -65,35 +67,64 @@ def _outcome(actors: Actors) -> Outcome:
     return Outcome.BLOCKED if actors.refusals else Outcome.ABSORBED
 
 
-class SiblingsInAnyOrder(Attack):
-    """The calls of a parallel step come back in any order, and while records, and values for the vault, of one of them
-    are written."""
+class SiblingComesLate(Attack):
+    """One call of a parallel step comes back late, while records, and values for the vault, of its siblings are
+    written."""
 
-    name = "siblings-in-any-order"
+    name = "sibling-comes-late"
     family = Family.TIME
     surface = "parallel calls"
-    action = "brought back in any order, between any two calls of the store"
+    action = "one of them comes back between any two calls of the store"
     invariant = Invariant.KEPT
     defence = "each record is written with its values, whatever its siblings write meanwhile"
     severity = "high"
-    weight = 2
+    weight = 10
+    enumerates = "each call of each parallel step, and how many points of its siblings are passed before it comes back"
 
     def misses(self, target: Target) -> str | None:
         """It needs a parallel step."""
-        return None if any(step.is_parallel for step in target.plan.steps) else "no step is parallel"
+        return None if _siblings(target) else "no step is parallel"
 
     def play(self, stage: Stage) -> Outcome:
         """See that the run comes to what it has to, also for another process that reads it."""
-        scene = stage.scene()
-
-        async def whole(points: Crossing) -> Run:
-            return await scene.machine(points).run(stage.target.program, scene.inputs, run_id=scene.run)
-
-        stage.count()
-        result = stage.do(interleave(stage, {"alone": whole}, shuffles=True))["alone"]
-        stage.hold(isinstance(result, Run), self.invariant, f"the run came to {result}")
-        scene.oracle.judge(scene.carry_on(result))
+        siblings = _siblings(stage.target)
+        for number in stage.each("which comes how late", len(siblings) * LATEST):
+            sibling, late = siblings[number // LATEST], number % LATEST
+            scene = stage.scene()
+            stage.tell(f"`{sibling}` comes back after {late} other points")
+            stage.count()
+            works = {"alone": partial(_whole, scene)}
+            result = stage.do(interleave(stage, works, choose=_Late(sibling, late)))["alone"]
+            stage.hold(isinstance(result, Run), self.invariant, f"the run came to {result}")
+            scene.oracle.judge(scene.carry_on(result))
         return Outcome.ABSORBED
 
 
-ATTACKS: tuple[type[Attack], ...] = (ActorsInAnyOrder, SiblingsInAnyOrder)
+LATEST: Final = 12
+"""Points of its siblings that are passed at most before a call comes back."""
+
+
+class _Late:
+    """Lets a call come back once others have passed so many points, or nothing else moves."""
+
+    def __init__(self, call: str, late: int) -> None:
+        self._end = f" was asked by `{call}`"
+        self._left = late
+
+    def __call__(self, standing: list[str]) -> int:
+        others = [number for number, point in enumerate(standing) if not point.endswith(self._end)]
+        if len(others) < len(standing) and others:
+            self._left -= 1
+            return others[0] if self._left >= 0 else next(n for n in range(len(standing)) if n not in others)
+        return 0
+
+
+def _siblings(target: Target) -> list[str]:
+    return [call.id for step in target.plan.steps if step.is_parallel for call in step.calls]
+
+
+async def _whole(scene: Scene, points: Crossing) -> Run:
+    return await scene.machine(points).run(scene.target.program, scene.inputs, run_id=scene.run)
+
+
+ATTACKS: tuple[type[Attack], ...] = (ActorsInAnyOrder, SiblingComesLate)

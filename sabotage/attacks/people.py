@@ -26,7 +26,8 @@ class SettledByOne(Attack):
     invariant = Invariant.PERMISSION
     defence = "who delivers is held against who started the run, under the policies of the run and of the machine"
     severity = "critical"
-    weight = 2
+    weight = 4
+    enumerates = "the one who started the run and somebody unknown, under a policy of the run and under a new one"
 
     def misses(self, target: Target) -> str | None:
         """It needs a step that suspends, or a write."""
@@ -38,14 +39,21 @@ class SettledByOne(Attack):
 
         tools = sorted({call.tool for call in (*stage.target.waits, *stage.target.writes)})
         eyes = under(stage.target, "four eyes", {"policy": "two-people", "four_eyes": tools})
-        is_new = stage.pick("the policy is new to the run", st.booleans())
-        by = stage.pick("delivered by", st.sampled_from((STARTED_BY, None)))
+        waits = bool(stage.target.waits) and (not stage.target.writes or stage.pick("a step waits", st.booleans()))
+        outcome = Outcome.NOT_APPLICABLE
+        for number in stage.each("the case is", len(_CASES)):
+            by, is_new = _CASES[number]
+            if self._play(stage, eyes, by, is_new=is_new, waits=waits):
+                outcome = Outcome.BLOCKED
+        return outcome
+
+    def _play(self, stage: Stage, eyes: Target, by: str | None, *, is_new: bool, waits: bool) -> bool:
+        """Play one case; return whether the run came to a delivery."""
         scene = stage.scene(target=stage.target if is_new else eyes, faults=False)
         scene.by = STARTED_BY
-        waits = bool(stage.target.waits) and (not stage.target.writes or stage.pick("a step waits", st.booleans()))
         run = suspended(scene, scene.start()) if waits else in_doubt(scene)
         if run is None:
-            return Outcome.NOT_APPLICABLE
+            return False
         machine = scene.machine(policy=eyes.policies)
         step = run.suspensions[0].step if waits else run.doubts[0].step
         payload = scene.payload(step)
@@ -64,7 +72,11 @@ class SettledByOne(Attack):
         stage.tell(f"{OTHER} settles `{step}`")
         stage.count()
         stage.do(other)
-        return Outcome.BLOCKED
+        return True
+
+
+_CASES: Final = ((STARTED_BY, False), (STARTED_BY, True), (None, False), (None, True))
+"""Who delivers, and whether the policy is new to the run."""
 
 
 ATTACKS: Final[tuple[type[Attack], ...]] = (SettledByOne,)
