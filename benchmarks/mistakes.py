@@ -247,7 +247,7 @@ SECOND: Final = (
             (
                 "vm/journal/chain.py",
                 """    later = _readable(journal.head(run))
-    if head is not None and later is not None and later.seq > head.seq:
+    if later is not None and later.seq > head.seq:
 """,
                 """    if head is not None:
 """,

@@ -241,7 +241,7 @@ def test_a_caller_that_is_cancelled_while_it_asks_for_a_lease_gives_it_back(asks
             return lease
 
     journal = Slow(tmp_path / "j.db")
-    vm = ExecutionVM({"write": Suspend}, journal=journal)
+    vm = unchecked({"write": Suspend}, journal=journal)
     waits = program(tool("a", "write"), end(), tools={"write": {"effect": "write", "suspends": True}})
 
     async def caller() -> None:
