@@ -51,8 +51,8 @@ FIRST: Final = (
         "a request is redacted only at the top",
         (
             (
-                DRIVER,
-                "return FrozenMap((self.redacted(key), self._redacted_value(item)) for key, item in value.items())",
+                "vm/machine/known.py",
+                "return FrozenMap((self.redacted(key, is_attempt=is_attempt), item) for key, item in items)",
                 "return value",
             ),
         ),
