@@ -15,7 +15,7 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
     "pay": {"effect": "write", "idempotent": False, "args": {"x": {"type": "integer"}}, "returns": {"type": "boolean"}},
     "book": {"effect": "write", "idempotent": True},
     "mail": {"effect": "write", "idempotent": True, "args": {"x": {"type": "string"}}},
-    "ask": {"effect": "read", "returns": {"type": "boolean"}},
+    "ask": {"effect": "read", "echoes": False, "returns": {"type": "boolean"}},
     "grade": {"effect": "none", "returns": {"type": "string", "enum": LETTERS}},
     "count": {"effect": "read", "idempotent": True, "returns": SMALL},
     "look": {
