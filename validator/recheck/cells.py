@@ -34,8 +34,9 @@ class Cell(NamedTuple):
     """A class of values of one kind.
 
     `value` is the only one where the cell is `single`. Else numbers, and lengths of texts and arrays, lie strictly
-    between `low` and `high`; `whole` ones are integers. Texts are none of `but`, and answer as `answers` says. `items`
-    are the kinds of what an array can hold, None for any; `held` is what it does hold, where that is known.
+    between `low` and `high`; `whole` ones are integers. Texts answer as `answers` says. `items` are the kinds of what
+    an array can hold, None for any; `held` is what it does hold, where that is known. The cell has none of the texts,
+    and none of the arrays by what they hold, that are in `but`.
     """
 
     kind: str
@@ -44,7 +45,7 @@ class Cell(NamedTuple):
     low: Number | None = None
     high: Number | None = None
     whole: bool = False
-    but: frozenset[str] = frozenset()
+    but: frozenset[Any] = frozenset()
     answers: frozenset[tuple[Asked, bool]] = frozenset()
     items: frozenset[str] | None = None
     held: tuple[Cell, ...] | None = None
@@ -84,9 +85,18 @@ def of_value(value: Any) -> Cell:
         return Cell("string", True, value)
     if isinstance(value, dict):
         return OBJECT
-    members = tuple(map(of_value, value))
+    return _of_members(tuple(map(of_value, value)))
+
+
+def _of_members(members: tuple[Cell, ...]) -> Cell:
+    """Return the cell of the arrays that hold values of these cells."""
     kinds = frozenset(member.kind for member in members)
     return Cell("array", low=len(members) - 1, high=len(members) + 1, items=kinds, held=members)
+
+
+def is_exact(cell: Cell) -> bool:
+    """Return whether a cell has one value: a scalar, or an array of such."""
+    return cell.single or (cell.held is not None and all(map(is_exact, cell.held)))
 
 
 def holds(cell: Cell, value: Any) -> bool:
@@ -108,6 +118,8 @@ def meet(one: Cell, other: Cell) -> bool:
         return False
     if one.held is not None and other.held is not None:
         return all(map(meet, one.held, other.held))
+    if one.kind == "array":
+        return one.held not in other.but and other.held not in one.but
     wanted = dict(one.answers)
     if any(wanted.get(asked, answer) is not answer for asked, answer in other.answers):
         return False
@@ -254,13 +266,13 @@ def read(described: Any) -> tuple[list[int], tuple[Cell, ...]]:
     given = [_described(one) for one in described if one != "any"]
     every = cut(given)
     known = {one: number for number, one in enumerate(every)}
-    texts = frozenset(one.value for one in given if one.kind == "string" and one.single)
+    texts, lists = _known(given)
     cells = iter(given)
     found: list[int] = []
     for text in described:
         one = None if text == "any" else next(cells)
-        if one is not None and one.kind == "string" and not one.single:
-            one = one._replace(but=texts)
+        if one is not None and not is_exact(one):
+            one = one._replace(but=texts if one.kind == "string" else lists if one.kind == "array" else frozenset())
         if one is not None and one not in known:
             raise Refused(f"the class {text} is none of the cells that the listed classes cut the values into")
         found.append(OPEN if one is None else known[one])
@@ -279,6 +291,8 @@ def _described(data: Any) -> Cell:
         raise Refused(f"{data} describes no class")
     ((word, body),) = data.items()
     if word == "text" and isinstance(body, str):
+        return of_value(body)
+    if word == "list" and isinstance(body, list) and is_exact(of_value(body)):
         return of_value(body)
     if word in ("number", "array", "texts") and isinstance(body, dict):
         kind = "string" if word == "texts" else word
@@ -316,9 +330,11 @@ def _cut(given: list[Cell]) -> Iterator[Cell]:
     points = {one.value for one in given if one.kind == "number" and one.single}
     for low, point, high in _intervals(_ends(given) | points):
         yield Cell("number", True, point) if point is not None else Cell("number", low=low, high=high)
+    texts, lists = _known(given)
+    for held in lists:
+        yield _of_members(held)
     for low, high in _lengths(given, "array"):
-        yield Cell("array", low=low, high=high)
-    texts = frozenset(one.value for one in given if one.kind == "string" and one.single)
+        yield Cell("array", low=low, high=high, but=lists)
     for text in texts:
         yield of_value(text)
     asked = sorted({question for one in given for question, _ in one.answers})
@@ -326,6 +342,13 @@ def _cut(given: list[Cell]) -> Iterator[Cell]:
     for answers in _answers(asked):
         for low, high in lengths:
             yield Cell("string", low=low, high=high, but=texts, answers=frozenset(answers.items()))
+
+
+def _known(given: Iterable[Cell]) -> tuple[frozenset[str], frozenset[tuple[Cell, ...]]]:
+    """Return the texts, and the members of the arrays, that are cells by themselves."""
+    exact = [one for one in given if is_exact(one)]
+    lists = frozenset(one.held for one in exact if one.held is not None)
+    return frozenset(one.value for one in exact if one.kind == "string"), lists
 
 
 def _ends(given: Iterable[Cell]) -> set[Number]:
@@ -343,7 +366,7 @@ def _intervals(points: set[Number]) -> Iterator[tuple[Number | None, Number | No
 
 def _lengths(given: Iterable[Cell], kind: str) -> Iterator[tuple[Number, Number | None]]:
     """Yield the stretches into which the listed ones cut all lengths, each by the lengths before and after it."""
-    ranges = [one for one in given if one.kind == kind and not one.single]
+    ranges = [one for one in given if one.kind == kind and not is_exact(one)]
     lows = {floor(one.low) + 1 for one in ranges if one.low is not None}
     starts = sorted({0} | lows | {ceil(one.high) for one in ranges if one.high is not None})
     for first, following in zip(starts, [*starts[1:], None], strict=True):

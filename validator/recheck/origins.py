@@ -9,7 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.cells import ANYTHING, FALSE, NUMBER, TRUE, UNDEFINED, Cell, admits, of_type, of_value
+from stepward.validator.recheck.cells import (
+    ANYTHING,
+    FALSE,
+    NUMBER,
+    TRUE,
+    UNDEFINED,
+    Cell,
+    admits,
+    meet,
+    of_type,
+    of_value,
+)
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
@@ -20,6 +31,9 @@ from stepward.vm.language.types import TypeSpec
 
 MAX_COPIES: Final = 20
 """Assignments of one name to another that are followed."""
+
+MAX_GIVERS: Final = 100
+"""References that are followed back to the sources of one reference."""
 
 
 class Origin(NamedTuple):
@@ -55,6 +69,7 @@ class Origins:
         self.boundary = boundary
         self.lookup = reading.lookup
         self._known: dict[tuple[Names, int], Origin] = {}
+        self._known_givers: dict[Names, tuple[tuple[Source, Names], ...] | None] = {}
 
     def of(self, names: Names) -> Origin:
         """Return what a reference can be."""
@@ -132,11 +147,47 @@ class Origins:
         return _ANYWHERE if tree is None else _NOWHERE if fields else Origin(result_cells(tree))
 
     def may_give(self, names: Names, cell: Cell) -> bool:
-        """Return whether some source of a reference may give a text of a cell: a pattern may leave none."""
-        meant = self.lookup.meaning(names)
-        if cell.kind != "string" or meant is None or any(source.kind == "set" for source in meant.sources):
-            return True
-        return any(admits(field_type(self.spec(source), meant.fields)[0], cell) for source in meant.sources)
+        """Return whether some source of a reference may give a value of a cell.
+
+        `of` joins the sources by kind: it does not say what the pattern of one source leaves out.
+        """
+        givers = self._givers(names)
+        return cell.kind == "undefined" or givers is None or any(self._gives(one, cell) for one in givers)
+
+    def _gives(self, giver: tuple[Source, Names], cell: Cell) -> bool:
+        source, fields = giver
+        if source.kind != "set":
+            return admits(field_type(self.spec(source), fields)[0], cell)
+        return any(meet(cell, one) for one in self._at(source, fields, 0).cells)
+
+    def _givers(self, names: Names) -> tuple[tuple[Source, Names], ...] | None:
+        """Return the sources of the values of a reference, each with the fields below it, copies followed to their end.
+
+        None where nothing gives the reference a value, or where there are too many.
+        """
+        if names not in self._known_givers:
+            self._known_givers[names] = self._found_givers(names)
+        return self._known_givers[names]
+
+    def _found_givers(self, names: Names) -> tuple[tuple[Source, Names], ...] | None:
+        found: dict[tuple[Source, Names], None] = {}
+        seen, pending = {names}, [names]
+        while pending:
+            meant = self.lookup.meaning(pending.pop())
+            if meant is None:
+                continue
+            for source in meant.sources:
+                tree = self.tree(source) if source.kind == "set" else None
+                if not isinstance(tree, Reference):
+                    found[source, meant.fields] = None
+                    continue
+                copied = (*tree.names, *meant.fields)
+                if copied not in seen:
+                    seen.add(copied)
+                    pending.append(copied)
+                    if len(seen) > MAX_GIVERS:
+                        return None
+        return tuple(found) or None
 
     # -- sizes of numbers --------------------------------------------------------------------------------------------
 

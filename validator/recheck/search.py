@@ -14,7 +14,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
-from stepward.validator.recheck.cells import OPEN, Cell, cut
+from stepward.validator.recheck.cells import OPEN, Cell, cut, is_exact, of_value
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.names import Names
@@ -256,7 +256,7 @@ def _constants(tree: Expression) -> Iterable[Any]:
 
 
 def _cells(origins: Origins, name: Names, constants: Iterable[Any]) -> tuple[Cell, ...]:
-    """Return the cells of a reference: cut at all constants, and at each of the few values of its type."""
+    """Return the cells of a reference: cut at constants, at lists that are given, and at few values of its type."""
     origin = origins.of(name)
     values = [*constants, *(cell.value for cell in origin.cells if cell.single)]
     for cell in origin.cells:
@@ -266,4 +266,5 @@ def _cells(origins: Origins, name: Names, constants: Iterable[Any]) -> tuple[Cel
     kinds = {cell.kind for cell in origin.cells}
     texts = [one for one in values if isinstance(one, str) and "string" in kinds]
     numbers = [one for one in values if isinstance(one, int | Decimal) and type(one) is not bool and "number" in kinds]
-    return cut([Cell("number", True, one) for one in numbers] + [Cell("string", True, one) for one in texts])
+    lists = [cell for cell in origin.cells if cell.kind == "array" and is_exact(cell)]
+    return cut(lists + [of_value(one) for one in (*numbers, *texts)])

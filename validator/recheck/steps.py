@@ -154,7 +154,7 @@ class Steps:
         if state[slot] == GIVEN:
             return self.given_cells(names)
         cell = self.followed.cells[slot][state[slot]]
-        return (cell,) if cell.kind != "array" else self._arrays(names, cell)
+        return self._arrays(names, cell) if cell.kind == "array" and cell.held is None else (cell,)
 
     def _arrays(self, names: Names, cell: Cell) -> tuple[Cell, ...]:
         """Return what arrays of some lengths may be, by what gives a reference its values: that knows their members."""

@@ -31,10 +31,17 @@ def described(value: Any, domain: Domain, cuts: Cuts, *, by_source: bool = False
         case "string":
             return _text(value, domain, cuts, by_source=by_source)
         case "array":
+            if by_source and (cuts.members or cuts.whole) and _is_flat(value):
+                return {"list": list(value)}
             return {"array": _length(len(value), cuts.lengths) if cuts.asks_length else {}}
         case "object":
             return "object"
     return value
+
+
+def _is_flat(value: tuple[Any, ...]) -> bool:
+    """Return whether an array holds scalars alone."""
+    return all(kind(item) not in ("array", "object") for item in value)
 
 
 def _between(value: Number, points: Iterable[Number]) -> dict[str, Number]:
