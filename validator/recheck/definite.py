@@ -122,14 +122,14 @@ class Definite:
         if self._numbered.has(sure, names):
             return True
         root = self.origins.root(names)
-        is_there = self._numbered.has(sure, root) or self.origins.is_input(root)
+        is_there = self._numbered.has(sure, root) or self.origins.is_always_there(root)
         return is_there and not self.origins.of(names).may_lack
 
     @cached_property
     def _at(self) -> dict[int, int]:
         """The sets by step. A step comes after those that lead to it, so that most are looked at once."""
         order = _order(self.reading.control.following)
-        found = {0: 0}
+        found = {0: self._numbered.set_of((name,) for name in self.reading.program.inputs or ())}
         pending, waits = [(order[0], 0)], {0}
         while pending:
             _, step = heappop(pending)

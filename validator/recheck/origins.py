@@ -96,9 +96,15 @@ class Origins:
         return any(owner is None or meant.fields[-1] not in owner.required for owner in owners)
 
     def is_input(self, root: Names) -> bool:
-        """Return whether a variable is an input: from the start it has a value."""
+        """Return whether a variable is an input: at the start it has a value."""
         meant = self.lookup.meaning(root)
         return meant is not None and any(source.kind == "input" for source in meant.sources)
+
+    def is_always_there(self, root: Names) -> bool:
+        """Return whether a variable always has a value: it is an input, and no call that may fail takes it away."""
+        meant = self.lookup.meaning(root)
+        sources = meant.sources if meant is not None else ()
+        return self.is_input(root) and all(source.kind in ("input", "set") for source in sources)
 
     def spec(self, source: Source) -> TypeSpec | None:
         """Return the type that the machine enforces on what a source gives."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
-from stepward.validator.recheck.cells import OPEN, Cell, cut, is_exact, of_value
+from stepward.validator.recheck.cells import GIVEN, OPEN, Cell, cut, is_exact, of_value
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.names import Names
@@ -62,7 +62,7 @@ def reached(
     live = _live(reading, steps, walk_.watcher)
     origins = reading.origins
     first = tuple(
-        OPEN if origins.is_input(origins.root(name)) else followed.gone[slot]
+        GIVEN if origins.is_input(origins.root(name)) else followed.gone[slot]
         for slot, name in enumerate(followed.names)
     )
     start = walk_.first(counts=counts)

@@ -180,7 +180,7 @@ def is_possible(steps: Steps, followed: Followed, state: Mapping[int, int], slot
     if cell != UNDEFINED:
         return True
     if name == root:
-        return not steps.origins.is_input(root)
+        return not steps.origins.is_always_there(root)
     if owner is None:
-        return steps.origins.of(name).may_lack or not steps.origins.is_input(root)
+        return steps.origins.of(name).may_lack or not steps.origins.is_always_there(root)
     return steps.origins.may_object_lack(name)

@@ -277,7 +277,8 @@ class Domains:
         found = self._at(sources[0], fields, copies)
         for source in sources[1:]:
             found |= self._at(source, fields, copies)
-        is_given = sources[0].kind == "input"  # of the sources of a name an input is the first
+        # Of the sources of a name an input is the first; a call that fails or is skipped takes the value away again.
+        is_given = sources[0].kind == "input" and all(source.kind == "set" for source in sources[1:])
         return found if is_given or fields else self._or_undefined(found)
 
     def _or_undefined(self, found: Domain) -> Domain:
