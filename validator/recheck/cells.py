@@ -126,6 +126,17 @@ def meet(one: Cell, other: Cell) -> bool:
     return one.kind != "string" or _has_text(one, other)
 
 
+def common(one: Cell, other: Cell) -> Cell:
+    """Return a cell with every value that two cells share, of which the second answers no questions about texts."""
+    if is_exact(other):
+        return other
+    lows = [cell.low for cell in (one, other) if cell.low is not None]
+    highs = [cell.high for cell in (one, other) if cell.high is not None]
+    low, high = max(lows, default=None), min(highs, default=None)
+    items = one.items if other.items is None else other.items
+    return one._replace(low=low, high=high, whole=one.whole or other.whole, items=items, held=other.held)
+
+
 def _has_text(one: Cell, other: Cell) -> bool:
     """Return whether two cells, of which the answers agree, may share a text that is short enough for both."""
     highs = [cell.high for cell in (one, other) if cell.high is not None]

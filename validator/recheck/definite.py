@@ -1,6 +1,7 @@
 """Which references certainly have a value when a step is come to, whatever the path: plain data flow, forwards.
 
-Where a certificate does not follow a reference, this is what keeps it from being taken for undefined everywhere.
+Where a certificate does not follow a reference, this is what keeps it from being taken for undefined everywhere. Beside
+it go the facts of `tracked`: which source can't have given a value, and which variable is a copy of which.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from stepward.validator.recheck.cells import UNDEFINED, Cell
 from stepward.validator.recheck.evaluation import FAILS, references, truths, values
 from stepward.validator.recheck.flow import Way
 from stepward.validator.recheck.names import Names
-from stepward.validator.recheck.origins import Origins, below, candidates, prefixes
+from stepward.validator.recheck.origins import Origin, Origins, below, candidates, prefixes
 from stepward.validator.recheck.parsed import Parsed
+from stepward.validator.recheck.tracked import Tracked
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import (
@@ -60,9 +62,13 @@ def assigned_by(step: BaseStep) -> frozenset[Names]:
 
 
 class _Numbered:
-    """Names by number, so that a set of names is an integer: a long program has long sets, and many of them."""
+    """Names by number, so that a set of names is an integer: a long program has long sets, and many of them.
 
-    def __init__(self) -> None:
+    The bits below the first number are for other facts.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._first = first
         self._bit: dict[Names, int] = {}
         self._below: defaultdict[Names, int] = defaultdict(int)
 
@@ -72,7 +78,7 @@ class _Numbered:
         for names in found:
             bit = self._bit.get(names)
             if bit is None:
-                bit = self._bit[names] = 1 << len(self._bit)
+                bit = self._bit[names] = 1 << (self._first + len(self._bit))
                 for one in prefixes(names):
                     self._below[one] |= bit
             known |= bit
@@ -97,8 +103,9 @@ class Definite:
         self.reading = reading
         self.origins = origins
         self.ways = reading.control.ways
-        self._numbered = _Numbered()
         self._assigned = [assigned_by(step) for step in reading.steps]
+        self._tracked = Tracked(reading, origins, self._assigned)
+        self._numbered = _Numbered(self._tracked.count)
 
     def may_get_to(self, step: int) -> bool:
         """Return whether a run may get to a step: what its conditions read may have values that lead there."""
@@ -112,8 +119,17 @@ class Definite:
         """Return what a reference may be where a step begins."""
         return self._cells(names, self._at.get(step, 0))
 
+    def is_one_value(self, left: Names, right: Names, step: int) -> bool:
+        """Return whether two references have the same value where a step begins, wherever both have one."""
+        return self._tracked.is_one_value(left, right, self._at.get(step, 0))
+
+    def _origin(self, names: Names, known: int) -> Origin:
+        """Return what a reference can be by the sources that may have given it the value that it has."""
+        sources = self._tracked.sources(names[0], known)
+        return self.origins.of(names) if sources is None else self.origins.by_sources(names, sources)
+
     def _cells(self, names: Names, sure: int) -> tuple[Cell, ...]:
-        origin = self.origins.of(names)
+        origin = self._origin(names, sure)
         if self._is_sure(names, sure):
             return origin.cells or (UNDEFINED,)
         return candidates(origin, is_there=False)
@@ -123,13 +139,14 @@ class Definite:
             return True
         root = self.origins.root(names)
         is_there = self._numbered.has(sure, root) or self.origins.is_always_there(root)
-        return is_there and not self.origins.of(names).may_lack
+        return is_there and not self._origin(names, sure).may_lack
 
     @cached_property
     def _at(self) -> dict[int, int]:
         """The sets by step. A step comes after those that lead to it, so that most are looked at once."""
         order = _order(self.reading.control.following)
-        found = {0: self._numbered.set_of((name,) for name in self.reading.program.inputs or ())}
+        inputs = self._numbered.set_of((name,) for name in self.reading.program.inputs or ())
+        found = {0: inputs | self._tracked.at_entry}
         pending, waits = [(order[0], 0)], {0}
         while pending:
             _, step = heappop(pending)
@@ -158,6 +175,7 @@ class Definite:
             if survived is None:
                 return None
             known |= self._numbered.set_of(survived)
+        known = self._tracked.after(number, way, known)
         return known & ~self._numbered.below(self._assigned[number]) | self._numbered.set_of(_given(step, way))
 
     def _survived(self, number: int, step: BaseStep, way: Way, before: int) -> set[Names] | None:

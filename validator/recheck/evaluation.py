@@ -237,10 +237,7 @@ def _member(item: Cell, array: Cell) -> frozenset[bool | None]:
     if array.held is None:
         if array.high is not None and array.high <= 1:
             return frozenset({False})
-        is_sure = (
-            array.items is not None and array.items <= {item.kind, "null"} and item.kind not in ("array", "object")
-        )
-        return BOTH if is_sure else _ANY_CASE
+        return _ANY_CASE if array.items is None else frozenset(_in_some(item, array.items))
     found: set[bool | None] = set()
     for other in array.held:
         same = _equal(item, other)
@@ -248,6 +245,16 @@ def _member(item: Cell, array: Cell) -> frozenset[bool | None]:
         if False not in same:
             return frozenset(found)
     return frozenset(found | {False})
+
+
+def _in_some(item: Cell, kinds: Iterable[str]) -> Iterator[bool | None]:
+    """Yield what may come of looking for an item in arrays that hold values of some kinds."""
+    yield False
+    for kind in kinds:
+        if kind == item.kind:
+            yield None if kind in ("array", "object") else True
+        elif "null" not in (kind, item.kind):
+            yield None
 
 
 def _contains(holder: Cell, item: Cell) -> frozenset[bool | None]:
@@ -268,6 +275,8 @@ def _asked(question: str, text: Cell, literal: Cell) -> frozenset[bool | None]:
         return frozenset({answer_of(text.value, asked)})
     if literal.value == "" or any(answer and follows(one, asked) for one, answer in text.answers):
         return frozenset({True})
+    if text.high is not None and len(literal.value) >= text.high:
+        return frozenset({False})
     if any(not answer and follows(asked, one) for one, answer in text.answers):
         return frozenset({False})
     return BOTH

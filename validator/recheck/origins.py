@@ -69,11 +69,22 @@ class Origins:
         self.boundary = boundary
         self.lookup = reading.lookup
         self._known: dict[tuple[Names, int], Origin] = {}
+        self._by_sources: dict[tuple[Names, tuple[Source, ...]], Origin] = {}
         self._known_givers: dict[Names, tuple[tuple[Source, Names], ...] | None] = {}
 
     def of(self, names: Names) -> Origin:
         """Return what a reference can be."""
         return self._copied(names, 0)
+
+    def by_sources(self, names: Names, sources: tuple[Source, ...]) -> Origin:
+        """Return what a reference can be whose variable one of some of its sources gave the value that it has."""
+        meant = self.lookup.meaning(names)
+        if meant is None or len(meant.root) > 1:
+            return self.of(names)  # an output or an error has one source, whatever variable has the name of its step
+        key = (names, sources)
+        if key not in self._by_sources:
+            self._by_sources[key] = self._given(sources, meant.fields, 0)
+        return self._by_sources[key]
 
     def root(self, names: Names) -> Names:
         """Return the variable, output or error that a reference is a field of, or is itself."""
@@ -133,7 +144,10 @@ class Origins:
             return _NOWHERE
         if depth > MAX_COPIES:
             return _ANYWHERE
-        found = [self._at(source, meant.fields, depth) for source in meant.sources]
+        return self._given(meant.sources, meant.fields, depth)
+
+    def _given(self, sources: Sequence[Source], fields: Names, depth: int) -> Origin:
+        found = [self._at(source, fields, depth) for source in sources]
         cells = tuple(dict.fromkeys(cell for one in found for cell in one.cells))
         return Origin(cells, any(one.may_lack for one in found))
 

@@ -7,23 +7,18 @@ out here once for all properties of a program.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stepward.validator.recheck.definite import Definite, assigned_by
 from stepward.validator.recheck.inference import Boundary
-from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.parsed import Parsed
-from stepward.vm.expressions.syntax import Compare, Logic, Negation, Reference
-from stepward.vm.language.steps import SetStep
+from stepward.validator.recheck.tracked import plain
 
 if TYPE_CHECKING:
+    from stepward.validator.recheck.names import Names
     from stepward.vm.expressions.syntax import Expression
-
-_ARGUMENTS: Final[Names] = ("args",)
-"""In a rule this speaks of the arguments of a call, whatever variable has that name."""
 
 
 class Reading(Parsed):
@@ -49,47 +44,18 @@ class Reading(Parsed):
         """What each step assigns, its sub-steps included."""
         return [assigned_by(step) for step in self.steps]
 
+    def plain(self, tree: Expression, step: int) -> Expression:
+        """Return a condition that says the same where a step begins, with what has one value compared with itself."""
+        return plain(tree, lambda left, right: self.definite.is_one_value(left, right, step))
+
+    def plain_expressions(self, number: int) -> list[Expression] | None:
+        """Return the expressions of a step so; None where one can't be read."""
+        if number not in self._plain:
+            trees = self.expressions(number)
+            known = [self.plain(tree, number) for tree in trees if tree is not None]
+            self._plain[number] = known if len(known) == len(trees) else None
+        return self._plain[number]
+
     @cached_property
-    def copies(self) -> dict[Names, Names]:
-        """The variables that are given nothing but one input, each with that input: where defined, they are equal."""
-        found: dict[Names, Names] = {}
-        for name in {(one,) for step in self.steps if isinstance(step, SetStep) for one in step.set}:
-            inputs = {self._input_copied(source) for source in self._sources(name)}
-            origin = inputs.pop() if len(inputs) == 1 else None
-            if origin is not None and _ARGUMENTS not in (name, origin):
-                found[name] = origin
-        return found
-
-    def _sources(self, name: Names) -> tuple[Source, ...]:
-        meant = self.lookup.meaning(name)
-        return () if meant is None or meant.fields else tuple(meant.sources)
-
-    def _input_copied(self, source: Source) -> Names | None:
-        """Return the input that a source copies, if nothing but the start of a run ever gives that input a value."""
-        if source.kind != "set":
-            return None
-        tree = self.origins.tree(source)
-        if not isinstance(tree, Reference) or len(tree.names) != 1:
-            return None
-        return tree.names if [one.kind for one in self._sources(tree.names)] == ["input"] else None
-
-    def plain(self, tree: Expression) -> Expression:
-        """Return a condition that says the same, with a copy and what it was copied from each compared with itself."""
-        if isinstance(tree, Negation):
-            return replace(tree, operand=self.plain(tree.operand))
-        if isinstance(tree, Logic):
-            return replace(tree, operands=tuple(map(self.plain, tree.operands)))
-        if not isinstance(tree, Compare) or tree.operator not in ("==", "!="):
-            return tree
-        left, right = tree.left, tree.right
-        if not isinstance(left, Reference) or not isinstance(right, Reference) or left.names == right.names:
-            return tree
-        if self.copies.get(left.names, left.names) != self.copies.get(right.names, right.names):
-            return tree
-        same = Logic(
-            tree.start,
-            tree.end,
-            "and",
-            tuple(Compare(tree.start, tree.end, "==", one, one) for one in (left, right)),
-        )
-        return same if tree.operator == "==" else Negation(tree.start, tree.end, same)
+    def _plain(self) -> dict[int, list[Expression] | None]:
+        return {}

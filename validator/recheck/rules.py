@@ -162,7 +162,7 @@ class NeverWatcher(Watcher):
 
     def __init__(self, reading: Reading, hits: Iterable[Hit], when: str | None, *, demands: bool = False) -> None:
         super().__init__(reading, hits)
-        self.condition = None if when is None else reading.plain(parse(when))
+        self.condition = None if when is None else parse(when)
         self.demands = demands
 
     def left(self, steps: Steps, step: int, state: State, memory: Memory, way: Exit) -> Iterator[Breach]:  # noqa: ARG002
@@ -174,8 +174,9 @@ class NeverWatcher(Watcher):
         if self.condition is None or steps.is_blind:
             return True
         names = references([self.condition])
+        condition = self.reading.plain(self.condition, hit.step)
         environment = {name: self._cells(steps, hit, name, state) for name in names}
-        said = {one for split in splits(names, environment) for one in truths(self.condition, split)}
+        said = {one for split in splits(names, environment) for one in truths(condition, split)}
         return bool(said - ({True} if self.demands else {False}))
 
     def _cells(self, steps: Steps, hit: Hit, names: Names, state: State) -> tuple[Cell, ...]:

@@ -12,7 +12,18 @@ from itertools import product
 from typing import Any, Final, NamedTuple
 
 from stepward.validator.recheck.arguments import starts
-from stepward.validator.recheck.cells import GIVEN, OPEN, TEXT, UNDEFINED, Cell, admits, meet, of_value
+from stepward.validator.recheck.cells import (
+    GIVEN,
+    OPEN,
+    TEXT,
+    UNDEFINED,
+    Cell,
+    admits,
+    common,
+    is_exact,
+    meet,
+    of_value,
+)
 from stepward.validator.recheck.definite import FAILING, NONE_HOLDS, Definite, outcomes, read_by, way_of, written_by
 from stepward.validator.recheck.evaluation import FAILS, Environment, references, splits, values
 from stepward.validator.recheck.flow import FAILS as END_FAILS
@@ -154,12 +165,9 @@ class Steps:
         if state[slot] == GIVEN:
             return self.given_cells(names)
         cell = self.followed.cells[slot][state[slot]]
-        return self._arrays(names, cell) if cell.kind == "array" and cell.held is None else (cell,)
-
-    def _arrays(self, names: Names, cell: Cell) -> tuple[Cell, ...]:
-        """Return what arrays of some lengths may be, by what gives a reference its values: that knows their members."""
-        given = [one for one in self.origins.of(names).cells if meet(one, cell)]
-        return tuple(one if one.held is not None else cell._replace(items=one.items) for one in given) or (cell,)
+        if cell.kind == "undefined" or is_exact(cell):
+            return (cell,)
+        return tuple(common(cell, one) for one in self.definite.cells(names, step) if meet(cell, one)) or (cell,)
 
     def given_cells(self, names: Names) -> tuple[Cell, ...]:
         """Return what a reference may be whose variable was given a value from outside."""
@@ -191,7 +199,7 @@ class Steps:
 
     def _slots_read(self, number: int) -> Iterator[int]:
         step = self.reading.steps[number]
-        names = references(self._read(number) or [])
+        names = references(self.reading.plain_expressions(number) or [])
         for part in (step, *(step.parallel_steps if isinstance(step, ParallelStep) else ())):
             names.extend(read_by(part))
         slots = {self.followed.slot[name] for name in names if name in self.followed.slot}
@@ -201,15 +209,10 @@ class Steps:
 
     def trees(self, number: int) -> list[Expression]:
         """Return the expressions of a step; raises Refused where one can't be read."""
-        trees = self._read(number)
+        trees = self.reading.plain_expressions(number)
         if trees is None:
             raise Refused(f"an expression of `{self.reading.steps[number].id}` can't be read")
         return trees
-
-    def _read(self, number: int) -> list[Expression] | None:
-        expressions = self.reading.expressions(number)
-        trees = [self.reading.plain(tree) for tree in expressions if tree is not None]
-        return trees if len(trees) == len(expressions) else None
 
     def _all(self, number: int, step: AnyStep, state: State) -> Iterator[Exit]:
         ways = self.ways[number]
@@ -341,7 +344,7 @@ class Steps:
 
     def outcomes(self, number: int, state: State) -> set[int]:
         """Return what a condition step may decide in a state."""
-        trees = self._read(number)
+        trees = self.reading.plain_expressions(number)
         if trees is None:  # whatever it means
             return {*range(len(self.reading.expressions(number))), NONE_HOLDS, FAILING}
         names = references(trees)

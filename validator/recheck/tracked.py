@@ -1,0 +1,159 @@
+"""What holds of a variable on every path: which sources can't have given its value, and what it is a copy of.
+
+Forward data flow in one set of facts. What holds on two paths that meet is what holds on both, as of the references
+that certainly have a value (`definite`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
+
+from stepward.validator.recheck.flow import Way
+from stepward.validator.recheck.names import Names, Source
+from stepward.validator.recheck.origins import Origins
+from stepward.validator.recheck.parsed import Parsed
+from stepward.vm.expressions.syntax import Compare, Expression, Logic, Negation, Reference
+from stepward.vm.language.steps import Call, SetStep
+
+_ARGUMENTS: Final = "args"
+"""In a rule this speaks of the arguments of a call, whatever variable has that name: nothing is said of it."""
+
+
+class Tracked:
+    """The facts about the variables of one program, each a bit of an integer.
+
+    Of each source of a variable that has several: it did not give the variable the value that it has. Of each `w` that
+    some `set` makes a copy of `x`: `w` has no value, or the value that `x` has.
+    """
+
+    def __init__(self, reading: Parsed, origins: Origins, assigned: list[frozenset[Names]]) -> None:
+        self.steps = reading.steps
+        self.origins = origins
+        self._assigned = assigned
+        variables = reading.lookup.variables.items()
+        several = [
+            (name, source) for name, sources in variables if len(sources) > 1 for source in dict.fromkeys(sources)
+        ]
+        copies = dict.fromkeys(pair for number in range(len(self.steps)) for pair in self._copied(number))
+        self._source = {one: 1 << number for number, one in enumerate(several)}
+        self._copy = {pair: 1 << number for number, pair in enumerate(copies, start=len(several))}
+        self.count = len(several) + len(copies)
+        self._changes: dict[tuple[int, bool], tuple[int, int]] = {}
+
+    @cached_property
+    def at_entry(self) -> int:
+        """The facts at the start of a run: only inputs have values."""
+        given = [bit for (_, source), bit in self._source.items() if source.kind == "input"]
+        copies = [bit for (name, _), bit in self._copy.items() if self.origins.is_input((name,))]
+        return ~sum(given) & ~sum(copies) & (1 << self.count) - 1
+
+    def after(self, number: int, way: Way, facts: int) -> int:
+        """Return the facts after a step was left."""
+        if not self.count or (way.kind == "visits" and not self._assigned[number]):
+            return facts
+        is_done = way.kind in ("success", "fallback")
+        change = self._changes.get((number, is_done))
+        if change is None:
+            change = self._changes[number, is_done] = self._changed(number, is_done=is_done)
+        gone, come = change
+        return facts & ~gone if way.kind == "visits" else facts & ~gone | come
+
+    def sources(self, name: str, facts: int) -> tuple[Source, ...] | None:
+        """Return the sources that may have given a variable the value that it has; None for all."""
+        known = self._by_name.get(name)
+        return None if known is None else tuple(source for source, bit in known if not facts & bit)
+
+    def is_one_value(self, left: Names, right: Names, facts: int) -> bool:
+        """Return whether two references have the same value wherever both have one."""
+        if left[1:] != right[1:] or any(self.origins.root(names) != names[:1] for names in (left, right)):
+            return False
+        return not self._equal_to(left[0], facts).isdisjoint(self._equal_to(right[0], facts))
+
+    def _equal_to(self, name: str, facts: int) -> set[str]:
+        """Return a variable and those that have its value where it has one."""
+        found, pending = {name}, [name]
+        while pending:
+            for other, bit in self._copies_of.get(pending.pop(), ()):
+                if facts & bit and other not in found:
+                    found.add(other)
+                    pending.append(other)
+        return found
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[tuple[Source, int]]]:
+        found: dict[str, list[tuple[Source, int]]] = {}
+        for (name, source), bit in self._source.items():
+            found.setdefault(name, []).append((source, bit))
+        return found
+
+    @cached_property
+    def _copies_of(self) -> dict[str, list[tuple[str, int]]]:
+        found: dict[str, list[tuple[str, int]]] = {}
+        for (name, origin), bit in self._copy.items():
+            found.setdefault(name, []).append((origin, bit))
+        return found
+
+    @cached_property
+    def _pairs_with(self) -> dict[str, int]:
+        """The facts about copies in which each variable takes part."""
+        found: dict[str, int] = {}
+        for pair, bit in self._copy.items():
+            for name in pair:
+                found[name] = found.get(name, 0) | bit
+        return found
+
+    def _copied(self, number: int) -> Iterator[tuple[str, str]]:
+        """Yield the names that a step makes copies, each with the variable that it copies."""
+        step = self.steps[number]
+        for name, value in step.set.items() if isinstance(step, SetStep) else ():
+            tree = self.origins.tree(Source("set", name, number)) if isinstance(value, str) else None
+            if not isinstance(tree, Reference) or len(tree.names) != 1 or tree.names == (name,):
+                continue
+            if _ARGUMENTS not in (name, tree.names[0]):
+                yield name, tree.names[0]
+
+    def _changed(self, number: int, *, is_done: bool) -> tuple[int, int]:
+        """Return the facts that a step ends, and those that hold after it; `is_done` says that it has its output.
+
+        An input may be given where a step did not end so: nothing is known to be overwritten then by sub-steps.
+        """
+        step = self.steps[number]
+        names = {names[0] for names in self._assigned[number] if len(names) == 1}
+        if isinstance(step, SetStep):
+            names -= {name for name in names if self._keeps(number, name)}
+        gone = come = 0
+        for name in names:
+            gone |= self._pairs_with.get(name, 0)
+            for source, bit in self._by_name.get(name, ()):
+                if source.step == number and source.kind != "input":
+                    gone |= bit
+                elif is_done or isinstance(step, Call):
+                    come |= bit
+        for pair in self._copied(number):
+            if pair[1] not in names:
+                come |= self._copy[pair]
+        return gone, come
+
+    def _keeps(self, number: int, name: str) -> bool:
+        """Return whether a `set` gives a name the value that it has."""
+        tree = self.origins.tree(Source("set", name, number))
+        return isinstance(tree, Reference) and tree.names == (name,)
+
+
+def plain(tree: Expression, are_same: Callable[[Names, Names], bool]) -> Expression:
+    """Return a condition that says the same, with references of one value compared with themselves."""
+    match tree:
+        case Negation(operand=operand):
+            return replace(tree, operand=plain(operand, are_same))
+        case Logic(operands=operands):
+            return replace(tree, operands=tuple(plain(one, are_same) for one in operands))
+        case Compare(operator="==" | "!=", left=Reference() as left, right=Reference() as right):
+            if left.names == right.names or not are_same(left.names, right.names):
+                return tree
+            both = tuple(Compare(tree.start, tree.end, "==", one, one) for one in (left, right))
+            same = Logic(tree.start, tree.end, "and", both)
+            return same if tree.operator == "==" else Negation(tree.start, tree.end, same)
+    return tree
