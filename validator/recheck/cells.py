@@ -23,6 +23,9 @@ from stepward.vm.values import Number
 MAX_CELLS: Final = 1 << 13
 """Cells of one reference: the engine makes half as many at most."""
 
+MAX_ITEMS: Final = 50
+"""Cells that are told apart of what an array can hold."""
+
 QUESTIONS: Final = ("contains", "starts_with", "ends_with")
 
 
@@ -34,9 +37,9 @@ class Cell(NamedTuple):
     """A class of values of one kind.
 
     `value` is the only one where the cell is `single`. Else numbers, and lengths of texts and arrays, lie strictly
-    between `low` and `high`; `whole` ones are integers. Texts answer as `answers` says. `items` are the kinds of what
-    an array can hold, None for any; `held` is what it does hold, where that is known. The cell has none of the texts,
-    and none of the arrays by what they hold, that are in `but`.
+    between `low` and `high`; `whole` ones are integers. Texts answer as `answers` says. `items` are the cells of
+    what an array can hold, None for any; `held` is what it does hold, where that is known. The cell has none of the
+    texts, and none of the arrays by what they hold, that are in `but`.
     """
 
     kind: str
@@ -47,7 +50,7 @@ class Cell(NamedTuple):
     whole: bool = False
     but: frozenset[Any] = frozenset()
     answers: frozenset[tuple[Asked, bool]] = frozenset()
-    items: frozenset[str] | None = None
+    items: frozenset[Cell] | None = None
     held: tuple[Cell, ...] | None = None
 
 
@@ -90,8 +93,7 @@ def of_value(value: Any) -> Cell:
 
 def _of_members(members: tuple[Cell, ...]) -> Cell:
     """Return the cell of the arrays that hold values of these cells."""
-    kinds = frozenset(member.kind for member in members)
-    return Cell("array", low=len(members) - 1, high=len(members) + 1, items=kinds, held=members)
+    return Cell("array", low=len(members) - 1, high=len(members) + 1, items=frozenset(members), held=members)
 
 
 def is_exact(cell: Cell) -> bool:
@@ -242,7 +244,7 @@ def of_type(spec: TypeSpec | None) -> tuple[Cell, ...]:
     found: list[Cell] = []
     for word in sorted(words(spec)):
         if word == "array":
-            found.append(ARRAY if spec.items is None else ARRAY._replace(items=_kinds(spec.items)))
+            found.append(ARRAY if spec.items is None else ARRAY._replace(items=_items(spec.items)))
         elif word == "string" and spec.max_length == 0:
             found.append(of_value(""))
         elif word == "string":
@@ -253,8 +255,12 @@ def of_type(spec: TypeSpec | None) -> tuple[Cell, ...]:
     return tuple(found)
 
 
-def _kinds(spec: TypeSpec) -> frozenset[str]:
-    return frozenset("number" if word == "integer" else word for word in words(spec))
+def _items(spec: TypeSpec) -> frozenset[Cell]:
+    """Return cells of what arrays can hold; of a long enum those of its kinds."""
+    found = frozenset(of_type(spec))
+    if len(found) <= MAX_ITEMS:
+        return found
+    return frozenset(cell for kind in {cell.kind for cell in found} for cell in OF_KIND[kind])
 
 
 # -- reading the classes of a certificate ------------------------------------------------------------------------------

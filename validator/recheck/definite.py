@@ -18,7 +18,7 @@ from stepward.validator.recheck.flow import Way
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import Origin, Origins, below, candidates, prefixes
 from stepward.validator.recheck.parsed import Parsed
-from stepward.validator.recheck.tracked import Tracked
+from stepward.validator.recheck.tracked import Tracked, plain
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import (
@@ -204,9 +204,11 @@ class Definite:
 
     def _told(self, number: int, before: int, possible: Any) -> set[Names] | None:
         trees = self.reading.expressions(number)
-        known = [tree for tree in trees if tree is not None]
-        if len(known) < len(trees):
+        if None in trees:
             return set()
+        known = [
+            plain(tree, lambda left, right: self._tracked.is_one_value(left, right, before)) for tree in trees if tree
+        ]
         names = references(known)
         environment = {name: self._cells(name, before) for name in names}
         if not possible(known, environment):

@@ -125,6 +125,8 @@ class _Evaluation:
         is_same = isinstance(tree.left, Reference) and tree.left.names == getattr(tree.right, "names", None)
         if is_same and tree.operator in ("==", "!="):  # of one value, which does not differ from itself
             return (lefts & {FAILS}) | _with_itself(lefts - {FAILS}, is_equal=tree.operator == "==")
+        if is_same and tree.operator in ("<", "<=", ">", ">="):
+            return {_truth("=" in tree.operator) if cell.kind == "number" else FAILS for cell in lefts}
         found: Found = {FAILS} if FAILS in lefts or FAILS in rights else set()
         for left in lefts - {FAILS}:
             for right in rights - {FAILS}:
@@ -237,7 +239,9 @@ def _member(item: Cell, array: Cell) -> frozenset[bool | None]:
     if array.held is None:
         if array.high is not None and array.high <= 1:
             return frozenset({False})
-        return _ANY_CASE if array.items is None else frozenset(_in_some(item, array.items))
+        if array.items is None:
+            return _ANY_CASE
+        return frozenset((False, *(one for other in array.items for one in _equal(item, other))))
     found: set[bool | None] = set()
     for other in array.held:
         same = _equal(item, other)
@@ -245,16 +249,6 @@ def _member(item: Cell, array: Cell) -> frozenset[bool | None]:
         if False not in same:
             return frozenset(found)
     return frozenset(found | {False})
-
-
-def _in_some(item: Cell, kinds: Iterable[str]) -> Iterator[bool | None]:
-    """Yield what may come of looking for an item in arrays that hold values of some kinds."""
-    yield False
-    for kind in kinds:
-        if kind == item.kind:
-            yield None if kind in ("array", "object") else True
-        elif "null" not in (kind, item.kind):
-            yield None
 
 
 def _contains(holder: Cell, item: Cell) -> frozenset[bool | None]:

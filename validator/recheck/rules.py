@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from stepward.validator.recheck.budgets import Budget
 from stepward.validator.recheck.cells import TEXT, UNDEFINED, Cell, of_value
+from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.evaluation import references, splits, truths
 from stepward.validator.recheck.flow import Way
 from stepward.validator.recheck.names import Names
@@ -20,6 +21,7 @@ from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, Unreadable
 from stepward.validator.recheck.selectors import branch_of, guards, matches
 from stepward.validator.recheck.steps import Exit, Part, State, Steps
+from stepward.validator.recheck.tracked import plain
 from stepward.validator.recheck.types import has_default
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression
@@ -37,7 +39,7 @@ from stepward.vm.language.guardrails import (
     Never,
     Requires,
 )
-from stepward.vm.language.steps import Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
 
 Memory = tuple[int, ...]
 NEVER, STALE, FRESH = 0, 1, 2
@@ -174,14 +176,20 @@ class NeverWatcher(Watcher):
         if self.condition is None or steps.is_blind:
             return True
         names = references([self.condition])
-        condition = self.reading.plain(self.condition, hit.step)
+        condition = plain(self.condition, lambda left, right: self._is_one_value(hit, left, right))
         environment = {name: self._cells(steps, hit, name, state) for name in names}
         said = {one for split in splits(names, environment) for one in truths(condition, split)}
         return bool(said - ({True} if self.demands else {False}))
 
+    def _is_one_value(self, hit: Hit, left: Names, right: Names) -> bool:
+        left, right = (_handed(hit.part, names) for names in (left, right))
+        return self.reading.definite.is_one_value(left, right, hit.step)
+
     def _cells(self, steps: Steps, hit: Hit, names: Names, state: State) -> tuple[Cell, ...]:
         if names[0] != "args":
-            return steps.cells(names, hit.step, state)
+            cells = steps.cells(names, hit.step, state)
+            is_handed = isinstance(hit.part, Call) and names in read_by(hit.part)
+            return tuple(cell for cell in cells if cell != UNDEFINED) if is_handed else cells  # the call starts
         part = hit.part
         if not isinstance(part, ToolCall) or len(names) < 2:
             return (UNDEFINED,)
@@ -211,6 +219,16 @@ class NeverWatcher(Watcher):
 
 
 _ABSENT = object()
+
+
+def _handed(part: BaseStep, names: Names) -> Names:
+    """Return the reference that a call hands over as an argument, for that argument or a field of it."""
+    if not isinstance(part, ToolCall) or names[0] != "args" or len(names) < 2:
+        return names
+    found = list(embedded(part.args.get(names[1])))
+    if not found or found[0].path or not found[0].whole or found[0].reference.names[0] == "args":
+        return names
+    return (*found[0].reference.names, *names[2:])
 
 
 class AtMostOnceWatcher(Watcher):

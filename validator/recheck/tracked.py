@@ -6,10 +6,10 @@ that certainly have a value (`definite`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal
 
 from stepward.validator.recheck.flow import Way
 from stepward.validator.recheck.names import Names, Source
@@ -68,6 +68,8 @@ class Tracked:
 
     def is_one_value(self, left: Names, right: Names, facts: int) -> bool:
         """Return whether two references have the same value wherever both have one."""
+        if left == right:
+            return True
         if left[1:] != right[1:] or any(self.origins.root(names) != names[:1] for names in (left, right)):
             return False
         return not self._equal_to(left[0], facts).isdisjoint(self._equal_to(right[0], facts))
@@ -143,6 +145,13 @@ class Tracked:
         return isinstance(tree, Reference) and tree.names == (name,)
 
 
+_ALIKE: Final[Mapping[str, Literal["==", "<="]]] = {
+    **dict.fromkeys(("==", "!="), "=="),
+    **dict.fromkeys(("<", "<=", ">", ">="), "<="),
+}
+"""What is asked of a value and itself instead, so that it holds where both have a value of the right kind."""
+
+
 def plain(tree: Expression, are_same: Callable[[Names, Names], bool]) -> Expression:
     """Return a condition that says the same, with references of one value compared with themselves."""
     match tree:
@@ -150,10 +159,12 @@ def plain(tree: Expression, are_same: Callable[[Names, Names], bool]) -> Express
             return replace(tree, operand=plain(operand, are_same))
         case Logic(operands=operands):
             return replace(tree, operands=tuple(plain(one, are_same) for one in operands))
-        case Compare(operator="==" | "!=", left=Reference() as left, right=Reference() as right):
+        case Compare(left=Reference() as left, right=Reference() as right) if tree.operator in _ALIKE:
             if left.names == right.names or not are_same(left.names, right.names):
                 return tree
-            both = tuple(Compare(tree.start, tree.end, "==", one, one) for one in (left, right))
+            # Both are looked at: one of them may be undefined.
+            asked = _ALIKE[tree.operator]
+            both = tuple(Compare(tree.start, tree.end, asked, one, one) for one in (left, right))
             same = Logic(tree.start, tree.end, "and", both)
-            return same if tree.operator == "==" else Negation(tree.start, tree.end, same)
+            return same if tree.operator in ("==", "<=", ">=") else Negation(tree.start, tree.end, same)
     return tree
