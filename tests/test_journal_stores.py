@@ -43,7 +43,7 @@ def test_a_store_may_hold_other_runs_while_it_is_checked(make: Opener) -> None:
     check(make)
 
 
-def a_moment(seconds: float = 0.002) -> None:
+def a_moment(seconds: float = 0.005) -> None:
     """Give other threads the time to come in between."""
     time.sleep(seconds)
 
@@ -141,7 +141,7 @@ class LooksBeforeItLeases(MemoryJournal):
         kept = self._runs.get(run)
         if kept is not None and kept.expires > now and kept.holder != holder:
             return None
-        a_moment()
+        a_moment(0.1)  # of one race, on a machine that may be busy
         if kept is not None:
             kept.expires = 0
         return super().acquire(run, holder, now, ttl)

@@ -118,8 +118,12 @@ def test_few_are_too_large_and_few_are_left_open() -> None:
 # -- the judge itself --------------------------------------------------------------------------------------------------
 
 
+FOLLOWS_A_CONDITION = 18152
+"""A program with a rule on what follows a condition that takes no branch."""
+
+
 def test_what_the_judge_calls_broken_is_in_the_truth() -> None:
-    for number in range(1, 24):
+    for number in (*range(1, 24), FOLLOWS_A_CONDITION):
         whole = program_of(number).whole
         found = truth(whole)
         program = Program.from_dict({**whole, "guardrails": []})

@@ -143,7 +143,8 @@ class Judge:
         labels = [branch] if "cases" not in step or branch == "otherwise" else [branch, _name(step, branch)]
         for rule in self.rules:
             rule.branched(step, labels)
-            rule.succeeded(step)
+            if branch is not None:  # a condition that takes no branch does not succeed
+                rule.succeeded(step)
 
     def _holds(self, text: str) -> bool | None:
         try:
