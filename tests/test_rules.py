@@ -122,6 +122,16 @@ def test_the_machine_room_decides_names_in_one_order() -> None:
     assert set(codes(check(steps))) == {"SW202"}  # fields that no type requires
 
 
+@pytest.mark.parametrize(("on_error", "doubts"), [("skip", ["SW006", "SW202"]), ("fail", ["SW006"])])
+def test_an_input_is_undefined_where_a_call_of_its_name_was_skipped(on_error: str, doubts: list[str]) -> None:
+    steps = [
+        {"id": "ask", "type": "tool", "tool": "get", "output_key": "v", "on_error": on_error},
+        {"id": "say", "type": "llm", "prompt": "of $v"},
+    ]
+    found = check(steps, inputs={"v": {"type": "string"}}, tools={"get": {"effect": "read"}})
+    assert sorted(set(codes(found))) == doubts
+
+
 @pytest.mark.parametrize(
     ("fields", "code"),
     [

@@ -137,9 +137,9 @@ class Assignment:
         assert reading.meant is not None
         names = reading.reference.names
         if not reading.meant.fields:
-            return [] if self._is_input(reading.meant) else [names]
+            return [] if self._is_always_there(reading.meant) else [names]
         depth = len(names) - len(reading.meant.fields)
-        keys = [] if self._is_input(reading.meant) else [names[:depth]]
+        keys = [] if self._is_always_there(reading.meant) else [names[:depth]]
         for end in range(depth + 1, len(names) + 1):
             meant = Meant(reading.meant.sources, names[depth:end])
             if self.typing.view(meant).optional:
@@ -147,8 +147,13 @@ class Assignment:
         return keys
 
     @staticmethod
-    def _is_input(meant: Meant) -> bool:
-        return meant.sources[0].kind == "input"  # of the sources of a name an input is the first
+    def _is_always_there(meant: Meant) -> bool:
+        """Return whether a variable is an input that no call has the name of: one that fails takes the value away."""
+        first, *others = meant.sources  # of the sources of a name an input is the first
+        return first.kind == "input" and all(source.kind == "set" for source in others)
+
+    def _is_input(self, name: str) -> bool:
+        return any(source.kind == "input" for source in self.names.variables.get(name, ()))
 
     @cached_property
     def doubtful(self) -> tuple[Doubt, ...]:
@@ -160,7 +165,7 @@ class Assignment:
             meant = reading.meant
             if meant is None or not reachable[reading.step] or self._never_exists(reading):
                 continue
-            if not meant.fields and (self._is_input(meant) or self._settled(reading.reference.names, reading)):
+            if not meant.fields and (self._is_always_there(meant) or self._settled(reading.reference.names, reading)):
                 continue  # it has no keys, or one that is settled
             for key in self.keys(reading):
                 if not self._settled(key, reading) and not self._is_known(key, reading):
@@ -252,15 +257,21 @@ class Assignment:
         keys = list(asked)
         for start in range(0, len(keys), NAMES_AT_ONCE):
             batch = keys[start : start + NAMES_AT_ONCE]
-            states = self.states(batch, self.effect)
+            inputs = [key for key in batch if len(key) == 1 and self._is_input(key[0])]
+            states = self.states(batch, self.effect, inputs)
             for bit, key in enumerate(batch):
                 for number in asked[key]:
                     defined = states[readings[number].step]
                     if defined is not None and not defined >> bit & 1:
                         yield number, key
 
-    def states(self, keys: list[Names], effect: Callable[[int, Transition], Effect]) -> list[int | None]:
-        """Return, for each step, the set of keys that are given on every path to it; None where no path leads."""
+    def states(
+        self, keys: list[Names], effect: Callable[[int, Transition], Effect], at_first: Iterable[Names] = ()
+    ) -> list[int | None]:
+        """Return, for each step, the set of keys that are given on every path to it; None where no path leads.
+
+        `at_first` are those that are given before the first step.
+        """
         bits = {key: 1 << number for number, key in enumerate(keys)}
         below: dict[Names, int] = {}
         for key, bit in bits.items():
@@ -271,7 +282,7 @@ class Assignment:
             for number, ways in enumerate(self.flow.transitions)
         ]
         state: list[int | None] = [None] * len(effects)
-        state[0] = 0
+        state[0] = sum(bits[key] for key in at_first)
         pending, queued = [0], bytearray(len(effects))
         while pending:
             number = pending.pop()
