@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from hypothesis import HealthCheck, settings
 
 # Tests plant mistakes in running code, which the key of a cached result can't know of. Those of the cache ask for it.
 os.environ["STEPWARD_NO_CACHE"] = "1"
+
+# Who starts a shell command in the background may have it ignore interrupts, and all that it starts with it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MEMORY = Path("/dev/shm")
 ROOM = 1 << 30
