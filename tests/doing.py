@@ -9,7 +9,8 @@ import yaml
 
 from legacy.rewrites import Data, Edit, Entry, NoRewriteError
 from stepward.vm import Program
-from stepward.vm.language.flow import END, Flow
+from stepward.vm.language.flow import Flow
+from stepward.vm.language.transitions import END
 
 ROUTES = ("then", "otherwise", "next_step", "error_step")
 

@@ -108,7 +108,7 @@ class _Second:
         for number, part in enumerate(self.context.program.steps):
             if part.id == step:
                 return Place(("steps", number, "id"))
-            for sub, inner in enumerate(getattr(part, "parallel_steps", ())):
+            for sub, inner in enumerate(part.sub_steps):
                 if inner.id == step:
                     return Place(("steps", number, "parallel_steps", sub, "id"))
         return Place()

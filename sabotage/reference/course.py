@@ -169,6 +169,7 @@ class Reference(Waves):
     def _run(self) -> Pause:
         """The run starts at the first step ("Control flow")."""
         by_id = {step.id: step for step in reversed(self.program.steps)}
+        facts.refuse_unknown(self.program)
         self._at = self.program.steps[0].id
         while True:
             self._calls, self._is_begun = [], False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.sabotage.reference.templates import names_in
 from stepward.vm.expressions import syntax
@@ -78,6 +78,17 @@ def all_parts(program: Program) -> Iterator[Any]:
         yield step
         if step.type == "parallel":
             yield from step.parallel_steps
+
+
+STEP_TYPES: Final = frozenset(["llm", "tool", "condition", "set", "parallel", "end"])
+"""The step types that this interpreter knows: it refuses to guess what another one does."""
+
+
+def refuse_unknown(program: Program) -> None:
+    """Raise NotImplementedError for a program with a step of a type that is not known here."""
+    for part in all_parts(program):
+        if part.type not in STEP_TYPES:
+            raise NotImplementedError(f"the reference interpreter does not know `{part.type}` steps")
 
 
 def parts_of(step: Any) -> list[Any]:

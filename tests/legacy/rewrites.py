@@ -18,7 +18,8 @@ import yaml
 
 from stepward.validator.findings import Finding
 from stepward.vm import Program
-from stepward.vm.language.flow import END, Flow
+from stepward.vm.language.flow import Flow
+from stepward.vm.language.transitions import END
 
 Data = dict[str, Any]
 Entry = tuple[str, Callable[..., None]]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.components import loops_among
 from stepward.validator.analysis.dominators import Dominators
-from stepward.vm.language.flow import END, Flow
+from stepward.vm.language.flow import Flow
+from stepward.vm.language.transitions import END
 
 if TYPE_CHECKING:
     import networkx

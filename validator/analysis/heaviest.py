@@ -68,10 +68,9 @@ class HeaviestRun:
         self.visits: dict[int, int] = {}
         self.passed: dict[int, int] = {}  # where control goes, once, from a step whose visits are used up
         self.onward = list(self.successors)  # where it goes from a step that was started
-        for number in self.flow.having("max_visits"):
-            bound = self.flow.fields[number]["max_visits"]
-            if bound is not None:
-                self.visits[number] = bound
+        for number, step in enumerate(self.flow.steps):
+            if step.max_visits is not None:
+                self.visits[number] = step.max_visits
                 ways = [way for way in self.flow.transitions[number] if way.to >= 0]
                 self.passed.update((number, way.to) for way in ways if way.kind == "visits")
                 self.onward[number] = tuple(dict.fromkeys(way.to for way in ways if way.kind != "visits"))

@@ -22,8 +22,8 @@ from stepward.validator.engine.systems.slicing import UNSET, next_places
 from stepward.validator.engine.systems.system import FAILS, Edge, Leap, System
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Names, real
-from stepward.vm.language.flow import Transition
 from stepward.vm.language.steps import ConditionStep
+from stepward.vm.language.transitions import Transition
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
@@ -101,11 +101,11 @@ class DeadWays:
         seen = bytearray(len(self.flow.steps))
         seen[0] = 1
         pending = [0]
-        kinds, successors = self.flow.kinds, self.flow.successors
+        steps, successors = self.flow.steps, self.flow.successors
         while pending:
             number = pending.pop()
             # Of the other steps no way is dead that leads on: a fallback leads where success does.
-            following = self._alive(number) if kinds[number] == "condition" else successors[number]
+            following = self._alive(number) if isinstance(steps[number], ConditionStep) else successors[number]
             for target in following:
                 if not seen[target]:
                     seen[target] = 1
@@ -154,7 +154,7 @@ class DeadWays:
         """Return what conditions read, those that share a variable or read one that several steps assign."""
         read: dict[int, frozenset[Names]] = {}
         closed: dict[tuple[Names, ...], frozenset[Names]] = {}
-        for number in self.flow.positions_of.get("condition", ()):
+        for number, _ in self.context.conditions:
             cases = self.readable.cases(number) if self.flow.reachable[number] else None
             if cases is None:
                 continue
@@ -243,7 +243,7 @@ class DeadWays:
         if not self.context.ways.is_possible(number, way):
             return []
         target = place[way.to] if way.to >= 0 else UNSET
-        if target == UNSET and self.flow.kinds[number] != "condition":
+        if target == UNSET and not isinstance(self.flow.steps[number], ConditionStep):
             return []
         guards = tuple(guard for guard in leaving.guards if self.moves.roots_of(guard.decision) <= roots)
         assigns = tuple(one for one in leaving.assigns if real(one.root) in roots)

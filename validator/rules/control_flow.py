@@ -9,10 +9,11 @@ from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.naming import MAX_TRIED, ends_the_run, naming_words
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
-from stepward.vm.language.flow import DECLARED_FAILURE, MISSING, Flow
+from stepward.vm.language.flow import Flow
 from stepward.vm.language.loading import near_words, only_near
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import ConditionStep, ErrorRouted, LlmCall, ParallelStep
+from stepward.vm.language.steps import ConditionStep, FailingStep, LlmCall
+from stepward.vm.language.transitions import DECLARED_FAILURE, MISSING
 from stepward.vm.reading.source import Mend, Place
 
 
@@ -54,12 +55,7 @@ class MissingTarget(Rule):
         """Yield every field that names no step of the program's list."""
         if not context.flow.has_missing_target:
             return
-        sub_steps = {
-            part.id: step.id
-            for step in context.program.steps
-            if isinstance(step, ParallelStep)
-            for part in step.parallel_steps
-        }
+        sub_steps = {part.id: step.id for step in context.program.steps for part in step.sub_steps}
         for number, step in enumerate(context.program.steps):
             for field in dict.fromkeys(way.field for way in context.flow.transitions[number] if way.to == MISSING):
                 target = _value(step, field)
@@ -271,7 +267,7 @@ class UnboundedCycle(Rule):
         steps, flow = context.program.steps, context.flow
         if context.program.max_steps is not None or flow.ambiguous_arms:
             return
-        bounded = {number for number in flow.having("max_visits") if flow.fields[number]["max_visits"] is not None}
+        bounded = {number for number, step in enumerate(steps) if step.max_visits is not None}
         for loop in context.graph.loops_without(bounded):
             if not context.flow.reachable[loop[0]]:
                 continue
@@ -338,17 +334,10 @@ class NoFailureEnding(Rule):
         flow = context.flow
         if flow.has_missing_target:
             return
-        failing = (
-            n for n in flow.having("outcome") for way in flow.transitions_of(n) if way.ending == DECLARED_FAILURE
-        )
-        if any(flow.reachable[number] for number in failing):
+        reachable = [number for number in range(len(flow.steps)) if flow.reachable[number]]
+        if any(way.ending == DECLARED_FAILURE for number in reachable for way in flow.transitions[number]):
             return
-        may_decide = flow.having("error_step")
-        if "llm" in flow.positions_of or "parallel" in flow.positions_of:
-            may_decide = sorted({*may_decide, *flow.positions_of.get("condition", ())})
-        for number in may_decide:
-            if not flow.reachable[number]:
-                continue
+        for number in reachable:
             step, why = context.program.steps[number], self._decides(context, number)
             if why is not None:
                 message = f"{why}, but no ending is declared a failure"
@@ -363,7 +352,7 @@ class NoFailureEnding(Rule):
 
     def _decides(self, context: Context, number: int) -> str | None:
         step = context.program.steps[number]
-        if isinstance(step, ErrorRouted) and step.error_step is not None:
+        if isinstance(step, FailingStep) and step.error_step is not None:
             return f"an error of `{step.id}` decides where the run goes"
         if isinstance(step, ConditionStep) and any(
             isinstance(context.call_of(source), LlmCall) for source in self._outputs(context, number)

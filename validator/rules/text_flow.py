@@ -56,7 +56,7 @@ class SensitiveToModel(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every sensitive value in a prompt or a system text, followed through `set`, fields and outputs."""
-        if not context.flow.positions_of.keys() & {"llm", "parallel"} or not is_marked(context):
+        if not is_marked(context):
             return
         flow = SensitiveFlow(context)
         for reading in context.assignment.readings:
