@@ -147,7 +147,7 @@ try:
     main(["check", {str(program)!r}], standalone_mode=False)
 except SystemExit:
     pass"""
-    assert not loaded_after(code) & {"networkx", "z3", "hypothesis", "graphviz", "rich"}
+    assert not loaded_after(code) & {"z3", "hypothesis", "graphviz", "rich"}
 
 
 def test_a_machine_that_asks_the_gate_imports_no_heavy_library() -> None:

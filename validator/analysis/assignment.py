@@ -133,10 +133,10 @@ class Assignment:
         """The readings of names that may be undefined: on some path of edges nothing has defined them."""
         asked: dict[Names, list[int]] = {}
         open_readings: list[Reading] = []
-        reachable = self.flow.reachable
+        reachable = self.context.graph.reachable
         for reading in self.readings:
             meant = reading.meant
-            if meant is None or not reachable[reading.step] or self._never_exists(reading):
+            if meant is None or reading.step not in reachable or self._never_exists(reading):
                 continue
             if not meant.fields and (self._is_always_there(meant) or self._settled(reading.reference.names, reading)):
                 continue  # it has no keys, or one that is settled

@@ -187,7 +187,7 @@ class Bounds:
     def _visits(self) -> _Visits:
         visits = _Visits()
         for number, step in enumerate(self.flow.steps):
-            if self.flow.reachable[number]:
+            if number in self.context.graph.reachable:
                 visits.steps[number] = self._cost(number, step, visits)
         return visits
 

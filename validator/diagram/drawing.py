@@ -204,7 +204,7 @@ class _Drawing:
         return text if len(text) <= _HINT else f"{text[: _HINT - 1]}…"
 
     def _is_dead(self, number: int) -> bool:
-        return not self.flow.reachable[number] or number in self.marks.dead_steps
+        return number not in self.context.graph.reachable or number in self.marks.dead_steps
 
     def _is_walked(self, step: BaseStep) -> bool:
         return self.marks.walk is not None and step.id in self.marks.walk.numbers

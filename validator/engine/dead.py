@@ -110,7 +110,9 @@ class DeadWays:
                 if not seen[target]:
                     seen[target] = 1
                     pending.append(target)
-        return tuple(number for number, is_seen in enumerate(seen) if not is_seen and self.flow.reachable[number])
+        return tuple(
+            number for number, is_seen in enumerate(seen) if not is_seen and number in self.context.graph.reachable
+        )
 
     def _alive(self, number: int) -> Sequence[int]:
         """Return where the ways out of a condition lead that are not dead."""
@@ -155,7 +157,7 @@ class DeadWays:
         read: dict[int, frozenset[Names]] = {}
         closed: dict[tuple[Names, ...], frozenset[Names]] = {}
         for number, _ in self.context.conditions:
-            cases = self.readable.cases(number) if self.flow.reachable[number] else None
+            cases = self.readable.cases(number) if number in self.context.graph.reachable else None
             if cases is None:
                 continue
             own = tuple(cases.names)
@@ -223,7 +225,7 @@ class DeadWays:
     def _system(self, conditions: list[int], roots: frozenset[Names]) -> tuple[System, dict[int, int]]:
         """Return the system of the steps that a cluster concerns, and their nodes."""
         kept = {0, *conditions, *(number for root in roots for number in self.moves.writers(root))}
-        kept = {number for number in kept if self.flow.reachable[number]}
+        kept = {number for number in kept if number in self.context.graph.reachable}
         successors = self.flow.successors
         place = next_places(len(self.flow.steps), kept, lambda number: successors[number], self.flow.predecessors)
         order = sorted(kept)

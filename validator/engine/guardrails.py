@@ -173,7 +173,9 @@ class _Judge:
         """Whether the program can start what the rule protects, forbids or counts; a policy's rule need not."""
         selectors = protected(rule)
         needed = selectors if isinstance(rule, Exclusive) else selectors[:1]
-        return all(any(self.flow.reachable[hit.step] for hit in self.context.hits(selector)) for selector in needed)
+        return all(
+            any(hit.step in self.context.graph.reachable for hit in self.context.hits(selector)) for selector in needed
+        )
 
     def _decide(
         self, monitor: Monitor, rule: AnyRule, origin: Origin, strict: Monitor | None = None
@@ -449,7 +451,7 @@ class _Judge:
         origin = Origin("allow", policy, ALLOW_LIST)
         for site in self.context.meaning.calls:
             call = site.call
-            if not isinstance(call, ToolCall) or not self.flow.reachable[site.step]:
+            if not isinstance(call, ToolCall) or site.step not in self.context.graph.reachable:
                 continue
             entry = allowed.get(call.tool)
             if entry is not None and (entry.when is None or constant_text(entry.when) is True):

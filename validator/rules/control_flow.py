@@ -120,13 +120,12 @@ class UnreachableStep(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the first step of each region that no path of edges reaches."""
-        flow = context.flow
-        if all(flow.reachable):
-            return
-        for number, behind in regions_among([one for one, is_in in enumerate(flow.reachable) if not is_in], flow):
+        flow, reachable = context.flow, context.graph.reachable
+        dead = [number for number in range(len(flow.steps)) if number not in reachable]
+        for number, behind in regions_among(dead, context.graph):
             step = context.program.steps[number]
             related = []
-            if number and flow.reachable[number - 1] and ends_the_run(flow, number - 1):
+            if number - 1 in reachable and ends_the_run(flow, number - 1):
                 related = [Label(Place(("steps", number - 1, "id")), "the step above ends the run here")]
             help = _help_to_reach(context, number, behind)
             message = f"no path leads to step `{step.id}`{behind_words(behind, flow)}"
@@ -136,7 +135,7 @@ class UnreachableStep(Rule):
 def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:
     """Return how a path can lead to a step, or that it can go, where nothing else would change."""
     flow = context.flow
-    if number and flow.reachable[number - 1] and flow.is_arm_without_successor(number - 1):
+    if number - 1 in context.graph.reachable and flow.is_arm_without_successor(number - 1):
         above, here = (flow.steps[one].id for one in (number - 1, number))
         return (
             f"`{above}` is {naming_words(flow, above)}, so the run ends after it; add `next_step: {here}` to `{above}`"
@@ -187,9 +186,9 @@ class CycleWithoutExit(Rule):
         """Yield every loop from which no drawn edge leads out and in which no step ends the run."""
         if context.flow.ambiguous_arms:
             return
-        reachable, leads_out = context.flow.reachable, context.graph.leads_out
+        reachable, leads_out = context.graph.reachable, context.graph.leads_out
         for loop in context.graph.loops:
-            if not reachable[loop[0]] or leads_out(loop):
+            if loop[0] not in reachable or leads_out(loop):
                 continue
             missing = any(way.to == MISSING for number in loop for way in context.flow.transitions[number])
             if not missing and not any(map(context.graph.ends_the_run, loop)):
@@ -269,7 +268,7 @@ class UnboundedCycle(Rule):
             return
         bounded = {number for number, step in enumerate(steps) if step.max_visits is not None}
         for loop in context.graph.loops_without(bounded):
-            if not context.flow.reachable[loop[0]]:
+            if loop[0] not in context.graph.reachable:
                 continue
             message = f"nothing bounds the loop {_loop_words(context, loop)}"
             help = "add `max_visits` to one of its steps, or `max_steps` to the program"
@@ -334,7 +333,7 @@ class NoFailureEnding(Rule):
         flow = context.flow
         if flow.has_missing_target:
             return
-        reachable = [number for number in range(len(flow.steps)) if flow.reachable[number]]
+        reachable = sorted(context.graph.reachable)
         if any(way.ending == DECLARED_FAILURE for number in reachable for way in flow.transitions[number]):
             return
         for number in reachable:
@@ -344,8 +343,8 @@ class NoFailureEnding(Rule):
                 help = "mark the ending that is one with `outcome: failure`"
                 related = [
                     Label(Place(("steps", ending, "id")), "this ending is declared a success")
-                    for ending in range(len(context.program.steps))
-                    if flow.reachable[ending] and context.graph.ends_the_run(ending)
+                    for ending in reachable
+                    if context.graph.ends_the_run(ending)
                 ]
                 yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related[:4])
                 return

@@ -17,7 +17,7 @@ def gates(context: Context, number: int, behind: list[int]) -> list[int]:
     """Return the conditions that keep every run away from a region: those that lead there from outside of all such."""
     dead = set(context.dead.infeasible)
     before = (one for step in (number, *behind) for one in context.flow.predecessors[step])
-    return sorted({one for one in before if one not in dead and context.flow.reachable[one]})
+    return sorted({one for one in before if one not in dead and one in context.graph.reachable})
 
 
 def is_constant(context: Context, number: int) -> bool:
@@ -31,7 +31,7 @@ def is_constant(context: Context, number: int) -> bool:
 def kept_away(context: Context, number: int) -> str:
     """Return the words for the steps that no run gets to because a condition is constant; empty where there is none."""
     found = []
-    for first, behind in regions_among(context.dead.infeasible if context.has_control_flow else (), context.flow):
+    for first, behind in regions_among(context.dead.infeasible if context.has_control_flow else (), context.graph):
         if number in gates(context, first, behind) and all(
             is_constant(context, one) for one in gates(context, first, behind)
         ):
@@ -93,7 +93,7 @@ class InfeasibleStep(EngineRule):
         """Yield the first step of each region that the graph reaches, and proved not to be reached by any run."""
         if not context.has_control_flow or not context.conditions:
             return
-        for number, behind in regions_among(context.dead.infeasible, context.flow):
+        for number, behind in regions_among(context.dead.infeasible, context.graph):
             if all(map(partial(is_constant, context), gates(context, number, behind))):
                 continue
             step = context.program.steps[number]

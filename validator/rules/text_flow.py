@@ -126,7 +126,7 @@ class UnguardedTextToEffect(Rule):
         writers = {(site.step, site.sub): call for site, call in context.writing_calls}
         for reading in context.assignment.readings if writers else ():
             call = writers.get((reading.step, reading.sub))
-            if call is None or reading.meant is None or not context.flow.reachable[reading.step]:
+            if call is None or reading.meant is None or reading.step not in context.graph.reachable:
                 continue
             source = self._origin(context, reading)
             if source is not None and not _is_refused(context, reading, call):

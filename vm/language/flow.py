@@ -75,20 +75,6 @@ class Flow:
         """Whether the program names a step that it does not have."""
         return any(way.to == MISSING for ways in self.transitions for way in ways)
 
-    @cached_property
-    def reachable(self) -> bytearray:
-        """For each step, 1 where some path of edges leads to it from the entry."""
-        seen = bytearray(len(self.steps))
-        seen[0] = 1
-        pending = [0]
-        successors = self.successors
-        while pending:
-            for target in successors[pending.pop()]:
-                if not seen[target]:
-                    seen[target] = 1
-                    pending.append(target)
-        return seen
-
     def falls_through(self, number: int) -> bool:
         """Return whether control goes from this step to the next in the list because nothing else is said (rule 4)."""
         step = self.steps[number]
