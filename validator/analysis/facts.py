@@ -14,16 +14,7 @@ from stepward.vm.language.meaning import CallSite, Meaning
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Hit, matches
-from stepward.vm.language.steps import (
-    AnyPart,
-    BaseStep,
-    Call,
-    ConditionStep,
-    Failing,
-    LlmCall,
-    ParallelStep,
-    ToolCall,
-)
+from stepward.vm.language.steps import AnyPart, BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
 from stepward.vm.language.types import TypeSpec, fits, implies
 
 if TYPE_CHECKING:

@@ -20,16 +20,7 @@ from stepward.validator.analysis.assignment import (
 )
 from stepward.vm.expressions.syntax import Constant, Reference
 from stepward.vm.language.names import Meant
-from stepward.vm.language.steps import (
-    Call,
-    ConditionStep,
-    EndStep,
-    Failing,
-    LlmStep,
-    ParallelStep,
-    SetStep,
-    ToolStep,
-)
+from stepward.vm.language.steps import Call, ConditionStep, EndStep, Failing, LlmStep, ParallelStep, SetStep, ToolStep
 from stepward.vm.language.transitions import Transition
 
 

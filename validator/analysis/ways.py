@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 from stepward.validator.analysis.product import USED_UP, Bad, Monitor, explore_counted
 from stepward.vm.expressions.syntax import Arithmetic, Minus, walk
 from stepward.vm.language.flow import Flow
-from stepward.vm.language.steps import (
-    ConditionStep,
-    EndStep,
-    LlmStep,
-    ParallelStep,
-    SetStep,
-    ToolStep,
-)
+from stepward.vm.language.steps import ConditionStep, EndStep, LlmStep, ParallelStep, SetStep, ToolStep
 from stepward.vm.language.transitions import END, Transition
 
 if TYPE_CHECKING:

@@ -13,10 +13,7 @@ from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.types import admits as admits_kind
 from stepward.validator.recheck.types import covers, fits, has_default
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.steps import (
-    AnyCall,
-    ToolCall,
-)
+from stepward.vm.language.steps import AnyCall, ToolCall
 from stepward.vm.language.types import TypeSpec
 
 _ANY_TEXT: Final = TypeSpec.model_construct(type=("string",))

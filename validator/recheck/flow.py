@@ -7,16 +7,7 @@ from functools import cached_property
 from typing import Final, Literal, NamedTuple, assert_never
 
 from stepward.validator.recheck.refusals import Unreadable
-from stepward.vm.language.steps import (
-    AnyStep,
-    ConditionStep,
-    EndStep,
-    LlmStep,
-    ParallelStep,
-    Routed,
-    SetStep,
-    ToolStep,
-)
+from stepward.vm.language.steps import AnyStep, ConditionStep, EndStep, LlmStep, ParallelStep, Routed, SetStep, ToolStep
 
 END: Final = -1
 """The run ends: the way has a status."""

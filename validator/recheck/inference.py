@@ -28,15 +28,7 @@ from stepward.vm.expressions.syntax import (
     children,
     walk,
 )
-from stepward.vm.language.steps import (
-    AnyPart,
-    ConditionStep,
-    EndStep,
-    LlmCall,
-    ParallelStep,
-    SetStep,
-    ToolCall,
-)
+from stepward.vm.language.steps import AnyPart, ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 
 ITEMS: Final = "[]"

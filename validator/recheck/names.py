@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import (
-    AnyStep,
-    Failing,
-    parts,
-)
+from stepward.vm.language.steps import AnyStep, Failing, parts
 
 Names = tuple[str, ...]
 

@@ -18,11 +18,7 @@ from stepward.vm.language.guardrails import AnyRule
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import (
-    AnyPart,
-    AnyStep,
-    ToolCall,
-)
+from stepward.vm.language.steps import AnyPart, AnyStep, ToolCall
 
 _EFFECTS: Final = ("none", "read", "write")
 _UNKNOWN: Final = ToolSpec.model_construct(effect="write", idempotent=False)

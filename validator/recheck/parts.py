@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from stepward.vm.language.steps import (
-    AnyPart,
-    AnyStep,
-    parts,
-)
+from stepward.vm.language.steps import AnyPart, AnyStep, parts
 
 
 class Hit(NamedTuple):

@@ -9,14 +9,7 @@ from stepward.validator.analysis.assignment import Reading
 from stepward.validator.context import Context
 from stepward.vm.expressions.syntax import Arithmetic, Expression, Length, Minus, Reference
 from stepward.vm.language.names import Meant, Source
-from stepward.vm.language.steps import (
-    ConditionStep,
-    EndStep,
-    LlmCall,
-    ParallelStep,
-    SetStep,
-    ToolCall,
-)
+from stepward.vm.language.steps import ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Place
 

@@ -18,14 +18,7 @@ from stepward.vm.language.meaning import Clause, Meaning
 from stepward.vm.language.names import Source
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import (
-    AnyStep,
-    Failing,
-    LlmCall,
-    ParallelStep,
-    ToolCall,
-    parts,
-)
+from stepward.vm.language.steps import AnyStep, Failing, LlmCall, ParallelStep, ToolCall, parts
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, patterns_of
 from stepward.vm.machine.events import Call, Calls

@@ -26,15 +26,7 @@ from stepward.validator.engine.systems.system import (
 from stepward.validator.engine.values.domains import Domains, Names, primed, real
 from stepward.validator.engine.values.overflow import Overflow
 from stepward.validator.engine.values.states import references_of
-from stepward.vm.expressions.syntax import (
-    Compare,
-    Constant,
-    Defined,
-    Expression,
-    Logic,
-    Negation,
-    Reference,
-)
+from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Logic, Negation, Reference
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import (
@@ -48,6 +40,7 @@ from stepward.vm.language.steps import (
     SetStep,
     ToolCall,
     ToolStep,
+    parts,
 )
 from stepward.vm.language.transitions import END, Ending, Transition
 from stepward.vm.language.types import TypeSpec
@@ -188,13 +181,7 @@ class Moves:
                 assert_never(step)
         for way in ways:
             if way.kind == "visits":
-                yield Leaving(way, (), tuple(self._unset(step)), tuple(self._unstarted(step)), 0)
-
-    @staticmethod
-    def _unstarted(step: AnyStep) -> Iterator[tuple[int | None, Fate]]:
-        yield None, UNSTARTED
-        for sub in range(len(step.parallel_steps) if isinstance(step, ParallelStep) else 0):
-            yield sub, UNSTARTED
+                yield Leaving(way, (), tuple(self._unset(step)), tuple((sub, UNSTARTED) for sub, _ in parts(step)), 0)
 
     # -- conditions ------------------------------------------------------------------------------------------------
 
@@ -325,9 +312,8 @@ class Moves:
                 wanted.extend(asked or ())
         if not wanted:
             return _ALWAYS, _NEVER if is_sure else _ALWAYS
-        decision = Decision((_and(wanted),))
-        refused = ((Guard(decision, NONE_HOLDS),), (Guard(decision, FAILS),))
-        return ((Guard(decision, 0),),), (refused if is_sure else _ALWAYS)
+        start, *refused = ((Guard(Decision((_and(wanted),)), outcome),) for outcome in (0, NONE_HOLDS, FAILS))
+        return (start,), (tuple(refused) if is_sure else _ALWAYS)
 
     def _type_question(self, value: Any, spec: TypeSpec) -> list[Expression] | None:
         """Return what must hold for an argument to be of its type; None where conditions can't say it."""

@@ -18,11 +18,7 @@ from stepward.validator.engine.values.simplest import simplest
 from stepward.validator.engine.values.states import State, references_of
 from stepward.validator.findings import Move
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import (
-    AnyStep,
-    Failing,
-    LlmCall,
-)
+from stepward.vm.language.steps import AnyStep, Failing, LlmCall
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, fits
 from stepward.vm.values import freeze

@@ -30,11 +30,7 @@ from stepward.validator.engine.witnesses.replay import ERROR
 from stepward.vm.errors import EvaluationError, StepwardError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import (
-    Call,
-    ConditionStep,
-    ParallelStep,
-)
+from stepward.vm.language.steps import Call, ConditionStep, ParallelStep
 from stepward.vm.values import FrozenMap, freeze
 
 if TYPE_CHECKING:
