@@ -11,15 +11,16 @@ from stepward.sabotage.reference.calls import Call, fitting
 from stepward.sabotage.reference.data import left_without
 from stepward.sabotage.reference.echoes import numbers_in, sought
 from stepward.sabotage.reference.expressions import CannotEvaluate, holds, value_of
+from stepward.sabotage.reference.later import Later
 from stepward.sabotage.reference.plain import NoValue, Unworded, size, to_value
 from stepward.sabotage.reference.run import Over
 from stepward.sabotage.reference.templates import filled
 from stepward.sabotage.reference.types import completed
-from stepward.sabotage.reference.waves import Pause, Waves
+from stepward.sabotage.reference.waves import Pause
 from stepward.vm.expressions.parser import parse
 
 
-class Reference(Waves):
+class Reference(Later):
     """One run of a program, told from the page.
 
     `start` and each answer run on until the next call waits for its answer, somebody is waited for, or the run is over.
@@ -84,9 +85,10 @@ class Reference(Waves):
 
     # -- what happens to a run -----------------------------------------------------------------------------------------
 
-    def start(self, inputs: Mapping[str, Any]) -> None:
-        """Start the run; raises ValueError where the inputs are to be refused ("The program" 2, "Types")."""
+    def start(self, inputs: Mapping[str, Any], by: str = "") -> None:
+        """Start the run, and say who does; raises ValueError where the inputs are to be refused ("The program" 2, "Types")."""
         assert self._course is None, "a run starts once"
+        self._by = by
         try:
             given = completed({name: to_value(value) for name, value in inputs.items()}, self._types.inputs)
         except NoValue as error:
@@ -95,7 +97,7 @@ class Reference(Waves):
             raise ValueError("an input is missing, unknown or of another type")
         self._data.change([((name,), value) for name, value in given.items()])
         for name, value in given.items():
-            self._data.hide((name,), self._types.hidden_input(name))
+            self._data.hide((name,), self._types.hidden_input(name, value))
             self._secrets |= set(sought(value, self._types.inputs[name]))
         self._course = self._run()
         self._go_on()
@@ -110,6 +112,15 @@ class Reference(Waves):
             self.tokens += answer.tokens
         if not self.asked:
             self._go_on()
+
+    def takes(self, step: str, output: Any) -> bool:
+        """Return whether a step that waits, or is in doubt, takes an output from outside: one of its type."""
+        call = next(call for call in self._calls if call.step.id == step)
+        try:
+            fitting(call, output, self._most_bytes)
+        except NoValue:
+            return False
+        return True
 
     def resume(self, step: str, payload: Any) -> bool:
         """Deliver what a suspended step waits for; False where it is ill-typed: it still waits ("Failure" 8)."""
@@ -231,8 +242,7 @@ class Reference(Waves):
         self._change([])
         if target is None:
             raise self._over(step, "uncovered", "FAILED", "uncovered")
-        for kept in self._rules:
-            kept.took(step, labels)
+        self._took(step, labels)
         self._succeeded(step)
         return self._move(step, how, target)
 
@@ -244,7 +254,7 @@ class Reference(Waves):
             for name, value in step.set.items()
         }
         hidden = {name: self._data.hidden_by(tree) for name, tree in trees.items()}
-        if any(size(value) > self._most_bytes for value in new.values()):
+        if size(new) > self._most_bytes:
             raise NoValue("too large")
         self._change([((name,), value) for name, value in new.items()])
         for name, value in new.items():

@@ -6,7 +6,9 @@ Most expressions are well-typed, some are not, and nobody checks the programs: w
 from __future__ import annotations
 
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from stepward.sabotage.drawn.values import POOL, drawn_type
 
 NUMBER: Final = {"type": "number"}
 STRING: Final = {"type": "string"}
@@ -56,17 +58,38 @@ OKS: Final = "['ok']"
 VARIABLES: Final = ("v", "w", "z")
 
 
-def wide_program(seed: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+class Theme(NamedTuple):
+    """What programs have more of. `kinds` of steps, each as often as it is drawn; the shares say how likely a part is.
+
+    `types` is how likely a declared type is a drawn one, `rules`, `policies` and `budgets` that the program has such,
+    `repeats` that a step is tried again or visited again.
+    """
+
+    kinds: tuple[str, ...] = (*["call"] * 4, *["condition"] * 2, *["set"] * 2, *["parallel"] * 2, "end")
+    most_steps: int = 8
+    types: float = 0.0
+    rules: float = 0.5
+    policies: float = 0.25
+    budgets: float = 0.25
+    repeats: float = 0.0
+
+
+WIDE: Final = Theme()
+
+
+def wide_program(seed: str, theme: Theme = WIDE) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the program of a seed, and the policies that it runs under."""
-    return _Maker(Random(seed)).program()
+    return _Maker(Random(seed), theme).program()
 
 
 class _Maker:
-    def __init__(self, chance: Random) -> None:
+    def __init__(self, chance: Random, theme: Theme) -> None:
         self.chance = chance
-        self.ids = [f"s{number}" for number in range(chance.randint(2, 8))]
+        self.theme = theme
+        self.ids = [f"s{number}" for number in range(chance.randint(2, theme.most_steps))]
         self.has_inputs = chance.random() < 0.9
-        self.inputs = {name: spec for name, spec in INPUTS.items() if chance.random() < 0.5}
+        self.inputs = {name: self.typed(spec) for name, spec in INPUTS.items() if chance.random() < 0.5}
+        self.tools = {name: self.tool(facts) for name, facts in TOOLS.items()}
         self.subs = {name: [f"{name}_{number}" for number in range(chance.randint(1, 4))] for name in self.ids}
 
     def odds(self, share: float) -> bool:
@@ -74,6 +97,20 @@ class _Maker:
 
     def pick(self, *choices: Any) -> Any:
         return self.chance.choice(choices)
+
+    def typed(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Return a type, or another that is drawn in its place."""
+        return drawn_type(self.chance) if self.odds(self.theme.types) else spec
+
+    def tool(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Return the facts of a tool, whose types may be drawn."""
+        if not self.theme.types:
+            return facts
+        found = dict(facts)
+        if "args" in found:
+            found["args"] = {name: self.typed(spec) for name, spec in found["args"].items()}
+        found["returns"] = self.typed(found.get("returns", {}))
+        return found
 
     # -- texts ---------------------------------------------------------------------------------------------------------
 
@@ -135,7 +172,7 @@ class _Maker:
 
     def failing(self, *, top: bool) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        how = self.pick("fail", "skip", "retry", "retry", "route", "route")
+        how = "retry" if self.odds(self.theme.repeats) else self.pick("fail", "skip", "retry", "retry", "route", "route")
         if how in ("skip", "retry"):
             fields["on_error"] = how
         if how != "skip" and top and self.odds(0.5):
@@ -158,11 +195,18 @@ class _Maker:
             if self.odds(0.2):
                 step["system"] = self.pick("be $s", "be kind", "$x")
             shape = self.pick(
-                {}, {"allowed_outputs": ["yes", "no"]}, {"returns": NUMBER}, {"returns": TOOLS["fetch"]["returns"]}
+                {},
+                {"allowed_outputs": ["yes", "no"]},
+                {"returns": self.typed(NUMBER)},
+                {"returns": self.tools["fetch"]["returns"]},
             )
             step |= shape
             fallback = (
-                "yes" if not shape or "allowed_outputs" in shape else 7 if shape["returns"] is NUMBER else {"total": 1}
+                "yes"
+                if not shape or "allowed_outputs" in shape
+                else 7
+                if shape["returns"].get("type") == "number"
+                else {"total": 1}
             )
         else:
             tool = self.chance.choice([*TOOLS, "pay", "mail", "mail"])
@@ -170,9 +214,9 @@ class _Maker:
             fallback = {"fetch": {"total": 2}, "sign": None, "open": {"pin": "p"}, "mail": "m", "post": "a"}.get(
                 tool, 7
             )
-            args = {"n": self.pick("$x", 1, "$v", "$w")} if tool == "fetch" else {}
+            args = {"n": self.argument("$x", 1, "$v", "$w")} if tool == "fetch" else {}
             if tool == "pay":
-                args = {"amount": self.pick("$x", 5, 50.5, "$v", "$o.a")} | (
+                args = {"amount": self.argument("$x", 5, 50, 50.5, "$v", "$o.a")} | (
                     {"to": self.template()} if self.odds(0.3) else {}
                 )
             elif tool not in ("fetch",) and self.odds(0.4):
@@ -183,10 +227,12 @@ class _Maker:
             step |= {"on_timeout": "fallback", "fallback": fallback}
         return step
 
+    def argument(self, *usual: Any) -> Any:
+        """Return an argument: a usual one or, where types are drawn, anything."""
+        return self.pick("$u", "$u", *POOL) if self.odds(self.theme.types) else self.pick(*usual)
+
     def step(self, name: str) -> dict[str, Any]:
-        kind = self.pick(
-            "call", "call", "call", "call", "condition", "condition", "set", "set", "parallel", "parallel", "end"
-        )
+        kind = self.chance.choice(self.theme.kinds)
         if kind == "end":
             return {"id": name, "type": "end", "outcome": self.pick("success", "failure"), "output": self.template()}
         if kind == "condition":
@@ -195,6 +241,8 @@ class _Maker:
             value = self.pick(
                 self.number(), self.condition(), self.reference(), "'ok'", 3, [1, 2], {"total": 1.5}, None
             )
+            if self.odds(self.theme.types):
+                value = self.pick(*(one for one in POOL if not isinstance(one, str)))
             step = {"id": name, "type": "set", "set": {self.chance.choice(VARIABLES): value}}
             if self.odds(0.3):
                 step["set"][self.chance.choice(VARIABLES)] = self.reference()
@@ -207,6 +255,8 @@ class _Maker:
             step = self.call(name, top=True)
         if kind != "condition":
             route = self.pick("fall", "fall", "next", "next", "terminal")
+            if self.odds(self.theme.repeats):
+                route = "next"
             if route == "next":
                 step["next_step"] = self.chance.choice(self.ids)
             elif route == "terminal":
@@ -294,12 +344,14 @@ class _Maker:
 
     def policies(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        for name in ("p1", "p2"):
-            if self.odds(0.75):
+        for name in ("p1", "p2", "later"):
+            if not self.odds(self.theme.policies):
                 continue
             policy: dict[str, Any] = {"policy": name}
-            if self.odds(0.6):
-                tools: list[Any] = [tool for tool in TOOLS if self.odds(0.7)]
+            if self.odds(0.3):
+                policy["four_eyes"] = [tool for tool in TOOLS if self.odds(0.5)]
+            if self.odds(0.4):
+                tools: list[Any] = [tool for tool in TOOLS if self.odds(0.8)]
                 policy["allow"] = [
                     {"tool": tool, "when": self.pick("$args.amount < 20", "not defined($args.y)", "$x > 1")}
                     if self.odds(0.2)
@@ -314,8 +366,16 @@ class _Maker:
                     self.chance.choice(list(TOOLS)): {key: facts[key] for key in facts if self.odds(0.7)}
                 }
             if self.odds(0.3):
-                rule = self.pick("kept", "allow", "SW401", "SW403", "SW404", "SW406")
-                policy["waivers"] = [{"program": "wide", "rule": rule, "reason": "r", "expiry": "2099-01-01"}]
+                rules = ["kept", "allow", "four_eyes", "SW401", "SW402", "SW403", "SW404", "SW405", "SW406"]
+                policy["waivers"] = [
+                    {
+                        "program": self.pick("wide", "wide", "wide", "other"),
+                        "rule": rule,
+                        "reason": "r",
+                        "expiry": self.pick("2099-01-01", "2099-01-01", "2026-01-01", "2025-12-31"),
+                    }
+                    for rule in self.chance.sample(rules, self.pick(1, 1, 2))
+                ]
             if self.odds(0.2):
                 policy["applies_to"] = [self.pick("wide", "w*", "other")]
             found.append(policy)
@@ -326,20 +386,20 @@ class _Maker:
         rules = [self.rule(f"r{number}", steps) for number in range(self.chance.randint(1, 2))]
         if len(steps) > 4 and self.odds(0.1):
             rules[0] = self.trap(steps)
-        elif self.odds(0.5):
+        elif not self.odds(self.theme.rules):
             rules = []
         _settle_arms(steps)
         data: dict[str, Any] = {"name": "wide", "steps": steps}
         if self.has_inputs:
             data["inputs"] = self.inputs
         if self.odds(0.9):
-            data["tools"] = TOOLS
+            data["tools"] = self.tools
         if rules:
             data["guardrails"] = rules
         data["max_steps"] = self.pick(5, 12, 30, 40, 40)
-        if self.odds(0.2):
+        if self.odds(self.theme.budgets):
             data["max_stalled_steps"] = self.chance.randint(1, 6)
-        if self.odds(0.3):
+        if self.odds(self.theme.budgets):
             data["max_tokens"] = self.chance.randint(1, 15)
         return data, self.policies(steps)
 
