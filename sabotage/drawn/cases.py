@@ -21,9 +21,9 @@ MOST_DRAWS: Final = 5
 CALLS: Final = ("call",) * 4
 
 THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
-    "all": (Theme(), Manner()),
+    "all": (Theme(calm=0.3), Manner()),
     "types": (
-        Theme((*CALLS, "set", "parallel", "end"), 5, types=0.7, rules=0.1, policies=0.1, budgets=0.05),
+        Theme((*CALLS, "set", "parallel", "end"), 5, types=0.7, rules=0.1, policies=0.1, budgets=0.05, calm=0.2),
         Manner(beside=0.3, echoes=0.0),
     ),
     "expressions": (
@@ -31,15 +31,38 @@ THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
         Manner(beside=0.02, echoes=0.0),
     ),
     "rules": (
-        Theme((*CALLS, "condition", "condition", "set", "parallel"), 6, 0.0, 1.0, 0.6, 0.05, 0.3),
+        Theme(
+            (*CALLS, "condition", "condition", "set", "parallel"),
+            most_steps=6,
+            rules=1.0,
+            policies=0.4,
+            budgets=0.05,
+            repeats=0.3,
+            later=0.3,
+            calm=0.7,
+        ),
+        Manner(beside=0.02, echoes=0.0),
+    ),
+    "people": (
+        Theme((*CALLS, *CALLS, "set", "parallel"), 5, rules=0.3, policies=0.3, later=0.9, waits=0.6, calm=0.9),
         Manner(beside=0.02, echoes=0.0),
     ),
     "budgets": (
-        Theme((*CALLS, "condition", "set", *["parallel"] * 4), 5, 0.0, 0.2, 0.1, 0.6, 0.4),
+        Theme(
+            (*CALLS, "condition", "set", *["parallel"] * 4),
+            most_steps=5,
+            rules=0.2,
+            policies=0.1,
+            budgets=0.6,
+            repeats=0.4,
+            later=0.1,
+            models=0.6,
+            calm=0.8,
+        ),
         Manner(beside=0.05, echoes=0.0),
     ),
     "sizes": (
-        Theme((*CALLS, "set", "set", "parallel"), 5, rules=0.1, policies=0.1, budgets=0.1),
+        Theme((*CALLS, "set", "set", "parallel"), 5, rules=0.1, policies=0.1, budgets=0.1, calm=0.7),
         Manner(beside=0.02, at_limit=0.5, echoes=0.0),
     ),
 }
@@ -60,7 +83,7 @@ def _of_theme(name: str, seed: str) -> Case:
     data, policies = wide_program(seed, theme)
     made = [Policy.from_dict(policy) for policy in policies]
     chance = Random(f"limits {seed}")
-    most = chance.choice((24, 40, 64, 100)) if manner.at_limit else Limits().output_bytes
+    most = chance.choice((24, 40, 100, 300, 600)) if manner.at_limit else Limits().output_bytes
     return Case(
         Program.from_dict(data),
         seed,

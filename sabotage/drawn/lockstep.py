@@ -315,7 +315,7 @@ class _Pair:
         if not reference.may_settle(step, by, policies, waived):
             return "not taken"
         reference.come_under(policies, waived)
-        assert reference.resume(step, payload)
+        assert reference.resume(step, payload, by)
         return "taken"
 
     def _reconciled(self, step: str, verdict: Any, payload: Any, by: str, policies: Sequence[Policy]) -> str:
@@ -329,7 +329,7 @@ class _Pair:
                 if not may_settle or not reference.takes(step, payload):
                     return "not taken"
             reference.come_under(policies, waived)
-        assert reference.reconcile(step, verdict, payload)
+        assert reference.reconcile(step, verdict, payload, by)
         return "taken"
 
     # -- held against one another --------------------------------------------------------------------------------------

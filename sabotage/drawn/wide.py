@@ -61,8 +61,9 @@ VARIABLES: Final = ("v", "w", "z")
 class Theme(NamedTuple):
     """What programs have more of. `kinds` of steps, each as often as it is drawn; the shares say how likely a part is.
 
-    `types` is how likely a declared type is a drawn one, `rules`, `policies` and `budgets` that the program has such,
-    `repeats` that a step is tried again or visited again.
+    `types` is how likely a declared type is a drawn one; `rules`, `policies`, `later` ones and `budgets` that there are
+    such; `repeats` that a step is tried again or visited again; `models` and `waits` that a call asks a model, or a
+    tool that suspends; `calm` that a step reads nothing that may be undefined.
     """
 
     kinds: tuple[str, ...] = (*["call"] * 4, *["condition"] * 2, *["set"] * 2, *["parallel"] * 2, "end")
@@ -72,6 +73,10 @@ class Theme(NamedTuple):
     policies: float = 0.25
     budgets: float = 0.25
     repeats: float = 0.0
+    later: float = 0.25
+    models: float = 0.3
+    waits: float = 0.0
+    calm: float = 0.0
 
 
 WIDE: Final = Theme()
@@ -124,6 +129,8 @@ class _Maker:
             f"${sub}.output",
             f"${step}.output.{sub}",
         ]
+        if self.inputs and self.has_inputs and self.odds(self.theme.calm):
+            return f"${self.chance.choice(list(self.inputs))}"
         names = [*(f"${name}" for name in (*self.inputs, *VARIABLES, *VARIABLES)), "$o.a", "$o.b", "$v.total", *outputs]
         return str(self.chance.choice(names))
 
@@ -187,11 +194,9 @@ class _Maker:
         step = {"id": name, **self.failing(top=top)}
         if self.odds(0.35):
             step["timeout_seconds"] = 2
-        if self.odds(0.3):
-            step |= {
-                "type": "llm",
-                "prompt": self.pick("say", "say $s", "$v", f"say {self.reference()} to {self.reference()}"),
-            }
+        if self.odds(self.theme.models):
+            prompts = ("say", "say $s", "$v", f"say {self.reference()} to {self.reference()}")
+            step |= {"type": "llm", "prompt": "say" if self.odds(self.theme.calm) else self.pick(*prompts)}
             if self.odds(0.2):
                 step["system"] = self.pick("be $s", "be kind", "$x")
             shape = self.pick(
@@ -209,7 +214,8 @@ class _Maker:
                 else {"total": 1}
             )
         else:
-            tool = self.chance.choice([*TOOLS, "pay", "mail", "mail"])
+            waits = self.odds(self.theme.waits)
+            tool = self.pick("sign", "push", "post") if waits else self.chance.choice([*TOOLS, "pay", "mail", "mail"])
             step |= {"type": "tool", "tool": tool}
             fallback = {"fetch": {"total": 2}, "sign": None, "open": {"pin": "p"}, "mail": "m", "post": "a"}.get(
                 tool, 7
@@ -219,7 +225,7 @@ class _Maker:
                 args = {"amount": self.argument("$x", 5, 50, 50.5, "$v", "$o.a")} | (
                     {"to": self.template()} if self.odds(0.3) else {}
                 )
-            elif tool not in ("fetch",) and self.odds(0.4):
+            elif tool not in ("fetch",) and self.odds(0.4 * (1 - self.theme.calm)):
                 args = {"y": self.template(), "z": self.template()}
             if args or self.odds(0.1):
                 step["args"] = args
@@ -229,6 +235,8 @@ class _Maker:
 
     def argument(self, *usual: Any) -> Any:
         """Return an argument: a usual one or, where types are drawn, anything."""
+        if self.odds(self.theme.calm):
+            return 5
         return self.pick("$u", "$u", *POOL) if self.odds(self.theme.types) else self.pick(*usual)
 
     def step(self, name: str) -> dict[str, Any]:
@@ -345,7 +353,7 @@ class _Maker:
     def policies(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for name in ("p1", "p2", "later"):
-            if not self.odds(self.theme.policies):
+            if not self.odds(self.theme.later if name == "later" else self.theme.policies):
                 continue
             policy: dict[str, Any] = {"policy": name}
             if self.odds(0.3):

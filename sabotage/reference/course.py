@@ -10,10 +10,10 @@ from stepward.sabotage.reference.answers import Answer, Asked, Raised, Replied, 
 from stepward.sabotage.reference.calls import Call, fitting
 from stepward.sabotage.reference.data import left_without
 from stepward.sabotage.reference.echoes import numbers_in, sought
-from stepward.sabotage.reference.expressions import CannotEvaluate, holds, value_of
+from stepward.sabotage.reference.expressions import CannotEvaluate, holds
 from stepward.sabotage.reference.later import Later
 from stepward.sabotage.reference.plain import NoValue, Unworded, size, to_value
-from stepward.sabotage.reference.run import Over
+from stepward.sabotage.reference.run import Happened, Over
 from stepward.sabotage.reference.templates import filled
 from stepward.sabotage.reference.types import completed
 from stepward.sabotage.reference.waves import Pause
@@ -122,15 +122,17 @@ class Reference(Later):
             return False
         return True
 
-    def resume(self, step: str, payload: Any) -> bool:
+    def resume(self, step: str, payload: Any, by: str = "") -> bool:
         """Deliver what a suspended step waits for; False where it is ill-typed: it still waits ("Failure" 8)."""
-        return self._delivered(self._find(step, "waits"), payload)
+        return self._delivered(self._find(step, "waits"), payload, by)
 
-    def reconcile(self, step: str, verdict: Literal["done", "not_done", "abandon"], output: Any = None) -> bool:
+    def reconcile(
+        self, step: str, verdict: Literal["done", "not_done", "abandon"], output: Any = None, by: str = ""
+    ) -> bool:
         """Say what was found out about a step in doubt; False where the output is ill-typed ("Failure" 7)."""
         call = self._find(step, "doubt")
         if verdict == "done":
-            return self._delivered(call, output)
+            return self._delivered(call, output, by)
         if verdict == "abandon":
             self._end(Over("CANCELLED", "abandoned"))
             return True
@@ -148,12 +150,13 @@ class Reference(Later):
         elif not self.is_over:
             self._end(Over("CANCELLED", "cancelled"))
 
-    def _delivered(self, call: Call, output: Any) -> bool:
+    def _delivered(self, call: Call, output: Any, by: str) -> bool:
         try:
             value = fitting(call, output, self._most_bytes)
         except NoValue:
             return False
         brought = self._brought()
+        self._past.append(Happened("settled", call.step.tool, by))
         call.succeeds(value)
         self._find_echoes(call, self._secrets | brought)  # whoever delivers comes when all siblings have come back
         self._go_on()
@@ -249,16 +252,16 @@ class Reference(Later):
     def _assign(self, step: Any) -> str:
         """All expressions are evaluated before anything is assigned; what is no text stands for itself ("Steps")."""
         trees = {name: parse(value) for name, value in step.set.items() if isinstance(value, str)}
-        new = {
-            name: value_of(trees[name], self._data.read) if name in trees else to_value(value)
+        computed = {
+            name: self._data.computed(trees[name]) if name in trees else (to_value(value), set())
             for name, value in step.set.items()
         }
-        hidden = {name: self._data.hidden_by(tree) for name, tree in trees.items()}
+        new = {name: value for name, (value, _) in computed.items()}
         if size(new) > self._most_bytes:
             raise NoValue("too large")
         self._change([((name,), value) for name, value in new.items()])
         for name, value in new.items():
-            ways = hidden.get(name, set())
+            ways = computed[name][1]
             self._data.hide((name,), ways)
             self._secrets |= set(numbers_in(value, ways))
         self._succeeded(step)

@@ -58,6 +58,10 @@ class Later(Waves):
                 data.held = dict(happened.held or {})
                 if not self._was_admitted(happened.about, happened.more, rules, terms, data):
                     return None
+            if happened.what == "settled":
+                if not may_settle(happened.about, happened.more, self._by, terms):
+                    return None
+                continue
             for kept in rules:
                 _tell(kept, happened.what, happened.about, happened.more)
         return rules
