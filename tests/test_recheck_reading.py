@@ -33,7 +33,7 @@ from stepward.vm.language.steps import ConditionStep
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.values import freeze
 from test_house import ROOT, modules
-from wide_programs import wide_program
+from stepward.sabotage.drawn.wide import wide_program
 
 SEEDS = int(os.environ.get("STEPWARD_READINGS", "150"))
 EXAMPLES = sorted(path for path in (ROOT / "specs/programs").rglob("*.yaml"))

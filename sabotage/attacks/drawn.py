@@ -104,14 +104,25 @@ class DrawnExpressions(_Drawn):
 
 
 class DrawnRules(_Drawn):
-    """Programs under guardrails and policies, also ones that a run comes under later, with people who settle calls."""
+    """Programs under guardrails, and under policies with guardrails, allow-lists and waivers."""
 
     name = "drawn-rules"
     family = Family.TRANSITIONS
-    action = "drawn guardrails, allow-lists, waivers and later policies"
+    action = "drawn guardrails, allow-lists and waivers"
     invariant = Invariant.GUARDRAIL
     severity = "critical"
     theme = "rules"
+
+
+class DrawnDeliveries(_Drawn):
+    """Programs that wait, again and again, under `four_eyes`, and on machines that have other policies each time."""
+
+    name = "drawn-deliveries"
+    family = Family.INJECTION
+    action = "people with and without names, and policies that are new to a run"
+    invariant = Invariant.PERMISSION
+    severity = "critical"
+    theme = "people"
 
 
 class DrawnBudgets(_Drawn):
@@ -149,6 +160,7 @@ ATTACKS: Final[tuple[type[Attack], ...]] = (
     DrawnTypes,
     DrawnExpressions,
     DrawnRules,
+    DrawnDeliveries,
     DrawnBudgets,
     DrawnSizes,
     DrawnSecrets,

@@ -7,6 +7,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final
 
+from stepward.sabotage.drawn.expressions import expression_program
 from stepward.sabotage.drawn.fate import Manner
 from stepward.sabotage.drawn.lockstep import Case
 from stepward.sabotage.drawn.secret import secret_inputs, secret_program
@@ -25,10 +26,6 @@ THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
     "types": (
         Theme((*CALLS, "set", "parallel", "end"), 5, types=0.7, rules=0.1, policies=0.1, budgets=0.05, calm=0.2),
         Manner(beside=0.3, echoes=0.0),
-    ),
-    "expressions": (
-        Theme((*["set"] * 4, *["condition"] * 3, "call", "end"), 8, types=0.15, rules=0.1, policies=0.0, budgets=0.1),
-        Manner(beside=0.02, echoes=0.0),
     ),
     "rules": (
         Theme(
@@ -102,5 +99,10 @@ def _secret(_: str, seed: str) -> Case:
     return Case(program, seed, manner=manner, limits=Limits(steps=60), secrets=secrets, unique=unique, inputs=inputs)
 
 
-_MAKERS: Final[Mapping[str, Callable[[str, str], Case]]] = {"secrets": _secret}
+def _computing(_: str, seed: str) -> Case:
+    program, inputs = expression_program(seed)
+    return Case(Program.from_dict(program), seed, inputs=inputs)
+
+
+_MAKERS: Final[Mapping[str, Callable[[str, str], Case]]] = {"secrets": _secret, "expressions": _computing}
 

@@ -358,8 +358,8 @@ class _Maker:
             policy: dict[str, Any] = {"policy": name}
             if self.odds(0.3):
                 policy["four_eyes"] = [tool for tool in TOOLS if self.odds(0.5)]
-            if self.odds(0.4):
-                tools: list[Any] = [tool for tool in TOOLS if self.odds(0.8)]
+            if self.odds(0.7 if name == "later" else 0.4):
+                tools: list[Any] = [tool for tool in TOOLS if self.odds(0.6 if name == "later" else 0.8)]
                 policy["allow"] = [
                     {"tool": tool, "when": self.pick("$args.amount < 20", "not defined($args.y)", "$x > 1")}
                     if self.odds(0.2)
@@ -409,7 +409,16 @@ class _Maker:
             data["max_stalled_steps"] = self.chance.randint(1, 6)
         if self.odds(self.theme.budgets):
             data["max_tokens"] = self.chance.randint(1, 15)
-        return data, self.policies(steps)
+        found = (data, self.policies(steps))
+        # The machine does less where nothing is sensitive: programs in which nothing is are another half of it.
+        return _without_sensitive(found) if self.odds(0.5) else found
+
+
+def _without_sensitive(data: Any) -> Any:
+    """Return data without what it says of sensitive values."""
+    if isinstance(data, dict):
+        return {key: _without_sensitive(item) for key, item in data.items() if key != "sensitive"}
+    return type(data)(map(_without_sensitive, data)) if isinstance(data, list | tuple) else data
 
 
 def _settle_arms(steps: list[dict[str, Any]]) -> None:
