@@ -52,18 +52,21 @@ class _Drawn(Attack):
 
         seed = stage.pick("drawn from", st.integers(0, SEEDS - 1))
         for number in stage.each("program", self.programs):
-            case = drawn_case(self.theme, f"{seed} {number}", stage.weakness.options)
-            if case is None:
-                continue
             try:
-                told = stage.do(played(case))
-            except Exception as error:
-                _tell(stage, case)
-                if not isinstance(error, Parted):
-                    raise
+                self._play(stage, f"{seed} {number}")
+            except Parted as error:
                 raise Breach(_BROKEN.get(error.about, Invariant.GRAPH), str(error)) from None
-            stage.count(told.records)
         return Outcome.ABSORBED
+
+    def _play(self, stage: Stage, seed: str) -> None:
+        case = drawn_case(self.theme, seed, stage.weakness.options)
+        if case is None:
+            return
+        try:
+            stage.count(stage.do(played(case)).records)
+        except Exception:
+            _tell(stage, case)
+            raise
 
 
 def _tell(stage: Stage, case: Case) -> None:

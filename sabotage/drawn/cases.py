@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from stepward.sabotage.drawn.expressions import expression_program
 from stepward.sabotage.drawn.fate import Manner
-from stepward.sabotage.drawn.lockstep import Case
+from stepward.sabotage.drawn.lockstep import Case, Parted
+from stepward.sabotage.drawn.nulls import misread, with_nulls
 from stepward.sabotage.drawn.secret import secret_inputs, secret_program
 from stepward.sabotage.drawn.wide import Theme, wide_program
 from stepward.vm import Policy, Program
@@ -67,7 +68,10 @@ THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
 
 
 def drawn_case(theme: str, seed: str, options: Mapping[str, Any] = MappingProxyType({})) -> Case | None:
-    """Return the case of a theme and a seed, on machines with these options; None where no program came of it."""
+    """Return the case of a theme and a seed, on machines with these options; None where no program came of it.
+
+    Raises Parted for a program that is read as another one.
+    """
     for number in range(MOST_DRAWS):
         case = _MAKERS.get(theme, _of_theme)(theme, f"{theme} {seed} {number}")
         if not Meaning(case.program, case.policies).typing.conflicts:
@@ -80,9 +84,16 @@ def _of_theme(name: str, seed: str) -> Case:
     data, policies = wide_program(seed, theme)
     made = [Policy.from_dict(policy) for policy in policies]
     chance = Random(f"limits {seed}")
+    program = Program.from_dict(data)
+    if name == "all":
+        noisy = with_nulls(data, chance)
+        read = Program.from_dict(noisy)
+        why = misread(read, noisy, program)
+        if why is not None:
+            raise Parted("program", why)
     most = chance.choice((24, 40, 100, 300, 600)) if manner.at_limit else Limits().output_bytes
     return Case(
-        Program.from_dict(data),
+        program,
         seed,
         [policy for policy in made if policy.policy != "later"],
         [policy for policy in made if policy.policy == "later"],

@@ -67,7 +67,7 @@ class _Maker:
         return {"id": name, "type": "condition", "cases": cases, "otherwise": following}
 
     def any(self) -> str:
-        return self.chance.choice([f"${name}" for name in (*INPUTS, "v0", "v1", "v2")] + ["null", "1", "'a'", "$nothing"])
+        return self.chance.choice([f"${name}" for name in (*INPUTS, "v0", "v1", "v2")] + ["null", "1", "'a'", "$nothing", "1e999", "9e999 * 10", "1e500 * 1e499"])
 
     def truth(self, depth: int) -> str:
         chance = self.chance

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -47,6 +48,15 @@ ODD: Final[tuple[Any, ...]] = (
     "[1]",
     "1e3",
     "NaN",
+    10**999,
+    10**1000,
+    Decimal("1e999"),
+    Decimal("1e1000"),
+    Decimal("1e-999"),
+    Decimal("1e-1000"),
+    Decimal("0.10"),
+    "1e999",
+    "1e1000",
 )
 TOKENS: Final = (0, 1, 2, 3, 4, 4, 7, -1, None)
 """Tokens that a reply says it took: of what is no number, and below nothing, none are charged."""

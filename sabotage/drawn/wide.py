@@ -362,9 +362,9 @@ class _Maker:
                 tools: list[Any] = [tool for tool in TOOLS if self.odds(0.6 if name == "later" else 0.8)]
                 policy["allow"] = [
                     {"tool": tool, "when": self.pick("$args.amount < 20", "not defined($args.y)", "$x > 1")}
-                    if self.odds(0.2)
+                    if self.odds(0.3)
                     else tool
-                    for tool in tools
+                    for tool in (*tools, *(tool for tool in tools if self.odds(0.2)))
                 ]
             if self.odds(0.5):
                 policy["guardrails"] = [self.rule("kept", steps)]
