@@ -68,7 +68,9 @@ CANARIES = (
     Canary("keeps-outputs", "a step that fails has no output", "drawn-programs", READ, keeps_outputs),
     Canary("takes-true-for-one", "a boolean is no number", "drawn-types", READ, takes_true_for_one),
     Canary("orders-strictly", "`<=` holds of equal numbers", "drawn-expressions", READ, orders_strictly),
-    Canary("excludes-nothing", "of two that exclude each other one is performed", "drawn-rules", READ, excludes_nothing),
+    Canary(
+        "excludes-nothing", "of two that exclude each other one is performed", "drawn-rules", READ, excludes_nothing
+    ),
     Canary(
         "lets-strangers-settle",
         "nobody settles a call of a run whose starter is not known",

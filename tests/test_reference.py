@@ -17,12 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepward.sabotage.drawn.lockstep import Case, Parted, Told, lockstep
 from machines import TOOLS, Bench, ask, assign, both, check, end, program, tool, unchecked
 from programs import programs
 from replays import good_programs
-from stepward.sabotage.drawn.secret import secret_program
 from small_programs import small_program
+from stepward.sabotage.drawn.lockstep import Case, Parted, Told, lockstep
+from stepward.sabotage.drawn.secret import secret_program
+from stepward.sabotage.drawn.wide import wide_program
 from stepward.sabotage.reference import Lost, Raised, Reference, Replied, Returned, TimedOut, Waits
 from stepward.sabotage.reference.expressions import CannotEvaluate, Undefined, value_of
 from stepward.sabotage.reference.inference import Types
@@ -40,7 +41,6 @@ from stepward.vm.reading.yaml_format import read_yaml
 from stepward.vm.values import FrozenMap
 from test_language_reference import BLOCKS, documents, lines_of, read_value, split_example
 from test_machine_properties import COMMON, sloppy_budget
-from stepward.sabotage.drawn.wide import wide_program
 
 REFERENCE = Path(__file__).parents[1] / "sabotage" / "reference"
 FORBIDDEN = (
@@ -481,7 +481,9 @@ def wide_runs(first: int, last: int, fates: int = 1) -> Iterator[Told]:
         made, under = Program.from_dict(data), [Policy.from_dict(policy) for policy in policies]
         if not Meaning(made, under).typing.conflicts:
             for fate in range(fates):
-                now, later = ([one for one in under if (one.policy == "later") is is_later] for is_later in (False, True))
+                now, later = (
+                    [one for one in under if (one.policy == "later") is is_later] for is_later in (False, True)
+                )
                 yield lockstep(Case(made, f"{seed} {fate}", now, later))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Severity
 from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.lockstep import Case, Parted, played
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
@@ -40,7 +40,7 @@ class _Drawn(Attack):
     surface = "program, inputs, answers and deliveries"
     invariant = Invariant.GRAPH
     defence = "the machine does what the page of the language says, and the reference interpreter says so too"
-    severity = "high"
+    severity: ClassVar[Severity] = "high"
     weight = 12
     enumerates = "programs that are drawn one after the other"
     theme: ClassVar[str]

@@ -116,4 +116,3 @@ def _computing(_: str, seed: str) -> Case:
 
 
 _MAKERS: Final[Mapping[str, Callable[[str, str], Case]]] = {"secrets": _secret, "expressions": _computing}
-

@@ -36,7 +36,7 @@ def expression_program(seed: str) -> tuple[dict[str, Any], dict[str, Any]]:
     steps = [maker.step(number) for number in range(STEPS)]
     ending = {"id": f"s{STEPS}", "type": "end", "output": {"all": "$v0", "text": "$v1 of $t0 and $l0, $o"}}
     names = {"n": NUMBERS, "t": TEXTS, "b": (True, False), "q": (*NUMBERS, None)}
-    inputs = {name: chance.choice(names[name[0]]) for name in INPUTS if name[0] in names}
+    inputs: dict[str, Any] = {name: chance.choice(names[name[0]]) for name in INPUTS if name[0] in names}
     inputs["n2"] = chance.choice((0, 1, 2, -1))
     inputs["l0"] = [chance.choice(NUMBERS) for _ in range(chance.randint(0, 3))]
     inputs["l1"] = [chance.choice(TEXTS) for _ in range(chance.randint(0, 3))]
@@ -67,7 +67,10 @@ class _Maker:
         return {"id": name, "type": "condition", "cases": cases, "otherwise": following}
 
     def any(self) -> str:
-        return self.chance.choice([f"${name}" for name in (*INPUTS, "v0", "v1", "v2")] + ["null", "1", "'a'", "$nothing", "1e999", "9e999 * 10", "1e500 * 1e499"])
+        return self.chance.choice(
+            [f"${name}" for name in (*INPUTS, "v0", "v1", "v2")]
+            + ["null", "1", "'a'", "$nothing", "1e999", "9e999 * 10", "1e500 * 1e499"]
+        )
 
     def truth(self, depth: int) -> str:
         chance = self.chance
@@ -98,7 +101,9 @@ class _Maker:
                 f"$l1 {negation} {text}",
                 f"{text} {element} ['a', 'ab']",
                 f"$q {equal} null",
-                f"$o.{chance.choice('zz')} {equal} null" if chance.random() < 0.2 else f"defined($o.{chance.choice('atz')})",
+                f"$o.{chance.choice('zz')} {equal} null"
+                if chance.random() < 0.2
+                else f"defined($o.{chance.choice('atz')})",
                 "defined($o.a) and $o.a >= 1",
                 f"defined($q) {chance.choice(('and', 'or'))} $q {order} 1",
                 chance.choice(("$b0", "$b1", "$v0", "true", "false")),

@@ -58,7 +58,7 @@ ODD: Final[tuple[Any, ...]] = (
     "1e999",
     "1e1000",
 )
-TOKENS: Final = (0, 1, 2, 3, 4, 4, 7, -1, None)
+TOKENS: Final[tuple[Any, ...]] = (0, 1, 2, 3, 4, 4, 7, -1, None)
 """Tokens that a reply says it took: of what is no number, and below nothing, none are charged."""
 
 COSTS: Final = ("0", "0.1", "0.25", "3")
@@ -204,5 +204,3 @@ def given(plan: Plan, world: World) -> Mapping[str, Any]:
         for name, spec in plan.input_types.items()
         if spec is None or not spec.has_default or world.chance("given", name).random() < 0.5
     }
-
-

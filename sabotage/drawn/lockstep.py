@@ -101,6 +101,7 @@ class Machine:
         self.asked: list[Asked] = []
         self.cost = Decimal(0)
         self._keys: dict[tuple[str, int, int], str] = {}
+        self._plans: dict[tuple[Any, ...], Plan] = {}
 
     def vm(self, *, is_later: bool = False) -> ExecutionVM:
         """Return a machine of a new process; `is_later` says whether it has the later policies too."""
@@ -166,9 +167,15 @@ class Machine:
             self.clock.time += 10**12
         return said
 
+    def _stored_plan(self, *names: Any) -> Plan:
+        """Return the plan that the store has; it is read once for all looks at the run."""
+        if names not in self._plans:
+            self._plans[names] = stored_plan(self.journal, *names)
+        return self._plans[names]
+
     def history(self) -> History:
         """Return the run as its journal has it."""
-        found = load(self.journal, "run", lambda *names: stored_plan(self.journal, *names))
+        found = load(self.journal, "run", self._stored_plan)
         assert found is not None
         return found
 
@@ -293,11 +300,12 @@ class _Pair:
             token = next(one.token for one in run.suspensions if one.step == step)
             delivered = vm.resume(token, payload, by=by or None)
             due = self._resumed(step, payload, by, vm.policies)
+            self.met |= {due, f"resumed {due == 'taken'}"}
         else:
             verdict: Any = chance.choice(VERDICTS)
             delivered = vm.reconcile("run", step, verdict, payload, by=by or None)
             due = self._reconciled(step, verdict, payload, by, vm.policies)
-        self.met.add(due)
+            self.met |= {due, f"{verdict} {due == 'taken'}"}
         try:
             run, came = await delivered, "taken"
         except (DeliveryRefused, RunRefused) as error:
@@ -346,11 +354,16 @@ class _Pair:
         _equal("broken", sorted(name for name, _ in run.broken), sorted(reference.broken()))
         found = machine.history()
         _compare_moves(_moves(found), reference.log, found.plan)
+        _equal("dialect of patterns", found.records[0].body.get("patterns"), "re2" if self._has_patterns() else None)
         if found.last.seq == run.seq:  # what was refused since is a record, too
             again = Run("run", found.plan, found.state, found.last)
             _equal("state when read again", again.snapshot(), run.snapshot())
         _equal("misfits of an honest journal", [fault.what for fault in misfits(found)], [])
         self._look_for_secrets(run)
+
+    def _has_patterns(self) -> bool:
+        said = (self.case.program.to_dict(), *(policy.to_data() for policy in self.case.policies))
+        return any(_has_pattern(one) for one in said)
 
     def _compare_values(self, run: Run) -> None:
         reference = self.reference
@@ -371,16 +384,15 @@ class _Pair:
     def _compare_calls(self) -> None:
         asked, answered = self.machine.asked, self.answered
         _equal("asked", len(asked), len(answered), str(asked[-1:]) + str(answered[-1:]))
-        order = lambda asked: (asked.step, asked.visit, asked.attempt)  # noqa: E731
-        for ours, theirs in zip(sorted(asked, key=order), sorted(answered, key=order), strict=True):
-            _equal("asked", order(ours), order(theirs))
+        for ours, theirs in zip(sorted(asked, key=_order), sorted(answered, key=_order), strict=True):
+            _equal("asked", _order(ours), _order(theirs))
             if ours.tool:
                 said = (theirs.tool, theirs.performance)
-                _equal("performance", (ours.tool, ours.performance), said, str(order(ours)))
+                _equal("performance", (ours.tool, ours.performance), said, str(_order(ours)))
             pairs = ((dict(ours.args), theirs.args), (ours.prompt, theirs.prompt), (ours.system, theirs.system))
             for one, other in pairs:
                 if not alike(one, other):
-                    raise Parted("arguments", f"{order(ours)} is asked {one!r}, and {other!r} by the reference")
+                    raise Parted("arguments", f"{_order(ours)} is asked {one!r}, and {other!r} by the reference")
 
     def _look_for_secrets(self, run: Run) -> None:
         """Look for what stands in sensitive values alone, in all that is neither the vault nor given to tools."""
@@ -388,7 +400,7 @@ class _Pair:
             return
         places = [entry.record.decode() for entry in self.machine.journal.read("run")]
         places += [run.error, *(f"{one.prompt} {one.system}" for one in self.machine.asked if not one.tool)]
-        places += [written(dict(run.view(kind))) for kind in ("trace", "model")]  # type: ignore[arg-type]
+        places += [written(dict(run.view(kind))) for kind in ("trace", "model")]
         places += [repr(one.request) for one in run.suspensions]
         for text in (*self.case.unique, *sorted(self.world.said)):
             forms = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
@@ -412,6 +424,16 @@ def _compare_moves(moves: list[Moved], log: list[Moved], plan: Plan) -> None:
     for move in log:
         if move.step not in kinds:
             _equal("sub-step", last.get((move.step, move.visit)), move)
+
+
+def _order(asked: Asked) -> tuple[str, int, int]:
+    return asked.step, asked.visit, asked.attempt
+
+
+def _has_pattern(data: Any) -> bool:
+    if isinstance(data, Mapping):
+        return "pattern" in data or any(map(_has_pattern, data.values()))
+    return isinstance(data, list | tuple) and any(map(_has_pattern, data))
 
 
 def _equal(what: str, ours: Any, theirs: Any, more: str = "") -> None:

@@ -9,7 +9,15 @@ from stepward.sabotage.reference.plain import same
 from stepward.vm import Program
 from stepward.vm.values import freeze
 
-_STEP: Final = ("output_key", "error_step", "max_visits", "timeout_seconds", "next_step", "max_retries", "allowed_outputs")
+_STEP: Final = (
+    "output_key",
+    "error_step",
+    "max_visits",
+    "timeout_seconds",
+    "next_step",
+    "max_retries",
+    "allowed_outputs",
+)
 _DEFAULTS: Final[dict[str, Any]] = {"on_error": "fail", "max_retries": 3, "args": {}, "is_terminal": False}
 _TYPE: Final = ("minimum", "maxLength", "items", "properties", "additionalProperties", "enum", "pattern", "required")
 _PROGRAM: Final = ("description", "max_tokens", "max_stalled_steps", "inputs", "tools", "guardrails")
@@ -51,11 +59,21 @@ def with_nulls(data: dict[str, Any], chance: Random) -> dict[str, Any]:
 
 def misread(program: Program, data: dict[str, Any], plain: Program) -> str | None:
     """Return what is wrong with a program that was read from data with nulls; `plain` is the one without them."""
-    if program.to_dict() != plain.to_dict():
+    if _without_nulls(program.to_dict()) != _without_nulls(plain.to_dict()):
         return "with null for fields that are absent it is another program"
     for step, said in zip(program.steps, data["steps"], strict=True):
-        for key in _VALUES:
-            held = getattr(step, key, None)
-            if held is not None and key in said and not same(freeze(held), freeze(said[key])):
-                return f"`{key}` of `{step.id}` is {held}, and {said[key]} was written"
+        pairs = [(step, said), *zip(getattr(step, "parallel_steps", ()), said.get("parallel_steps", ()), strict=True)]
+        for part, entry in pairs:
+            for key in _VALUES:
+                held = getattr(part, key, None)
+                if held is not None and key in entry and not same(freeze(held), freeze(entry[key])):
+                    return f"`{key}` of `{part.id}` is {held}, and {entry[key]} was written"
     return None
+
+
+def _without_nulls(data: Any) -> Any:
+    """Return data without null fields; what is a value, not a field, is compared apart."""
+    if isinstance(data, dict):
+        kept = {key: item for key, item in data.items() if item is not None or key == "default"}
+        return {key: _without_nulls(item) for key, item in kept.items()}
+    return [_without_nulls(item) for item in data] if isinstance(data, list | tuple) else data

@@ -79,13 +79,15 @@ def _step(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
         return {"id": name, "type": "parallel", "parallel_steps": parts, "output_key": "z", **more}
     if kind == "ask":
         prompt = f"say {chance.choice(VARIABLES)} of ${chance.choice([*VARIABLES, *VARIABLES, *inputs])}"
-        shape = chance.choice([{}, {"allowed_outputs": ["refund", "order"]}, {"returns": TOOLS["open"]["returns"]}])
+        shape: dict[str, Any] = chance.choice(
+            [{}, {"allowed_outputs": ["refund", "order"]}, {"returns": TOOLS["open"]["returns"]}]
+        )
         return {"id": name, "type": "llm", "prompt": prompt, "on_error": "skip", "output_key": "w", **shape}
     return _call(name, chance, inputs)
 
 
 def _call(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
     args = {"x": f"${chance.choice(inputs)}"} if inputs and chance.random() < 0.7 else {}
-    more = chance.choice([{"on_error": "skip"}, {"on_error": "retry", "max_retries": 3}])
+    more: dict[str, Any] = chance.choice([{"on_error": "skip"}, {"on_error": "retry", "max_retries": 3}])
     tool = chance.choice([*TOOLS, "get", "get", "mail"])
     return {"id": name, "type": "tool", "tool": tool, "args": args, "output_key": chance.choice(VARIABLES), **more}

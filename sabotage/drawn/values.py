@@ -57,7 +57,9 @@ def drawn_type(chance: Random) -> dict[str, Any]:
 
 
 def _drawn(chance: Random, depth: int) -> dict[str, Any]:
-    odds = lambda share: chance.random() < share  # noqa: E731
+    def odds(share: float) -> bool:
+        return chance.random() < share
+
     words = WORDS if depth < 2 else WORDS[:4]
     word = chance.choice(words)
     spec: dict[str, Any] = {"type": word if odds(0.75) else sorted({word, chance.choice(WORDS)})}
@@ -169,7 +171,7 @@ def _twins(value: Any) -> Iterable[Any]:
     if isinstance(value, int | float):
         return (bool(value), str(value), value + 1, value - 1, value + 0.5, -value, [value])
     if isinstance(value, str):
-        return (f"{value}a", f"{value}𝔘", value[:-1], value.upper(), [value], 1, True, f" {value}")
+        return (f"{value}a", f"{value}𝔘", value[:-1], value.upper(), [value], 1, True, f" {value}", f"{value}\n", "٣")
     if isinstance(value, dict):
         return ({**value, "zz": 1}, {**value, "x": "a"}, dict(list(value.items())[1:]), list(value), [value])
     return ([*value, None], [*value, True], [*value, 1], {}, "") if isinstance(value, list) else (0, False, "", "null")

@@ -101,6 +101,7 @@ class _Maker:
         return self.chance.random() < share
 
     def pick(self, *choices: Any) -> Any:
+        """Return one of several things."""
         return self.chance.choice(choices)
 
     def typed(self, spec: dict[str, Any]) -> dict[str, Any]:
@@ -151,14 +152,16 @@ class _Maker:
         if depth > 1 or self.odds(0.6):
             return str(self.chance.choice(simple))
         left, right = self.number(depth + 1), self.number(depth + 1)
-        return self.pick(f"{left} + {right}", f"{left} - {right} * 3", f"-({left})", f"({left} + {right}) * {right}")
+        said = (f"{left} + {right}", f"{left} - {right} * 3", f"-({left})", f"({left} + {right}) * {right}")
+        return self.chance.choice(said)
 
     def condition(self, depth: int = 0) -> str:
         if depth < 2 and self.odds(0.35):
             left, right = self.condition(depth + 1), self.condition(depth + 1)
-            return self.pick(f"{left} and {right}", f"{left} or {right}", f"not ({left})", f"defined($v) and {left}")
+            said = (f"{left} and {right}", f"{left} or {right}", f"not ({left})", f"defined($v) and {left}")
+            return self.chance.choice(said)
         text, reference = self.pick("$s", "$w", "'ok'", "$h"), self.reference()
-        return self.pick(
+        simple: tuple[str, ...] = (
             f"{self.number()} {self.pick('<', '<=', '>', '>=', '==', '!=')} {self.number()}",
             f"{text} {self.pick('contains', 'starts_with', 'ends_with', '==')} '{self.pick('o', 'ok', 'k', '')}'",
             f"defined({reference})",
@@ -168,6 +171,7 @@ class _Maker:
             f"$l contains {self.number(2)}",
             self.pick("$f", "true", "false", "1 == 1", "$v", "$w"),
         )
+        return self.chance.choice(simple)
 
     def template(self) -> Any:
         first, second = self.reference(), self.reference()
@@ -179,7 +183,9 @@ class _Maker:
 
     def failing(self, *, top: bool) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        how = "retry" if self.odds(self.theme.repeats) else self.pick("fail", "skip", "retry", "retry", "route", "route")
+        how = (
+            "retry" if self.odds(self.theme.repeats) else self.pick("fail", "skip", "retry", "retry", "route", "route")
+        )
         if how in ("skip", "retry"):
             fields["on_error"] = how
         if how != "skip" and top and self.odds(0.5):
@@ -206,7 +212,7 @@ class _Maker:
                 {"returns": self.tools["fetch"]["returns"]},
             )
             step |= shape
-            fallback = (
+            fallback: Any = (
                 "yes"
                 if not shape or "allowed_outputs" in shape
                 else 7
@@ -246,14 +252,7 @@ class _Maker:
         if kind == "condition":
             step = self.branching(name)
         elif kind == "set":
-            value = self.pick(
-                self.number(), self.condition(), self.reference(), "'ok'", 3, [1, 2], {"total": 1.5}, None
-            )
-            if self.odds(self.theme.types):
-                value = self.pick(*(one for one in POOL if not isinstance(one, str)))
-            step = {"id": name, "type": "set", "set": {self.chance.choice(VARIABLES): value}}
-            if self.odds(0.3):
-                step["set"][self.chance.choice(VARIABLES)] = self.reference()
+            step = self.assigning(name)
         elif kind == "parallel":
             parts = [self.call(sub, top=False) for sub in self.subs[name]]
             step = {"id": name, "type": "parallel", "parallel_steps": parts, **self.failing(top=True)}
@@ -262,15 +261,24 @@ class _Maker:
         else:
             step = self.call(name, top=True)
         if kind != "condition":
-            route = self.pick("fall", "fall", "next", "next", "terminal")
-            if self.odds(self.theme.repeats):
-                route = "next"
-            if route == "next":
-                step["next_step"] = self.chance.choice(self.ids)
-            elif route == "terminal":
-                step |= {"is_terminal": True, "outcome": self.pick("success", "failure")}
+            step |= self.going()
         if self.odds(0.35):
             step["max_visits"] = self.chance.randint(1, 3)
+        return step
+
+    def going(self) -> dict[str, Any]:
+        route = "next" if self.odds(self.theme.repeats) else self.pick("fall", "fall", "next", "next", "terminal")
+        if route == "next":
+            return {"next_step": self.chance.choice(self.ids)}
+        return {"is_terminal": True, "outcome": self.pick("success", "failure")} if route == "terminal" else {}
+
+    def assigning(self, name: str) -> dict[str, Any]:
+        value = self.pick(self.number(), self.condition(), self.reference(), "'ok'", 3, [1, 2], {"total": 1.5}, None)
+        if self.odds(self.theme.types):
+            value = self.pick(*(one for one in POOL if not isinstance(one, str)))
+        step: dict[str, Any] = {"id": name, "type": "set", "set": {self.chance.choice(VARIABLES): value}}
+        if self.odds(0.3):
+            step["set"][self.chance.choice(VARIABLES)] = self.reference()
         return step
 
     def branching(self, name: str) -> dict[str, Any]:
@@ -291,12 +299,13 @@ class _Maker:
 
     def selector(self) -> dict[str, Any]:
         name = self.chance.choice(self.ids)
-        return self.pick(
+        selectors: list[dict[str, Any]] = [
             {"tool": self.chance.choice(list(TOOLS))},
             {"step": name},
             {"step": self.chance.choice(self.subs[name])},
             {"effect": "write"},
-        )
+        ]
+        return self.chance.choice(selectors)
 
     def guard(self, steps: list[dict[str, Any]]) -> dict[str, Any]:
         conditions = [step for step in steps if step["type"] == "condition"]
@@ -306,7 +315,8 @@ class _Maker:
                 "step": step["id"],
                 "branch": self.pick(*([1, "c0", "c1", 2] if "cases" in step else ["then"]), "otherwise"),
             }
-        return self.pick({"step": self.chance.choice(self.ids)}, {"tool": self.chance.choice(list(TOOLS))})
+        guards = [{"step": self.chance.choice(self.ids)}, {"tool": self.chance.choice(list(TOOLS))}]
+        return self.chance.choice(guards)
 
     def requirement(self, steps: list[dict[str, Any]], depth: int = 0) -> dict[str, Any]:
         if depth > 1 or self.odds(0.6):
@@ -401,7 +411,8 @@ class _Maker:
         if self.has_inputs:
             data["inputs"] = self.inputs
         if self.odds(0.9):
-            data["tools"] = self.tools
+            called = {part.get("tool") for step in steps for part in (step, *step.get("parallel_steps", ()))}
+            data["tools"] = {name: facts for name, facts in self.tools.items() if name in called or self.odds(0.1)}
         if rules:
             data["guardrails"] = rules
         data["max_steps"] = self.pick(5, 12, 30, 40, 40)

@@ -86,7 +86,10 @@ class Reference(Later):
     # -- what happens to a run -----------------------------------------------------------------------------------------
 
     def start(self, inputs: Mapping[str, Any], by: str = "") -> None:
-        """Start the run, and say who does; raises ValueError where the inputs are to be refused ("The program" 2, "Types")."""
+        """Start the run, and say who does.
+
+        Raises ValueError where the inputs are to be refused ("The program" 2, "Types").
+        """
         assert self._course is None, "a run starts once"
         self._by = by
         try:
