@@ -11,12 +11,16 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
     "mail": {"effect": "write", "idempotent": True, "returns": {"type": ["string", "null"]}},
     "book": {"effect": "write", "returns": {"type": "object", "properties": {"ref": {"type": "string"}}}},
     "push": {"effect": "write", "suspends": True},
-    "sort": {"effect": "read", "returns": {"enum": ["refund", "eeeeeeeeeeee"]}},
+    "sort": {"effect": "read", "returns": {"type": "string", "enum": ["refund", "eeeeeeeeeeee"]}},
     "open": {
         "effect": "read",
         "returns": {
             "type": "object",
-            "properties": {"pin": HIDDEN, "note": {"type": "string"}, "kind": {"enum": ["refund", "ok"]}},
+            "properties": {
+                "pin": HIDDEN,
+                "note": {"type": "string"},
+                "kind": {"type": "string", "enum": ["refund", "ok"]},
+            },
             "required": ["pin", "note"],
         },
     },
@@ -27,7 +31,7 @@ INPUTS: Final[dict[str, Any]] = {
     "h": HIDDEN,
     "k": {"type": "integer", "minimum": SALARY, "maximum": SALARY, "sensitive": True},
     "o": {"type": "object", "properties": {"a": HIDDEN, "b": {"type": "string"}}},
-    "e": {"enum": ["refund", "order"], "sensitive": True},
+    "e": {"type": "string", "enum": ["refund", "order"], "sensitive": True},
     "m": {"type": "object", "additionalProperties": HIDDEN},
 }
 VARIABLES: Final = ("v", "w", "z")

@@ -66,7 +66,7 @@ def _drawn(chance: Random, depth: int) -> dict[str, Any]:
     if odds(0.2):
         spec["enum"] = [chance.choice(POOL) for _ in range(chance.randint(1, 3))]
         if odds(0.6):
-            del spec["type"]
+            spec["type"] = list(WORDS)
     if word in ("integer", "number") or odds(0.1):
         spec |= {key: chance.choice((0, 1, 2, -1, 1.5)) for key in ("minimum", "maximum") if odds(0.5)}
     if word == "string" or odds(0.1):

@@ -32,7 +32,12 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
     "mail": {"effect": "write", "idempotent": True, "returns": {"type": ["string", "null"]}},
     "sign": {"effect": "none", "suspends": True, "returns": {"type": ["boolean", "null"]}},
     "push": {"effect": "write", "suspends": True},
-    "post": {"effect": "write", "idempotent": True, "suspends": True, "returns": {"enum": [1, "a", None]}},
+    "post": {
+        "effect": "write",
+        "idempotent": True,
+        "suspends": True,
+        "returns": {"type": ["integer", "string", "null"], "enum": [1, "a", None]},
+    },
     "open": {
         "effect": "read",
         "returns": {
@@ -422,7 +427,9 @@ class _Maker:
             data["max_tokens"] = self.chance.randint(1, 15)
         found = (data, self.policies(steps))
         # The machine does less where nothing is sensitive: programs in which nothing is are another half of it.
-        return _without_sensitive(found) if self.odds(0.5) else found
+        # And a sensitive value that comes again is sealed anew, which the machine takes for a change.
+        is_plain = self.odds(0.5) or "max_stalled_steps" in data
+        return _without_sensitive(found) if is_plain else found
 
 
 def _without_sensitive(data: Any) -> Any:
