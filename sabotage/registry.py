@@ -12,6 +12,7 @@ from stepward.sabotage.attacks import (
     deliveries,
     detours,
     disks,
+    drawn,
     echoes,
     entries,
     files,
@@ -32,6 +33,7 @@ from stepward.sabotage.attacks import (
 )
 
 ATTACKS: Final[tuple[type[Attack], ...]] = (
+    *drawn.ATTACKS,
     *injection.ATTACKS,
     *functions.ATTACKS,
     *entries.ATTACKS,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from small_programs import small_program
+from stepward.sabotage.drawn.wide import wide_program
 from stepward.validator.recheck.names import Source
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Unreadable
@@ -32,7 +33,6 @@ from stepward.vm.language.steps import ConditionStep
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.values import freeze
 from test_house import ROOT, modules
-from wide_programs import wide_program
 
 SEEDS = int(os.environ.get("STEPWARD_READINGS", "150"))
 EXAMPLES = sorted(path for path in (ROOT / "specs/programs").rglob("*.yaml"))
