@@ -8,6 +8,7 @@ from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks import (
     budgets,
     callers,
+    contracts,
     crashes,
     deliveries,
     detours,
@@ -27,6 +28,7 @@ from stepward.sabotage.attacks import (
     replays,
     secrecy,
     tables,
+    timelines,
     times,
     transitions,
 )
@@ -50,7 +52,9 @@ ATTACKS: Final[tuple[type[Attack], ...]] = (
     *disks.ATTACKS,
     *files.ATTACKS,
     *kills.ATTACKS,
+    *contracts.ATTACKS,
     *times.ATTACKS,
+    *timelines.ATTACKS,
     *callers.ATTACKS,
     *interleavings.ATTACKS,
     *load.ATTACKS,
