@@ -33,8 +33,9 @@ LEASES: Final = (60.0, 9.0, 0.6)
 PARTS: Final = (0.0, 0.3, 0.5, 1.1, 2.6, 7.4)
 """How long a call takes, in lengths of a lease."""
 
+AS_IT_IS: Final = "as the machine has them"
 DELAYS: Final[Mapping[str, Callable[[int], float] | None]] = {
-    "as the machine has them": None,
+    AS_IT_IS: None,
     "of our own": lambda attempt: 0.3 + 0.7 * attempt,
 }
 """Pauses before an attempt, by its number."""
@@ -43,6 +44,9 @@ DELAYS: Final[Mapping[str, Callable[[int], float] | None]] = {
 def _usual_delay(attempt: int) -> float:
     """Return the pause before an attempt where nobody says another: it doubles from one second on, up to 30."""
     return min(2.0 ** (attempt - 2), 30.0)
+
+
+_ATTEMPTS: Final = range(2, 12)
 
 
 class Span(NamedTuple):
@@ -55,12 +59,15 @@ class Span(NamedTuple):
 
 
 class LeaseBook(WatchedStore):
-    """A store that looks at every time and lease that a machine hands to it. Raises Breach."""
+    """A store that looks at every time and lease that a machine hands to it. Raises Breach.
 
-    def __init__(self, inner: Journal, scene: Scene, seconds: float, *, is_exact: bool) -> None:
+    `excused` are the seconds by which the next one may be late: the process was paused on its way to the store.
+    """
+
+    def __init__(self, inner: Journal, scene: Scene, seconds: float) -> None:
         super().__init__(inner, scene)
+        self.excused = 0.0
         self._seconds = seconds
-        self._is_exact = is_exact
         self._holders: set[str] = set()
         self._given: Lease | None = None
 
@@ -112,8 +119,9 @@ class LeaseBook(WatchedStore):
         self._hold(is_due, f"a lease ends at {lease.expires}, which the list of runs has as {row and row.expires}")
 
     def _look(self, what: str, now: float, ttl: float) -> None:
-        clock = self.scene.clock.time / 1e6
-        is_now = now <= clock + SLACK and (not self._is_exact or now >= clock - SLACK)
+        clock, late = self.scene.clock.time / 1e6, self.excused + SLACK
+        self.excused = 0.0
+        is_now = clock - late <= now <= clock + SLACK
         self._hold(is_now, f"a run is {what} at {now:f}, and the clock says {clock:f}")
         self._hold(ttl == self._seconds, f"a run is {what} for {ttl} seconds, not {self._seconds}")
 
@@ -139,6 +147,8 @@ class _Pausing(Points):
             self._at = None
             self._scene.stage.tell(f"the process is paused for {self._seconds:g} seconds {name}")
             self._clock.time += int(self._seconds * 1_000_000)
+            assert isinstance(self._scene.store, LeaseBook), "the store of a plot looks at times"
+            self._scene.store.excused = self._seconds if name.startswith("before ") else 0.0
         await super().pass_by(name)
 
 
@@ -187,7 +197,7 @@ class _Plot:
         self.points = Points()
         self.spans: list[Span] = []
         self.deliveries = 0
-        scene.store = LeaseBook(scene.store.inner, scene, self.lease, is_exact=self.pause is None)
+        scene.store = LeaseBook(scene.store.inner, scene, self.lease)
         scene.world.decides.append(self._decide)
 
     def machine(self, points: Points) -> Machine:
@@ -272,8 +282,12 @@ class SlowCalls(Attack):
             scene.clock = clock
             plot = _Plot(scene, clock)
             points = _Pausing(clock, scene, plot.pause, plot.paused_for, plot.dies)
+            machine = plot.machine(points)
+            if plot.delays == AS_IT_IS:
+                said, due = ([delay(attempt) for attempt in _ATTEMPTS] for delay in (machine._setup.retry_delay, _usual_delay))
+                stage.hold(said == due, Invariant.BOUNDS, f"the pauses before attempts are {said}, not {due}")
             try:
-                run = self._played(plot, plot.machine(points))
+                run = self._played(plot, machine)
             except Killed:
                 if not points.is_dead:
                     raise
@@ -338,10 +352,14 @@ def _hold_times(plot: _Plot) -> None:
         hold(at >= last or plot.pause is not None, Invariant.HISTORY, "a record is dated before the one before it")
         last = at
         span = spans.get((body.get("step"), body.get("visit"), note.get("attempt")))
-        if record["kind"] != "attempt" or span is None or "took" not in note or plot.pause is not None:
+        if record["kind"] != "attempt" or span is None or "took" not in note:
             continue
         began, ended = note["started"], note["started"] + note["took"]
-        is_so = abs(began - span.began) <= 1e6 * SLACK and abs(ended - span.ends) <= 1e6 * SLACK
+        is_so = abs(began - span.began) <= 1e6 * SLACK
+        hold(is_so, Invariant.HISTORY, f"`{body['step']}` began at {span.began}, and {note} is said")
+        if plot.pause is not None:
+            continue
+        is_so = abs(ended - span.ends) <= 1e6 * SLACK
         hold(is_so, Invariant.HISTORY, f"`{body['step']}` took from {span.began} to {span.ends}, and {note} is said")
         hold(abs(at - span.ends) <= 1e6 * SLACK, Invariant.HISTORY, f"an outcome of {span.ends} is dated {at}")
     due = DELAYS[plot.delays] or _usual_delay
