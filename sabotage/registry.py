@@ -6,6 +6,7 @@ from typing import Final
 
 from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks import (
+    audits,
     budgets,
     callers,
     contracts,
@@ -24,6 +25,7 @@ from stepward.sabotage.attacks import (
     interleavings,
     kills,
     load,
+    openings,
     people,
     permissions,
     recoveries,
@@ -48,6 +50,8 @@ ATTACKS: Final[tuple[type[Attack], ...]] = (
     *replays.ATTACKS,
     *hashes.ATTACKS,
     *forgeries.ATTACKS,
+    *audits.ATTACKS,
+    *openings.ATTACKS,
     *tables.ATTACKS,
     *transitions.ATTACKS,
     *deliveries.ATTACKS,

@@ -98,7 +98,12 @@ class _AllWorlds:
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
         """Return what to await for the output of a tool."""
-        return ProcessTools(self._scenes[context.run].world, Points()).call(name, args, context)
+        scene, row = self._scenes[context.run], self._store.inner.row(context.run)
+        left = 0.0 if row is None else row.expires - scene.clock.time / 1e6
+        if not 0 < left <= LEASE_SECONDS:
+            scene.stage.error = Breach(Invariant.DRIVER, f"the lease of a run that was picked up lasts {left:g} s more")
+            raise Killed("the lease is wrong")
+        return ProcessTools(scene.world, Points()).call(name, args, context)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the reply."""
@@ -127,7 +132,7 @@ class RunsFoundTogether(Attack):
         from hypothesis import strategies as st
 
         states = stage.pick("runs", st.lists(st.sampled_from(STATES), min_size=1, max_size=MOST))
-        return _Fleet(stage, states).play()
+        return _Fleet(stage, [*states, STATES[0]]).play()
 
 
 class _Fleet:

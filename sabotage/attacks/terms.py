@@ -28,13 +28,14 @@ DAY: Final = 86_400_000_000
 MIDNIGHT: Final = 20_500 * DAY
 """The first microsecond of 2026-02-16."""
 
-EXPIRIES: Final = ("2026-02-14", "2026-02-15", "2026-02-16", "2026-02-17", "2027-02-16")
+EXPIRIES: Final = ("2026-02-15", "2026-02-16", "2027-02-15")
 TODAY: Final = {-1: "2026-02-15", 0: "2026-02-16", 1: "2026-02-17"}
 BESIDE: Final = (-1_000_000, 0, DAY - 1_000_000, DAY, 12 * 3_600_000_000)
 """Microseconds beside that midnight at which a machine is asked."""
 
 WHOSE: Final = ("this program", "another program", "another rule", "another policy")
-ORDERS: Final = ("a new run", "a run that a waiver has let begin", "a run that is under no policy yet")
+OURS: Final = 4
+"""How often a waiver is for this program, for each time that it is for something else."""
 
 
 class PolicyOverTime(Attack):
@@ -62,16 +63,13 @@ class PolicyOverTime(Attack):
             return Outcome.NOT_APPLICABLE
         barred = stage.pick("barred", st.sampled_from(called))
         expiry = stage.pick("the waiver ends on", st.sampled_from(EXPIRIES))
-        whose = stage.pick("the waiver is for", st.sampled_from(WHOSE))
-        order = stage.pick("what is attempted is", st.sampled_from(ORDERS))
+        whose = WHOSE[max(0, stage.pick("the waiver is for", st.integers(0, OURS + len(WHOSE) - 2)) - OURS + 1)]
         when = [MIDNIGHT + stage.pick(f"moment {number}", st.sampled_from(BESIDE)) for number in (1, 2)]
         policies = _policies(stage.target, barred, expiry, whose)
         case = _Case(stage, barred, policies, expiry, whose == WHOSE[0])
-        if order == ORDERS[0]:
-            return case.starts(when)
-        if order == ORDERS[1]:
-            return case.goes_on(when)
-        return case.comes_under(max(when))
+        attempts = (lambda: case.starts(when), lambda: case.goes_on(when), lambda: case.comes_under(max(when)))
+        outcomes = [attempts[number]() for number in stage.each("what is attempted", len(attempts))]
+        return next((one for one in outcomes if one is not Outcome.NOT_APPLICABLE), Outcome.NOT_APPLICABLE)
 
 
 def _policies(target: Target, barred: str, expiry: str, whose: str) -> tuple[Policy, ...]:

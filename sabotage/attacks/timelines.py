@@ -131,20 +131,23 @@ class LeaseBook(WatchedStore):
 
 
 class _Pausing(Points):
-    """Points, at one of which the process is paused: time goes by, and it does not notice. It may die at another."""
+    """Points, at one or two of which the process is paused: time goes by, and it does not notice. It may die, too."""
 
     def __init__(self, clock: VirtualClock, scene: Scene, at: int | None, seconds: float, dies: int | None) -> None:
+        from hypothesis import strategies as st
+
         super().__init__(dies, scene.stage.tell)
         self._clock = clock
         self._scene = scene
         self._at = at
+        self._again = scene.stage.pick("and again so many points later", st.integers(0, 4))
         self._seconds = seconds
 
     async def pass_by(self, name: str) -> None:
         """Go past a point."""
         is_calling = is_inside(name) or " was asked by " in name
         if self._at is not None and len(self.passed) >= self._at and not is_calling:
-            self._at = None
+            self._at, self._again = (len(self.passed) + self._again, 0) if self._again else (None, 0)
             self._scene.stage.tell(f"the process is paused for {self._seconds:g} seconds {name}")
             self._clock.time += int(self._seconds * 1_000_000)
             assert isinstance(self._scene.store, LeaseBook), "the store of a plot looks at times"
