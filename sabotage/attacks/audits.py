@@ -41,7 +41,7 @@ class _ShownVault:
         return dict(self.values)
 
 
-class _Shown(ThroughStore):
+class Shown(ThroughStore):
     """A store that shows of a run what an attacker wants it to show."""
 
     def __init__(self, inner: Journal, shelf: Shelf) -> None:
@@ -295,7 +295,7 @@ class EditsAndAPlainVerifier(Attack):
         random = Random(int(stage.pick("edits by the seed", st.integers(0, 1 << 32))))
         editor = _Editor(random, run.id)
         honest = Forger(scene).shelf()
-        store = _Shown(scene.store.inner, honest)
+        store = Shown(scene.store.inner, honest)
         self._judge(stage, store, run.id, receipts)
         shelf, shown = honest, receipts
         for _ in range(EDITS):
@@ -315,9 +315,11 @@ class EditsAndAPlainVerifier(Attack):
             self._judge(stage, store, run.id, shown)
         return Outcome.DETECTED
 
-    def _judge(self, stage: Stage, store: _Shown, run: str, receipts: list[Receipt]) -> None:
+    def _judge(self, stage: Stage, store: Shown, run: str, receipts: list[Receipt]) -> None:
         shelf = store.shelf
-        kept = Kept(run, list(map(tuple, shelf.entries)), shelf.head and tuple(shelf.head), shelf.documents, shelf.secrets)  # type: ignore[arg-type]
+        kept = Kept(
+            run, list(map(tuple, shelf.entries)), shelf.head and tuple(shelf.head), shelf.documents, shelf.secrets
+        )  # type: ignore[arg-type]
         papers = [Paper(**{name: getattr(one, name) for name in Paper._fields}) for one in receipts]
         for keys, shown in itertools.product((False, True), (False, True)):
             stage.count()

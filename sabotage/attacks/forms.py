@@ -303,9 +303,7 @@ class LeaseKeptForATool(Attack):
             }
         )
         said = stage.pick("calls", st.lists(one, min_size=1, max_size=3))
-        calls = [
-            _Kept([float(at) for at in call["parts end at"]], _number(call["given up at"])) for call in said
-        ]
+        calls = [_Kept([float(at) for at in call["parts end at"]], _number(call["given up at"])) for call in said]
         fails = stage.pick("renewal that fails", st.one_of(st.none(), st.integers(0, 3)))
         taken = stage.pick("taken by another at", st.one_of(st.none(), st.sampled_from(TIMES)))
         _Vigil(stage, calls, fails, _number(taken)).play()

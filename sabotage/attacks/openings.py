@@ -140,7 +140,9 @@ class FileOfAnotherKind(Attack):
             store._file._synchronize(store._file._layout.synchronous)
             with store._file.writing(durable=durable) as connection:
                 levels.append(connection.execute("PRAGMA synchronous").fetchone()[0])
-        stage.hold(levels == [2, 1, 2], Invariant.KEPT, f"durable writes of the journal are made at the levels {levels}")
+        stage.hold(
+            levels == [2, 1, 2], Invariant.KEPT, f"durable writes of the journal are made at the levels {levels}"
+        )
         with store.vault._file().writing(durable=True) as connection:
             asked = [connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("synchronous", "secure_delete")]
         stage.hold(asked == [3, 1], Invariant.ERASURE, f"writes of the vault are made at the levels {asked}")

@@ -47,7 +47,9 @@ class PolicyOverTime(Attack):
     surface = "waivers of a policy"
     action = "relied on before, on and after their last day"
     invariant = Invariant.PERMISSION
-    defence = "a waiver counts through its last day by UTC, for its program and its rule, and for runs that began by then"
+    defence = (
+        "a waiver counts through its last day by UTC, for its program and its rule, and for runs that began by then"
+    )
     severity = "critical"
 
     def misses(self, target: Target) -> str | None:
@@ -90,9 +92,7 @@ def _policies(target: Target, barred: str, expiry: str, whose: str) -> tuple[Pol
 class _Case:
     """A tool, the policies that bar it, and what is known of the waiver."""
 
-    def __init__(
-        self, stage: Stage, barred: str, policies: tuple[Policy, ...], expiry: str, is_ours: bool
-    ) -> None:
+    def __init__(self, stage: Stage, barred: str, policies: tuple[Policy, ...], expiry: str, is_ours: bool) -> None:
         self.stage = stage
         self.barred = barred
         self.policies = policies
@@ -157,7 +157,8 @@ class _Case:
         scene = self._scene()
         scene.clock.time = at - int(2 * LEASE_SECONDS * 1_000_000)
         try:
-            scene.start(scene.machine(Points(self.stage.pick("killed at point", st.integers(0, 25)))))
+            points = self.stage.pick("killed so many points after the call", st.integers(0, 8))
+            scene.start(scene.machine(_AfterTheCall(self.barred, points)))
         except Killed:
             pass
         run = scene.found()
@@ -181,6 +182,8 @@ class _Case:
             return Outcome.BLOCKED
         is_late = has_begun and not self._is_waived(at)
         self.stage.hold(not is_late, Invariant.PERMISSION, "a machine went on with a run that broke its rule")
+        came = [one for one in scene.store.inner.read(scene.run) if b'"kind":"governed"' in one.record]
+        self.stage.hold(len(came) == 1, Invariant.PERMISSION, f"the run came under the policies {len(came)} times")
         later = any(one.asking.call.tool == self.barred for one in scene.world.asked[asked:])
         is_allowed = self._is_waived(at) or not later
         self.stage.hold(is_allowed, Invariant.PERMISSION, f"`{self.barred}` was called under a policy that bars it")
@@ -189,8 +192,7 @@ class _Case:
     def _is_written(self, scene: Scene, step: str) -> bool:
         said = f'"step":"{step}"'.encode()
         return any(
-            b'"kind":"attempt"' in entry.record and said in entry.record
-            for entry in scene.store.inner.read(scene.run)
+            b'"kind":"attempt"' in entry.record and said in entry.record for entry in scene.store.inner.read(scene.run)
         )
 
 
@@ -201,6 +203,26 @@ class _BeforeTheFirst(Points):
         """Go past a point."""
         if " is asked by " in name or self.is_dead:
             self.is_dead = True
+            raise Killed(name)
+        await super().pass_by(name)
+
+
+class _AfterTheCall(Points):
+    """Points of which the process dies at one, counted from the first call of a tool."""
+
+    def __init__(self, tool: str, left: int) -> None:
+        super().__init__()
+        self._tool = tool
+        self._left = left
+        self._is_near = False
+
+    async def pass_by(self, name: str) -> None:
+        """Go past a point."""
+        self._is_near = self._is_near or name.startswith(f"before {self._tool} is asked by ")
+        self._left -= self._is_near
+        if self._left < 0:
+            self.is_dead = True
+        if self.is_dead:
             raise Killed(name)
         await super().pass_by(name)
 
@@ -267,7 +289,13 @@ class ProgramNotAdmitted(Attack):
         changed = variant(stage.target, "a step more", _with_a_step)
         said[changed.plan.digest] = later
         machine = ExecutionVM(
-            _Broken(), ScriptedModel({}), stage.store, stage.target.policies, check, clock=WorldClock(), random=stage.random
+            _Broken(),
+            ScriptedModel({}),
+            stage.store,
+            stage.target.policies,
+            check,
+            clock=WorldClock(),
+            random=stage.random,
         )
         outcome = Outcome.ABSORBED
         for number in range(4):

@@ -287,7 +287,9 @@ class SlowCalls(Attack):
             points = _Pausing(clock, scene, plot.pause, plot.paused_for, plot.dies)
             machine = plot.machine(points)
             if plot.delays == AS_IT_IS:
-                said, due = ([delay(attempt) for attempt in _ATTEMPTS] for delay in (machine._setup.retry_delay, _usual_delay))
+                said, due = (
+                    [delay(attempt) for attempt in _ATTEMPTS] for delay in (machine._setup.retry_delay, _usual_delay)
+                )
                 stage.hold(said == due, Invariant.BOUNDS, f"the pauses before attempts are {said}, not {due}")
             try:
                 run = self._played(plot, machine)
