@@ -1,4 +1,4 @@
-"""Verification as specs/journal.md says it, step by step and in the plainest way; it shares no code with the product."""
+"""Verification as specs/journal.md says it, step by step; it shares no code with the product."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGEST: Final = 2**53 - 1
 class Kept(NamedTuple):
     """All that a store shows of a run: entries and head as they are kept, documents and values by their names.
 
-    An entry is a number, the bytes of the record and a digest; a head has the run, the number, a digest and a signature.
+    An entry is a number, the bytes of the record and a digest; a head is the run, the number, a digest and a signature.
     """
 
     run: str

@@ -42,7 +42,7 @@ class StoreModel:
     values: dict[str, dict[str, bytes]] = field(default_factory=dict)
     buried: set[str] = field(default_factory=set)
 
-    def create(
+    def create(  # noqa: PLR0917 - what a store is given
         self,
         run: str,
         entries: Sequence[Entry],
@@ -59,7 +59,7 @@ class StoreModel:
         self.runs[run] = _Run(program, status, now, now, list(entries), signature, holder, now + ttl)
         return Lease(run, 1, now + ttl)
 
-    def append(
+    def append(  # noqa: PLR0917 - what a store is given
         self,
         run: str,
         expected: int,

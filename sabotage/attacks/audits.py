@@ -317,9 +317,10 @@ class EditsAndAPlainVerifier(Attack):
 
     def _judge(self, stage: Stage, store: Shown, run: str, receipts: list[Receipt]) -> None:
         shelf = store.shelf
-        kept = Kept(
-            run, list(map(tuple, shelf.entries)), shelf.head and tuple(shelf.head), shelf.documents, shelf.secrets
-        )  # type: ignore[arg-type]
+        entries = [(entry.seq, entry.record, entry.digest) for entry in shelf.entries]
+        end = shelf.head
+        head = None if end is None else (end.run, end.seq, end.digest, end.signature)
+        kept = Kept(run, entries, head, shelf.documents, shelf.secrets)
         papers = [Paper(**{name: getattr(one, name) for name in Paper._fields}) for one in receipts]
         for keys, shown in itertools.product((False, True), (False, True)):
             stage.count()
@@ -497,6 +498,7 @@ _NO_RECEIPTS: Final[dict[str, tuple[Any, ...]]] = {
 
 
 def _refused(stage: Stage, text: str, what: str) -> None:
+    stage.count()
     try:
         Receipt.from_json(text)
     except ReceiptRefused:

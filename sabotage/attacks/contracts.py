@@ -230,8 +230,7 @@ class FileAgainstModel(Attack):
             opened: list[Journal] = [SQLiteJournal(path) for _ in range(2)]
             for store in opened:
                 stack.callback(store.close)
-            outcome = _played(stage, opened)
-        return outcome
+            return _played(stage, opened)
 
 
 def _played(stage: Stage, stores: list[Journal]) -> Outcome:

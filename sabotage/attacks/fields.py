@@ -175,6 +175,7 @@ HELD: Final = ("key", "limits", "run", "attempt", "performance", "tokens")
 
 FREE: Final = frozenset(
     {
+        "started body.patterns",  # without them it is a run of an earlier version
         "started body.inputs",  # other inputs of their types are another run
         "attempt body.output",
         "attempt body.error",

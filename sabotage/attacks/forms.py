@@ -8,7 +8,6 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, cast
 
 from stepward.sabotage.attack import Attack, Family
@@ -345,8 +344,8 @@ class _Vigil:
             Left(tuple(cast(Any, _Ends(self.hands, at, self._look)) for at in call.ends), call.until)
             for call in self.calls
         ]
-        before = keeping.time
-        keeping.time = cast(Any, SimpleNamespace(monotonic=self.hands.monotonic))
+        module: Any = keeping
+        before, module.time = module.time, self.hands
         try:
             keeper = Keeper(_Failing(self._store, self._fails), clock, self.lease, SECONDS, left)
             keeper.start()
@@ -354,7 +353,7 @@ class _Vigil:
             is_left = keeper._thread.is_alive()
             keeper.let_go()
         finally:
-            keeping.time = before
+            module.time = before
         self.stage.count()
         self._hold(not is_left, "whoever keeps a lease does not come to an end")
         self._hold(not self._wrong, self._wrong)
@@ -385,6 +384,9 @@ class _Vigil:
 
 SOON: Final = 0.05
 """Seconds of a time-out that is over while a case goes on."""
+
+PATIENCE: Final = 4.0
+"""Seconds that the lease may take to be given back then: whoever plays a breach again waits as long."""
 
 
 class CallerCancelledForGood(callers.CallerCancelledInTool):
@@ -428,7 +430,7 @@ class CallerCancelledForGood(callers.CallerCancelledInTool):
         stage.tell(f"the caller is cancelled while `{tools.call_plan.id}` runs, which never ends")
         stage.count()
         stage.do(callers._cancelled(task))
-        self._wait_for_the_lease(scene)
+        self._wait_for_the_lease(scene, PATIENCE)
         try:
             stage.do(scene.machine().get(scene.run))
             stage.do(scene.machine().cancel(scene.run))

@@ -21,7 +21,7 @@ from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Append, JournalError, Lease, Row
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.models import ModelReply, ModelRequest
-from stepward.vm.machine.refusals import DeliveryRefused, NoSuchRun, RunBusy, RunRefused
+from stepward.vm.machine.refusals import NoSuchRun, RunBusy, RunRefused
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.tools import ToolContext
 
@@ -285,7 +285,7 @@ class _Fleet:
                 continue
             self.stage.tell(f"it recovers a run by its name: {state}")
             is_ahead = ends > DAY
-            expected: type[StepwardError] | None = RunBusy if 0.4 < ends and not is_ahead else None
+            expected: type[StepwardError] | None = RunBusy if ends > 0.4 and not is_ahead else None
             if state == "its tools are another machine's" or (expected is None and self._refuses(run)):
                 expected = RunRefused
             if is_ahead and expected is None:
@@ -305,14 +305,10 @@ class _Fleet:
         return self._is_strict() and self._has_called(run)
 
     def _is_said(self, machine: ExecutionVM, run: str) -> None:
-        """See that whoever wants to erase a run which a wrong clock has leased is told for how long."""
+        """See that whoever wants a run which a wrong clock has leased is told for how long."""
         row = self.store.inner.row(run)
         assert row is not None, "the run was there"
         days = (row.expires - self.clock.time / 1e6) / DAY
-        try:
-            self.stage.do(machine.reconcile(run, "nothing", "abandon"))
-        except DeliveryRefused:
-            pass
         busy = self.stage.do(machine._busy(run))
         self._hold(f"{days:,.0f} more days" in str(busy), f"of a lease that lasts {days} days is said: {busy}")
 

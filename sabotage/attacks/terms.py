@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
@@ -138,13 +139,11 @@ class _Case:
         scene = self._scene()
         scene.clock.time = min(when)
         with_death = scene.machine(_BeforeTheFirst(), policy=self.policies)
-        try:
+        with suppress(Killed):
             scene.start(with_death)
-        except Killed:
-            pass
         if scene.found() is None or self._called(scene):
             return Outcome.NOT_APPLICABLE
-        scene.clock.time = max(max(when), min(when) + int(2 * LEASE_SECONDS * 1_000_000))
+        scene.clock.time = max(*when, min(when) + int(2 * LEASE_SECONDS * 1_000_000))
         machine = scene.machine(policy=self.policies)
         self.stage.tell("another machine goes on with it")
         scene.carry_on(self.stage.do(machine.recover(scene.run))[0], machine)
@@ -156,11 +155,9 @@ class _Case:
 
         scene = self._scene()
         scene.clock.time = at - int(2 * LEASE_SECONDS * 1_000_000)
-        try:
+        with suppress(Killed):
             points = self.stage.pick("killed so many points after the call", st.integers(0, 8))
             scene.start(scene.machine(_AfterTheCall(self.barred, points)))
-        except Killed:
-            pass
         run = scene.found()
         if run is None or run.is_over:
             return Outcome.NOT_APPLICABLE
@@ -280,7 +277,7 @@ class ProgramNotAdmitted(Attack):
         said = {stage.target.plan.digest: found}
         asked: list[str] = []
 
-        def check(program: Program, policies: Sequence[Policy]) -> list[_Finding]:
+        def check(program: Program, policies: Sequence[Policy]) -> Iterable[Any]:
             digest = changed.plan.digest if program is changed.program else stage.target.plan.digest
             asked.append(digest)
             stage.hold(len(policies) == len(stage.target.policies), self.invariant, "the checker has other policies")

@@ -18,7 +18,7 @@ from stepward.sabotage.scene import MAX_DELIVERIES, Scene
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.virtual_time import VirtualClock, virtual_time
 from stepward.sabotage.world import Asking, ProcessModel, ProcessTools, given, replied
-from stepward.vm.journal.store import Append, Journal, Lease, LeaseLost
+from stepward.vm.journal.store import Append, Journal, Lease
 from stepward.vm.machine.models import ModelReply, ModelRequest
 from stepward.vm.machine.refusals import RunBusy
 from stepward.vm.machine.run import Run
@@ -102,7 +102,7 @@ class LeaseBook(WatchedStore):
     def _noted(self, lease: Lease | None, holder: str, ends: float) -> Lease | None:
         if lease is None:
             return None
-        self._hold(holder not in self._holders, f"two leases are held under the name `{holder}`")
+        self._hold(holder not in self._holders, "two leases are held under one name")
         self._holders.add(holder)
         self._given = lease
         self._ends(lease, ends)
