@@ -50,7 +50,7 @@ def is_sound(kept: Kept, papers: Sequence[Paper], key: bytes | None) -> bool:
     if key is not None and not _has_signed(key, b"stepward.head.1\n" + signed, kept.head[3]):
         return False
     return (
-        all(_is_good(kept, paper, key) for paper in papers)
+        all(is_good(kept, paper, key) for paper in papers)
         and _are_documents_there(kept, records[0]["body"])
         and _are_values_there(kept, records)
     )
@@ -105,7 +105,7 @@ def _has_signed(key: bytes, message: bytes, signature: Any) -> bool:
     return True
 
 
-def _is_good(kept: Kept, paper: Paper, key: bytes | None) -> bool:
+def is_good(kept: Kept, paper: Paper, key: bytes | None) -> bool:
     """Whether a receipt is of this run, signed where it has to be, and lies on the chain."""
     if paper.run != kept.run or not 0 <= paper.seq < len(kept.entries):
         return False

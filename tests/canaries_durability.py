@@ -10,7 +10,7 @@ import pytest
 from canaries import Canary
 from canaries_replays import ASKS, FALSE, MAILS, PAYS, _program, _step
 from rewriting import rewrite
-from stepward.sabotage.attacks import audits
+from stepward.sabotage.attacks import receipts
 from stepward.vm.journal import signing, sqlite
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite import SQLiteJournal
@@ -99,7 +99,7 @@ def receipts_of_others_are_good(patch: pytest.MonkeyPatch) -> None:
 
 
 def gone_runs_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, audits, "verify_all", ("    yield from map(verified, list(spoken_of))\n", ""))
+    rewrite(patch, receipts, "verify_all", ("    yield from map(verified, list(spoken_of))\n", ""))
 
 
 def any_schema_is_opened(patch: pytest.MonkeyPatch) -> None:

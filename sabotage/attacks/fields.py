@@ -115,7 +115,7 @@ class FieldsEdited(Attack):
     invariant = Invariant.HISTORY
     defence = "a replay holds every field of every record against what the machine would have written"
     severity = "critical"
-    weight = 5
+    weight = 8
     enumerates = "each field of each record of the run that was drawn, in each of a few ways"
 
     def play(self, stage: Stage) -> Outcome:

@@ -87,6 +87,7 @@ class FormsWithoutALoop(Attack):
     invariant = Invariant.REPLAY
     defence = "both forms do the same"
     severity = "high"
+    weight = 2
     store = "sqlite"
 
     def play(self, stage: Stage) -> Outcome:

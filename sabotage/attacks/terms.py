@@ -52,6 +52,7 @@ class PolicyOverTime(Attack):
         "a waiver counts through its last day by UTC, for its program and its rule, and for runs that began by then"
     )
     severity = "critical"
+    weight = 2
 
     def misses(self, target: Target) -> str | None:
         """It needs a tool."""

@@ -277,6 +277,7 @@ class SlowCalls(Attack):
     invariant = Invariant.DRIVER
     defence = "a lease is renewed each third of its time, given back at each stop, and lasts as long as it says"
     severity = "critical"
+    weight = 2
 
     def play(self, stage: Stage) -> Outcome:
         """Run in virtual time, and hold every time that is written or kept to against the clock."""
