@@ -10,12 +10,9 @@ import asyncio
 import selectors
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from stepward.vm.machine.clock import SystemClock
-
-if TYPE_CHECKING:
-    from stepward.sabotage.stage import Stage
 
 START: Final = 1_767_225_600_000_000
 """Microseconds since the epoch at which a case begins."""
@@ -71,8 +68,14 @@ class VirtualClock(SystemClock):
         return self.time
 
 
+class Runs(Protocol):
+    """What plays on a loop: a stage."""
+
+    runner: asyncio.Runner
+
+
 @contextmanager
-def virtual_time(stage: Stage) -> Iterator[VirtualClock]:
+def virtual_time(stage: Runs) -> Iterator[VirtualClock]:
     """Have a stage play on a loop whose time is virtual, and return the clock for its scenes."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         before, stage.runner = stage.runner, runner
