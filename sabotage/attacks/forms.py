@@ -239,8 +239,10 @@ class _Ends:
     def wait(self, timeout: float) -> bool:
         """Wait until it is time, or for so long."""
         self._look()
-        self._hands.seconds += max(min(timeout, self._at - self._hands.seconds), 1e-4)
-        self._look()
+        waits = max(min(timeout, self._at - self._hands.seconds), 1e-4)
+        for share in (0.999, 0.001):  # also just before it is time
+            self._hands.seconds += waits * share
+            self._look()
         return self.is_set()
 
 
