@@ -353,14 +353,13 @@ class _Vigil:
             keeper = Keeper(_Failing(self._store, self._fails), clock, self.lease, SECONDS, left)
             keeper.start()
             keeper._thread.join(callers.PATIENCE_SECONDS)
-            is_left = keeper._thread.is_alive()
-            keeper.let_go()
+            is_left, row = keeper._thread.is_alive(), self._store.row(self.run)
+            keeper.let_go()  # where a broken one has not done so
         finally:
             module.time = before
         self.stage.count()
         self._hold(not is_left, "whoever keeps a lease does not come to an end")
         self._hold(not self._wrong, self._wrong)
-        row = self._store.row(self.run)
         assert row is not None, "the run is there"
         if self._other is not None:
             self._hold(row.expires == self._other.expires, "the lease of another was renewed or given back")
