@@ -27,6 +27,7 @@ FAMILIES = (
     "transitions",
     "crashes",
     "drawn",
+    "durability",
 )
 
 
