@@ -195,15 +195,20 @@ def test_an_error_in_the_engine_makes_properties_unknown_and_no_more(
             assert named, f"nothing says that {one.name} of {one.rule} is unknown"
 
 
+def test_the_properties_do_not_depend_on_the_rules_that_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stepward.validator.rules.registry.RULES", ())
+    assert [one[:3] for one in check().properties] == [one[:3] for one in WHOLE.properties]
+
+
 def test_an_error_while_one_property_is_judged_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     from stepward.validator.engine.guardrails import _Judge
 
     real = _Judge.rule
 
-    def breaks(self: Any, rule: Any, policy: Any, number: int) -> Any:
+    def breaks(self: Any, rule: Any, origin: Any) -> Any:
         if rule.name == "once":
             raise KeyError("k")
-        return real(self, rule, policy, number)
+        return real(self, rule, origin)
 
     monkeypatch.setattr(_Judge, "rule", breaks)
     report = check()

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
 from stepward.validator.engine.proofs import Proofs
-from stepward.validator.findings import Finding
+from stepward.validator.findings import Finding, Property
 from stepward.vm.language.program import Program
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.outcomes import Outcome
-    from stepward.validator.engine.verdicts import ConditionVerdicts
+    from stepward.validator.analysis.outcomes import Judgement, Outcome
+    from stepward.validator.engine.verdicts import ConditionVerdict, ConditionVerdicts
     from stepward.vm.language.policy import Policy
 
 
@@ -36,13 +36,32 @@ class Context(Proofs):
         self.today = today
 
     @cached_property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """The verdict on every guardrail at every place that it speaks of."""
+    def judgements(self) -> tuple[Judgement, ...]:
+        """The verdict on every guardrail."""
         if not self.meaning.rules and not self.meaning.policies:
             return ()
         from stepward.validator.engine.guardrails import judge
 
         return tuple(self.failures.collect("the judging of guardrails", lambda: judge(self)))
+
+    @cached_property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What is reported of guardrails."""
+        return tuple(outcome for judgement in self.judgements for outcome in judgement.outcomes)
+
+    @property
+    def properties(self) -> list[Property]:
+        """The verdict on every guardrail, where the program says where control goes, and on every condition."""
+        guardrails = [one.property for one in self.judgements] if self.has_control_flow else []
+        return guardrails + [one.property for one in self.condition_verdicts]
+
+    @cached_property
+    def condition_verdicts(self) -> tuple[ConditionVerdict, ...]:
+        """The verdict on the coverage of every condition, and on the cases that are to be exclusive."""
+        if not self.conditions:
+            return ()
+        # What decides is made in here, so that an error in making it costs these verdicts alone.
+        return tuple(self.failures.collect("the judging of conditions", lambda: self.decided.judge()))  # noqa: PLW0108
 
     @cached_property
     def decided(self) -> ConditionVerdicts:

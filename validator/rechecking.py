@@ -10,7 +10,7 @@ from stepward.validator.analysis.outcomes import ALLOW_LIST, Origin
 from stepward.validator.context import Context
 from stepward.validator.engine.certificates.ground import TooMuch
 from stepward.validator.engine.values.cuts import TooMany
-from stepward.validator.findings import Evidence, Finding, Property, Severity, Verdict
+from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Finding, Property, Severity, Verdict
 from stepward.validator.recheck.checking import Checker
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge, Unreadable
@@ -121,9 +121,9 @@ def _unknown(one: Property, reason: str) -> Property:
 
 
 def _words(one: Property) -> str:
-    if one.name == "coverage":
+    if one.name == COVERAGE:
         return f"that `{one.step}` always takes a branch"
-    if one.name == "exclusive cases":
+    if one.name == EXCLUSIVE_CASES:
         return f"that no two cases of `{one.step}` hold at once"
     of = f" of policy `{one.policy}`" if one.policy else ""
     return f"that `{one.step}` calls what is allowed{of}" if one.name == "allow" else f"guardrail `{one.rule}`{of}"

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.graph import StepGraph
+from stepward.validator.analysis.vacuity import matched_policy_rules
 from stepward.validator.context import Context
 from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
 from stepward.validator.engine.watch import Watch
@@ -72,9 +73,8 @@ class ProgramValidator:
         with Watch(context.clock) as failures.watch:
             for rule in sorted(RULES, key=lambda rule: rule.asks_engine):
                 found += failures.collect(f"rule {rule.code}", partial(rule().check, context))
-            properties = failures.attempt(
-                "the certificates", lambda: self._certified(context.properties), lambda _: context.properties
-            )
+            properties = context.properties
+            properties = failures.attempt("the certificates", lambda: self._certified(properties), lambda _: properties)
             if self._recheck and properties:
                 from stepward.validator.rechecking import rechecked
 
@@ -84,6 +84,9 @@ class ProgramValidator:
         if context.clock.has_struck:
             found.append(Unproved().stopped(context))
         waived = failures.attempt("the waivers", lambda: context.with_waivers(found), lambda _: found)
+        matched = failures.attempt(
+            "the rules of policies", partial(matched_policy_rules, context), lambda _: frozenset()
+        )
         findings = list(_located(waived, program, failures))
         findings += _located(InternalError().of(failures.found), program, Failures())
         findings.sort(key=Finding.sort_key)
@@ -93,7 +96,7 @@ class ProgramValidator:
             findings=tuple(finding for finding in findings if finding.waiver is None),
             waived=tuple(finding for finding in findings if finding.waiver is not None),
             properties=tuple(self._without_grounds(one) for one in properties),
-            matched_policy_rules=frozenset(context.matched_policy_rules),
+            matched_policy_rules=matched,
             measure=lambda: context.bounds.in_all,
             failures=tuple(failures.found),
         )

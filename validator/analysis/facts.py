@@ -31,7 +31,6 @@ class ProgramFacts:
         self.flow = self.meaning.flow
         self.graph = StepGraph(self.flow)
         self._hits: dict[AnySelector | AnyGuard, list[Hit]] = {}
-        self.matched_policy_rules: set[tuple[str, str]] = set()
 
     @cached_property
     def conditions(self) -> tuple[tuple[int, ConditionStep], ...]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
-from stepward.validator.findings import Evidence, Label
+from stepward.validator.findings import Evidence, Label, Property
 from stepward.vm.language.guardrails import AnyRule, AtMostOnce, FollowedBy, Never, Requires, requirement_text
 from stepward.vm.language.policy import Policy
 from stepward.vm.reading.source import Place
@@ -27,6 +27,13 @@ class Outcome:
     related: tuple[Label, ...]
     evidence: Evidence | None
     policy: str | None
+
+
+class Judgement(NamedTuple):
+    """The verdict on one rule, or on one call under an allow-list, and what is reported of it."""
+
+    property: Property
+    outcomes: tuple[Outcome, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,19 +29,24 @@ from stepward.vm.language.steps import ConditionStep, ToolCall
 def vacuous(context: ProgramFacts, rule: AnyRule, origin: Origin) -> Iterator[Outcome]:
     """Yield an outcome for each selector of a program's own rule that is vacuous.
 
-    Of a policy's rule it is only noted whether it matches: it is vacuous when it matches in no program of the run.
+    A policy's rule is vacuous when it matches in no program of the run: `matched_policy_rules`.
     """
-    for selector in protected(rule):
-        hits = context.hits(selector)
-        if origin.policy is not None:
-            if hits:
-                context.matched_policy_rules.add((origin.policy.policy, rule.name))
-        elif not (isinstance(rule, Never) and rule.when is None) and not hits:
+    if origin.policy is not None:
+        return
+    selectors: list[AnySelector | AnyGuard] = []
+    if not (isinstance(rule, Never) and rule.when is None):
+        selectors += protected(rule)
+    if isinstance(rule, Requires):
+        selectors += guards(rule.requires)
+    for selector in selectors:
+        if not context.hits(selector):
             yield _outcome(f"{selector.text()} is nowhere in the program", origin, _near(context, selector))
-    if isinstance(rule, Requires) and origin.policy is None:
-        for guard in guards(rule.requires):
-            if not context.hits(guard):
-                yield _outcome(f"{guard.text()} is nowhere in the program", origin, _near(context, guard))
+
+
+def matched_policy_rules(context: ProgramFacts) -> frozenset[tuple[str, str]]:
+    """Return the names of the policies and rules that match a step of the program."""
+    rules = [(rule, policy) for rule, policy in context.meaning.rules if policy is not None]
+    return frozenset((policy.policy, rule.name) for rule, policy in rules if any(map(context.hits, protected(rule))))
 
 
 def _near(context: ProgramFacts, selector: AnySelector | AnyGuard) -> str:

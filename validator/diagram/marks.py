@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stepward.validator.analysis.product import how
 from stepward.validator.context import Context
-from stepward.validator.findings import Finding, Move, Property, Verdict
+from stepward.validator.findings import COVERAGE, Finding, Move, Property, Verdict
 from stepward.vm.language.flow import Flow, Transition
 
 Way = tuple[int, int]
@@ -43,7 +43,7 @@ def marks_of(context: Context, findings: Sequence[Finding], properties: Sequence
 
 def _dead_ways(context: Context, properties: Sequence[Property]) -> Iterator[Way]:
     """Yield the ways out of conditions that are proved never to be taken."""
-    covered = {prop.step for prop in properties if prop.name == "coverage" and prop.verdict is Verdict.PROVED}
+    covered = {prop.step for prop in properties if prop.name == COVERAGE and prop.verdict is Verdict.PROVED}
     for number, step in context.conditions:
         for index, way in enumerate(context.flow.transitions[number]):
             is_covered = way.kind == "uncovered" and step.id in covered

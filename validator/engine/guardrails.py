@@ -7,8 +7,9 @@ over what is certainly possible, which refutes. What lies between is for conditi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,16 @@ from stepward.validator.analysis.monitors import (
     RequiresMonitor,
     UndefinedMonitor,
 )
-from stepward.validator.analysis.outcomes import ALLOW_LIST, LAYER, Origin, Outcome, not_judged, unconfirmed, words
+from stepward.validator.analysis.outcomes import (
+    ALLOW_LIST,
+    LAYER,
+    Judgement,
+    Origin,
+    Outcome,
+    not_judged,
+    unconfirmed,
+    words,
+)
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, explore_counted
 from stepward.validator.analysis.vacuity import vacuous
 from stepward.validator.engine.proofs import Proofs
@@ -59,6 +69,9 @@ _WORST = "bypassed"
 
 Tests = tuple["Test", ...]
 
+Found = tuple[Verdict, Evidence, list[Outcome]]
+"""The verdict on a rule, why, and what is reported."""
+
 _KINDS: dict[type[AnyRule], str] = {
     Requires: "requires",
     Never: "never",
@@ -68,8 +81,8 @@ _KINDS: dict[type[AnyRule], str] = {
 }
 
 
-def judge(context: Proofs) -> Iterator[Outcome]:
-    """Yield an outcome for every rule that is broken, vacuous or not proved, and note the verdict on each.
+def judge(context: Proofs) -> Iterator[Judgement]:
+    """Yield the verdict on every rule, with an outcome for each place at which it is broken, vacuous or not proved.
 
     Beside what the machine does not confirm stands an outcome that says so (SW901). A property whose verdict an
     internal error or the clock prevents is unknown; the others are judged as usual.
@@ -78,13 +91,13 @@ def judge(context: Proofs) -> Iterator[Outcome]:
     counts: Counter[str | None] = Counter()
     for rule, policy in context.meaning.rules:
         name = policy.policy if policy else None
-        yield from judge_one.isolated_rule(rule, policy, counts[name])
+        yield judge_one.isolated_rule(rule, policy, counts[name])
         counts[name] += 1
     for policy in context.meaning.policies:
         yield from judge_one.allow_list(policy)
 
 
-def _with_doubts(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+def _with_doubts(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
     for outcome in outcomes:
         yield outcome
         if outcome.evidence is not None and outcome.evidence.unconfirmed:
@@ -96,60 +109,55 @@ class _Judge:
         self.context = context
         self.flow = context.flow
 
-    def isolated_rule(self, rule: AnyRule, policy: Policy | None, number: int) -> list[Outcome]:
-        """Return the outcomes of a rule; where judging it breaks, the one that says that it is unknown."""
-        started, origin = perf_counter(), Origin(rule.name, policy, Place(("guardrails", number, "name")))
+    def isolated_rule(self, rule: AnyRule, policy: Policy | None, number: int) -> Judgement:
+        """Return the verdict on the rule at a position of its list; it is unknown where judging it breaks off."""
+        origin = Origin(rule.name, policy, Place(("guardrails", number, "name")))
+        asked = self._asked(_KINDS[type(rule)], rule.name, policy, number=number + 1)
+        return self._isolated(f"guardrail `{rule.name}`", asked, origin, partial(self.rule, rule, origin))
 
-        def broken(reason: str) -> list[Outcome]:
+    def _asked(
+        self, kind: str, rule: str, policy: Policy | None, *, number: int | None = None, step: str | None = None
+    ) -> Property:
+        """Return a property that nothing is known of yet."""
+        file, name = self.context.program.source_name, policy.policy if policy else None
+        return Property(kind, rule, Verdict.UNKNOWN, Evidence(LAYER), 0.0, file, name, number, step)
+
+    def _isolated(
+        self, what: str, asked: Property, origin: Origin, judge: Callable[[], Found], place: Place | None = None
+    ) -> Judgement:
+        """Return the verdict on a property; where judging it breaks off, that it is unknown."""
+        started, part = perf_counter(), what + origin.of_policy
+
+        def broken(reason: str) -> Found:
             evidence = Evidence(LAYER, reason=reason)
-            self._note(_KINDS[type(rule)], rule.name, Verdict.UNKNOWN, evidence, started, policy, number=number + 1)
-            return [not_judged(part, origin, evidence)]
+            return Verdict.UNKNOWN, evidence, [not_judged(part, origin, evidence, place, asked.step)]
 
-        part = f"guardrail `{rule.name}`{origin.of_policy}"
-        return self.context.failures.attempt(part, lambda: list(_with_doubts(self.rule(rule, policy, number))), broken)
+        verdict, evidence, outcomes = self.context.failures.attempt(part, judge, broken)
+        answer = asked._replace(verdict=verdict, evidence=evidence, seconds=perf_counter() - started)
+        return Judgement(answer, tuple(_with_doubts(outcomes)))
 
     # -- one rule --------------------------------------------------------------------------------------------------
 
-    def rule(self, rule: AnyRule, policy: Policy | None, number: int) -> Iterator[Outcome]:
-        started = perf_counter()
-        origin = Origin(rule.name, policy, Place(("guardrails", number, "name")))
+    def rule(self, rule: AnyRule, origin: Origin) -> Found:
+        """Judge a rule."""
         outcomes = list(vacuous(self.context, rule, origin))
         if self._speaks(rule):
             verdict, evidence, found = self._judged(rule, origin)
-            outcomes.extend(found)
-        elif outcomes:
-            verdict, evidence = Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous")
-        else:
-            verdict = Verdict.PROVED
-            evidence = Evidence(LAYER, cut=(f"`{rule.name}` speaks of no step that a run gets to",))
-            if self.context.certifies:
-                evidence = replace(evidence, certificate=self._ground(self._monitor(rule, certain=False)))
-        self._note(_KINDS[type(rule)], rule.name, verdict, evidence, started, policy, number=number + 1)
-        yield from outcomes
+            return verdict, evidence, outcomes + found
+        if outcomes:
+            return Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous"), outcomes
+        evidence = Evidence(LAYER, cut=(f"`{rule.name}` speaks of no step that a run gets to",))
+        if self.context.certifies:
+            evidence = replace(evidence, certificate=self._ground(self._monitor(rule, certain=False)))
+        return Verdict.PROVED, evidence, []
 
-    def _judged(self, rule: AnyRule, origin: Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
+    def _judged(self, rule: AnyRule, origin: Origin) -> Found:
         if isinstance(rule, Never) and rule.when is not None:
             return self._never_when(rule, rule.when, origin)
         strict = (
             self._monitor(rule, certain=True) if isinstance(rule, FollowedBy) else None
         )  # the others know no certainty
         return self._decide(self._monitor(rule, certain=False), rule, origin, strict)
-
-    def _note(
-        self,
-        kind: str,
-        rule: str,
-        verdict: Verdict,
-        evidence: Evidence,
-        started: float,
-        policy: Policy | None,
-        *,
-        number: int | None = None,
-        step: str | None = None,
-    ) -> None:
-        file, seconds = self.context.program.source_name, perf_counter() - started
-        name = policy.policy if policy else None
-        self.context.properties.append(Property(kind, rule, verdict, evidence, seconds, file, name, number, step))
 
     def _monitor(self, rule: AnyRule, *, certain: bool) -> Monitor:
         context = self.context
@@ -175,9 +183,7 @@ class _Judge:
         needed = selectors if isinstance(rule, Exclusive) else selectors[:1]
         return all(any(self.flow.reachable[hit.step] for hit in self.context.hits(selector)) for selector in needed)
 
-    def _decide(
-        self, monitor: Monitor, rule: AnyRule, origin: Origin, strict: Monitor | None = None
-    ) -> tuple[Verdict, Evidence, list[Outcome]]:
+    def _decide(self, monitor: Monitor, rule: AnyRule, origin: Origin, strict: Monitor | None = None) -> Found:
         """Search with a monitor over all that is possible, then, with the strict one, over what is certain.
 
         What lies between the two is for the engine, which goes on with the first of these searches.
@@ -214,9 +220,7 @@ class _Judge:
             outcomes.append(self._unproved(rule, origin, 0, _WORST, Evidence(LAYER, reason=TOO_MANY)))
         return self._bounded(rule, *self._summed(outcomes, proof))
 
-    def _bounded(
-        self, rule: AnyRule, verdict: Verdict, evidence: Evidence, outcomes: list[Outcome]
-    ) -> tuple[Verdict, Evidence, list[Outcome]]:
+    def _bounded(self, rule: AnyRule, verdict: Verdict, evidence: Evidence, outcomes: list[Outcome]) -> Found:
         """Return a verdict, or, where it is unknown, the proof that a run can't call the tools twice at all."""
         if verdict is not Verdict.UNKNOWN or not isinstance(rule, AtMostOnce):
             return verdict, evidence, outcomes
@@ -231,7 +235,7 @@ class _Judge:
         return known.performances.count if known is not None else None
 
     @staticmethod
-    def _summed(outcomes: list[Outcome], proof: Evidence) -> tuple[Verdict, Evidence, list[Outcome]]:
+    def _summed(outcomes: list[Outcome], proof: Evidence) -> Found:
         """Return the verdict that the places of a rule have together, and why."""
         if not outcomes:
             return Verdict.PROVED, proof, []
@@ -295,7 +299,7 @@ class _Judge:
         found = found or explore_counted(self.flow, monitor, self.context.ways.possible)
         return (explored(self.flow, monitor, found),)
 
-    def _never_when(self, rule: Never, when: str, origin: Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
+    def _never_when(self, rule: Never, when: str, origin: Origin) -> Found:
         try:
             tree = parse(when)
         except ExpressionError as error:
@@ -441,7 +445,7 @@ class _Judge:
 
     # -- allow-lists -----------------------------------------------------------------------------------------------
 
-    def allow_list(self, policy: Policy) -> Iterator[Outcome]:
+    def allow_list(self, policy: Policy) -> Iterator[Judgement]:
         """Judge the tools that a policy allows: every other is forbidden, and so are other arguments than it names."""
         if policy.allow is None:
             return
@@ -454,33 +458,21 @@ class _Judge:
             entry = allowed.get(call.tool)
             if entry is not None and (entry.when is None or constant_text(entry.when) is True):
                 continue
-            when = entry.when if entry is not None else None
-            yield from self._isolated_call(Hit(site.step, site.sub, call), call, when, origin)
+            hit = Hit(site.step, site.sub, call)
+            asked = self._asked("allow", call.tool, policy, step=call.id)
+            work = partial(self._allowed, hit, call, entry.when if entry is not None else None, origin)
+            place = Place(("steps", hit.step, "id"))
+            yield self._isolated(f"the allow-list at `{call.id}`", asked, origin, work, place)
 
-    def _isolated_call(self, hit: Hit, call: ToolCall, when: str | None, origin: Origin) -> list[Outcome]:
-        """Return the outcomes of one call; where judging it breaks, the one that says that it is unknown."""
-        started, policy = perf_counter(), origin.policy
-
-        def judged() -> list[Outcome]:
-            rule = Never.model_construct(name="allow", never=_step_selector(call.id), when=when)
-            if when is None:
-                verdict, evidence, outcomes = self._decide(NeverMonitor(self.context, [hit]), rule, origin)
-            else:
-                found = self._tested(hit, parse(when), rule, origin)
-                outcomes = [found] if isinstance(found, Outcome) else []
-                proof = Evidence(LAYER) if found is None or isinstance(found, Outcome) else found
-                verdict, evidence, _ = self._summed(outcomes, proof)
-            doubted = list(_with_doubts(iter(outcomes)))
-            self._note("allow", call.tool, verdict, evidence, started, policy, step=call.id)
-            return doubted
-
-        def broken(reason: str) -> list[Outcome]:
-            evidence = Evidence(LAYER, reason=reason)
-            self._note("allow", call.tool, Verdict.UNKNOWN, evidence, started, policy, step=call.id)
-            return [not_judged(part, origin, evidence, Place(("steps", hit.step, "id")), call.id)]
-
-        part = f"the allow-list at `{call.id}`{origin.of_policy}"
-        return self.context.failures.attempt(part, judged, broken)
+    def _allowed(self, hit: Hit, call: ToolCall, when: str | None, origin: Origin) -> Found:
+        """Judge a call that an allow-list does not admit as it stands: `when` is what it demands of an allowed tool."""
+        rule = Never.model_construct(name="allow", never=_step_selector(call.id), when=when)
+        if when is None:
+            return self._decide(NeverMonitor(self.context, [hit]), rule, origin)
+        found = self._tested(hit, parse(when), rule, origin)
+        if isinstance(found, Outcome):
+            return self._summed([found], Evidence(LAYER))
+        return self._summed([], found or Evidence(LAYER))
 
 
 def _both(one: Evidence | None, other: Evidence) -> Evidence:

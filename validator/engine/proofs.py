@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
 from stepward.validator.failures import Failures
-from stepward.validator.findings import Property
 from stepward.vm.language.program import Program
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Proofs(Analyses):
-    """Engine and witnesses, made when they are first asked for, and the verdict on each property that was judged.
+    """Engine and witnesses, made when they are first asked for.
 
     `certifies` says that proofs keep what a certificate is written from, `time_limit` how many seconds they may take.
     `failures` collects the internal errors that cost a part of the check. A `clock` that is given runs already.
@@ -39,7 +38,6 @@ class Proofs(Analyses):
         super().__init__(program, policies)
         self.certifies = certifies
         self._time_limit = time_limit
-        self.properties: list[Property] = []
         self._given_clock = clock
         self.failures = Failures()
 

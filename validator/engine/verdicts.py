@@ -6,8 +6,9 @@ gets to the step with such values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from stepward.validator.analysis.monitors import ArrivalMonitor
@@ -19,7 +20,7 @@ from stepward.validator.engine.systems.building import Question, Test
 from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.states import State, shown
-from stepward.validator.findings import Evidence, Move, Verdict
+from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Move, Property, Verdict
 from stepward.vm.expressions.syntax import Logic, Negation
 from stepward.vm.language.steps import ConditionStep
 
@@ -39,12 +40,22 @@ ILL_FORMED = "it reads what has no type that it could be judged by"
 
 
 class Judged(NamedTuple):
-    """A verdict, why, and the state in words: `$amount` is 500."""
+    """A verdict, why, and the state in words: `$amount` is 500. `pair` are the positions of two cases that hold."""
 
     verdict: Verdict
     evidence: Evidence
     when: str = ""
     state: State | None = None
+    pair: tuple[int, int] | None = None
+
+
+class ConditionVerdict(NamedTuple):
+    """The verdict on one property of the condition at a position of the list."""
+
+    number: int
+    step: ConditionStep
+    judged: Judged
+    property: Property
 
 
 class ConditionVerdicts:
@@ -59,22 +70,58 @@ class ConditionVerdicts:
         self.clock = context.clock
         self.domains = context.readable.domains
         self._stopped = stopped
-        self._pairs: dict[int, tuple[int, int] | None] = {}
-        self._covered: dict[int, Judged] = {}
-        self._exclusive: dict[int, Judged] = {}
+        self._all_there = Judged(
+            Verdict.PROVED, self._certified(Evidence("graph", cut=("every outcome has a branch",)))
+        )
 
     def _attempt(self, number: int, work: Callable[[], T], otherwise: Callable[[str], T]) -> T:
         """Return what is found of one condition; an error of ours costs the verdict on this one alone."""
         part = f"the condition of `{self.context.flow.steps[number].id}`"
         return self.context.failures.attempt(part, work, otherwise)
 
+    def judge(self) -> Iterator[ConditionVerdict]:
+        """Yield the verdict on the coverage of every condition, then on the cases that are to be exclusive."""
+        for number, step in self.context.conditions:
+            yield self._verdict(COVERAGE, number, step, self._covered)
+        for number, step in self.context.conditions:
+            if step.exclusive and len(step.cases or ()) > 1:
+                yield self._verdict(EXCLUSIVE_CASES, number, step, self._exclusive)
+
+    def _verdict(
+        self, name: str, number: int, step: ConditionStep, judge: Callable[[int, ConditionStep], Judged]
+    ) -> ConditionVerdict:
+        started = perf_counter()
+        judged = judge(number, step)
+        evidence = self._certified(judged.evidence) if judged.verdict is Verdict.PROVED else judged.evidence
+        file, seconds = self.context.program.source_name, perf_counter() - started
+        known = Property(name, step.id, judged.verdict, evidence, seconds, file, step=step.id)
+        return ConditionVerdict(number, step, judged, known)
+
+    def _certified(self, evidence: Evidence) -> Evidence:
+        """Return evidence with its certificate, if one is asked for: no branch is missing, or constants decide."""
+        if evidence.certificate or not self.context.certifies:
+            return evidence
+        from stepward.validator.engine.certificates.grounds import by_types
+
+        return replace(evidence, certificate=(by_types(None),))
+
     # -- coverage --------------------------------------------------------------------------------------------------
 
-    def covered(self, number: int) -> Judged:
-        """Return whether a condition that lacks a branch takes one in every state that gets to it and does not fail."""
-        if number not in self._covered:
-            self._covered[number] = self._attempt(number, lambda: self._coverage(number), _not_judged)
-        return self._covered[number]
+    def _covered(self, number: int, step: ConditionStep) -> Judged:
+        """Return whether a condition takes a branch in every state that gets to it and does not fail."""
+        if self._has_its_branch(number, step):
+            return self._all_there
+        return self._attempt(number, lambda: self._coverage(number), _not_judged)
+
+    def _has_its_branch(self, number: int, step: ConditionStep) -> bool:
+        """Whether every outcome has a branch, or constants alone decide for one that is there."""
+        if step.otherwise is not None and (step.cases is not None or step.then is not None):
+            return True
+        # Where a constant decides for a branch that is missing, it may be that no run gets there.
+        decided = self.context.decided_branch(number)
+        if decided == "otherwise":
+            return step.otherwise is not None
+        return decided is not None and (decided != "then" or step.then is not None)
 
     def _coverage(self, number: int) -> Judged:
         cases, step = self.cases(number), self.context.flow.steps[number]
@@ -94,11 +141,9 @@ class ConditionVerdicts:
         tests: tuple[Test, ...] = (((decision, (outcome,)),),)
         return self._in_context(number, cases, answer, tests, lambda _: "takes no branch")
 
-    def exclusive(self, number: int) -> Judged:
+    def _exclusive(self, number: int, _: ConditionStep) -> Judged:
         """Return whether no two cases of a step hold in one state that gets to it."""
-        if number not in self._exclusive:
-            self._exclusive[number] = self._attempt(number, lambda: self._exclusiveness(number), _not_judged)
-        return self._exclusive[number]
+        return self._attempt(number, lambda: self._exclusiveness(number), _not_judged)
 
     def _exclusiveness(self, number: int) -> Judged:
         cases = self.cases(number)
@@ -121,8 +166,7 @@ class ConditionVerdicts:
             tuple(_both_hold(cases, *pair) for pair in pairs),
             lambda state: self._takes(number, cases, state),
         )
-        self._pairs[number] = cases.overlap(judged.state) if judged.state is not None else None
-        return judged
+        return judged if judged.state is None else judged._replace(pair=cases.overlap(judged.state))
 
     def _grounds(self, cases: Cases, shows: str, *, overlap: bool = False) -> tuple[Ground, ...]:
         """Return the grounds that no values of its types refute what is said of a condition, if they are asked for."""
@@ -145,10 +189,6 @@ class ConditionVerdicts:
             return layer.script(layer.overlap if overlap else layer.left)
 
         return (by_script(shows, write),)
-
-    def overlap(self, number: int) -> tuple[int, int] | None:
-        """Return the positions of the two cases that the state of `exclusive` shows."""
-        return self._pairs.get(number)
 
     def _takes(self, number: int, cases: Cases, state: State) -> str:
         step = self.context.flow.steps[number]

@@ -279,10 +279,9 @@ def _is_proved_once(context: Context, site: CallSite) -> bool:
     """Whether a guardrail says that a run makes this call at most once, and is proved."""
     rules = [(rule, policy) for rule, policy in context.meaning.rules if isinstance(rule, AtMostOnce)]
     rules = [(rule, policy) for rule, policy in rules if _selects(context, rule, site)]
-    if not rules or context.outcomes is None:  # the verdicts on the properties are there when the outcomes are
-        return False
-    proved = {(one.policy, one.rule) for one in context.properties if one.verdict is Verdict.PROVED}
-    unsure = {(one.policy, one.rule) for one in context.properties if one.verdict is not Verdict.PROVED}
+    said = [judgement.property for judgement in context.judgements] if rules else []
+    proved = {(one.policy, one.rule) for one in said if one.verdict is Verdict.PROVED}
+    unsure = {(one.policy, one.rule) for one in said if one.verdict is not Verdict.PROVED}
     names = {(policy.policy if policy else None, rule.name) for rule, policy in rules}
     return bool(names & proved - unsure)
 

@@ -401,8 +401,7 @@ class Unproved(Verdicts):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield what no layer decided, with what was tried."""
         yield from super().check(context)
-        for found in unsettled(context):
-            yield self.finding(found.message, found.help, found.place, step=found.step, evidence=found.evidence)
+        yield from unsettled(context, self)
 
     def stopped(self, context: Context) -> Finding:
         """Return the finding that the clock has stopped something.
