@@ -20,8 +20,8 @@ from sarif_kit.validate import validation_errors
 from layers import impatient
 from stepward.validator.cli import main
 from stepward.validator.findings import Finding, Label, Severity
-from stepward.validator.gate.checking import RunResult
 from stepward.validator.report import github, gitlab, junit, sarif
+from stepward.validator.result import RunResult
 from stepward.vm.reading.source import Place, Span
 
 ROOT = Path(__file__).parents[1]

@@ -91,6 +91,14 @@ def test_no_more_files_know_one_another() -> None:
     assert found == CIRCLES
 
 
+@pytest.mark.parametrize(("room", "above"), [("report", {"gate", "cli"}), ("gate", {"report", "cli"})])
+def test_a_room_knows_no_room_above_it(room: str, above: set[str]) -> None:
+    within = "stepward.validator."
+    for path in modules(f"validator/{room}"):
+        known = {name.removeprefix(within).split(".")[0] for name in imported(path) if name.startswith(within)}
+        assert not known & above, path.relative_to(ROOT)
+
+
 def test_rules_and_judges_return_what_they_find() -> None:
     """Nothing that is handed a context changes it, or a list or a set that it holds."""
     for folder in ("rules", "analysis", "engine", "diagram"):

@@ -1,10 +1,29 @@
-"""Files that the command writes beside the files of a repository, where somebody else may have put a link."""
+"""Files of users: what reports call them, why one can't be used, and how one is written."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
 from pathlib import Path
+
+
+def absolute(path: str | Path) -> Path:
+    """Return a path from the root, with the links that its user sees."""
+    return Path(os.path.abspath(path))
+
+
+def shown_name(path: Path) -> str:
+    """Return what reports call a file: its path below the current folder, else from the root, with `/`."""
+    with suppress(ValueError):
+        path = path.relative_to(Path.cwd())
+    # A name that is not UTF-8 can't be printed as it is.
+    return path.as_posix().encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def why_not(error: OSError | ValueError) -> str:
+    """Return why the system did not do what was asked of it, in its words."""
+    words = str(getattr(error, "strerror", None) or error)
+    return words[:1].lower() + words[1:]
 
 
 def put(path: Path, content: bytes, *, mode: int | None = None) -> None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from stepward.validator.failures import Failures
     from stepward.validator.gate.cache import Cache
-    from stepward.validator.gate.checking import RunResult
     from stepward.validator.gate.settings import Configurations
+    from stepward.validator.result import RunResult
 
 FOUND, INTERNAL, NOTHING_TO_CHECK = 1, 2, 3
 
@@ -81,8 +81,8 @@ def check(**options: Any) -> None:
 
     from stepward.validator.cli.internal import show_tracebacks, tell_failures
     from stepward.validator.failures import Failures
-    from stepward.validator.gate.settings import AdvisedError
-    from stepward.validator.gate.undecided import policy_result, undecided
+    from stepward.validator.gate.policies import policy_result
+    from stepward.validator.result import AdvisedError, undecided
     from stepward.vm.errors import PolicyError
 
     try:
@@ -295,7 +295,7 @@ def _write(path: Path, text: str, option: str) -> None:
     try:
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        from stepward.validator.gate.paths import why_not
+        from stepward.validator.files import why_not
         from stepward.validator.gate.settings import ConfigurationError
 
         message = f"`{path}` can't be written: {why_not(error)}"

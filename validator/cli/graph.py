@@ -95,7 +95,7 @@ def _write(content: bytes, output: Path | None) -> None:
     try:
         output.write_bytes(content)
     except OSError as error:
-        from stepward.validator.gate.paths import why_not
+        from stepward.validator.files import why_not
         from stepward.validator.gate.settings import ConfigurationError
 
         raise ConfigurationError(f"`{output}` can't be written: {why_not(error)}", "correct the path of `-o`") from None

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Final
 
+from stepward.validator.files import absolute, why_not
 from stepward.validator.findings import Edit, Finding, Severity
 from stepward.validator.gate.mending import apply_edits
-from stepward.validator.gate.paths import absolute, why_not
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
 MAX_ROUNDS: Final = 50
 """Times that a file is edited and checked again: a fix may bring another to light, and edits that touch take turns."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from stepward.validator.failures import Failures
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
 FORMATS: Final[dict[str, str]] = {
     "full": "stepward.validator.report.full",
@@ -38,8 +38,7 @@ def safely_rendered(result: RunResult, format: str, failures: Failures, *, color
         if format == "full":
             return safely_rendered(result, "concise", failures, color=color)
         from stepward.validator.failures import REPORT_IT, Failures
-        from stepward.validator.gate.settings import AdvisedError
-        from stepward.validator.gate.undecided import undecided
+        from stepward.validator.result import AdvisedError, undecided
 
         error = AdvisedError(f"the report can't be written: {reason}", REPORT_IT)
         return Failures().attempt("", lambda: render(undecided(error), format, color=color), lambda _: "")

@@ -8,7 +8,7 @@ from stepward.validator.findings import Finding
 from stepward.validator.report.text import position, safe, summary
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
 
 def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - a line that other tools read has no color

@@ -12,8 +12,7 @@ from stepward.validator.findings import Finding
 from stepward.validator.report.text import advice, error_lines, safe, summary
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult
-    from stepward.validator.gate.settings import AdvisedError
+    from stepward.validator.result import AdvisedError, RunResult
 
 
 def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - the runner that reads it wants no color

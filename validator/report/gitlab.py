@@ -9,8 +9,7 @@ from stepward.validator.report.fingerprints import digest, fingerprints
 from stepward.validator.report.text import advice, error_lines, json_text
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult
-    from stepward.validator.gate.settings import AdvisedError
+    from stepward.validator.result import AdvisedError, RunResult
 
 _SEVERITIES: Final = {Severity.ERROR: "major", Severity.WARNING: "minor"}
 """What GitLab calls them; its `critical` is left to tools that know which program matters most."""

@@ -13,7 +13,7 @@ from stepward.vm.values import exact
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
 VERSION: Final = 1
 

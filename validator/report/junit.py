@@ -12,7 +12,7 @@ from stepward.validator.findings import Finding, Property, Verdict
 from stepward.validator.report.text import advice, error_lines, position, safe
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
 
 def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color

@@ -20,7 +20,7 @@ from stepward.validator.rules.registry import RULES
 from stepward.vm.reading.source import Place, Span
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult, Suppressed
+    from stepward.validator.result import RunResult, Suppressed
 
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
