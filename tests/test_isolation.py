@@ -18,7 +18,7 @@ from stepward.validator import Finding, ProgramValidator, Report, Verdict, asser
 from stepward.validator.cli import main
 from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.failures import CODE
-from stepward.validator.report import FORMATS
+from stepward.validator.report import FORMATS, OUTPUTS
 from stepward.validator.rules.base import ReadingRule
 from stepward.validator.rules.guardrails import Verdicts
 from stepward.validator.rules.housekeeping import InternalError
@@ -374,15 +374,15 @@ def test_an_internal_error_can_not_be_silenced(project: Path, monkeypatch: pytes
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_error_in_one_report_leaves_the_others(format: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert project
-    plant(monkeypatch, FORMATS[format].removeprefix("stepward.validator.") + ":render", KeyError("planted"))
-    others = [f"--{one}-output={one}.txt" for one in ("json", "sarif", "gitlab", "junit")]
+    plant(monkeypatch, f"report.{FORMATS[format].module}:render", KeyError("planted"))
+    others = [f"--{one}-output={one}.txt" for one in OUTPUTS]
     result = CliRunner().invoke(main, ["check", "--no-cache", f"--output-format={format}", *others])
     assert result.exit_code == 2
-    if format in ("full", "json", "sarif", "gitlab", "junit"):
+    if format in ("full", *OUTPUTS):
         assert f"error: an internal error ended the report as {format}: KeyError: 'planted'" in result.stderr
     if format == "full":
         assert "gap.yaml:4:10: error SW302" in result.stdout
-    for one in ("json", "sarif", "gitlab", "junit"):
+    for one in OUTPUTS:
         text = Path(f"{one}.txt").read_text() if Path(f"{one}.txt").exists() else ""
         if one == format:
             continue

@@ -15,7 +15,7 @@ _SEVERITIES: Final = {Severity.ERROR: "major", Severity.WARNING: "minor"}
 """What GitLab calls them; its `critical` is left to tools that know which program matters most."""
 
 
-def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color
+def render(result: RunResult) -> str:
     """Return the findings as JSON text."""
     marks = fingerprints(result.findings)
     issues = [_issue(finding, mark) for finding, mark in zip(result.findings, marks, strict=True)]

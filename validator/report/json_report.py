@@ -20,7 +20,7 @@ VERSION: Final = 1
 _SPAN: Final = ("line", "column", "end_line", "end_column")
 
 
-def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color
+def render(result: RunResult) -> str:
     """Return the run as JSON text."""
     return json_text(
         {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepward.validator.result import RunResult
 
 
-def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color
+def render(result: RunResult) -> str:
     """Return the run as XML text."""
     root = Element("testsuites", name="stepward")
     for file in sorted({*result.files, *(finding.file for finding in result.findings)}):

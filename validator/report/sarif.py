@@ -30,7 +30,7 @@ _LINK: Final = re.compile(r"\[(?=(?:[^\]\\]|\\.)*\]\()")
 _PLACEHOLDER: Final = re.compile(r"\{(\d+)\}")
 
 
-def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color
+def render(result: RunResult) -> str:
     """Return the run as SARIF text."""
     told: list[tuple[Finding, Suppressed | None]] = [(finding, None) for finding in result.findings]
     told += [(entry.finding, entry) for entry in result.suppressed]
