@@ -157,7 +157,7 @@ PROPERTIES: Final = (
     "analysis.ways:Ways.__init__",
     "analysis.assignment:Assignment.__init__",
     "analysis.bounds:Bounds.__init__",
-    "context:Context.with_waivers",
+    "validator:with_waivers",
     "validator:located",
 )
 """Where a rule or the judging of a property may break."""

@@ -41,12 +41,16 @@ class _Second:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.findings: list[Finding] = []
-        self.checker = Checker(Reading(context.program, context.meaning.policies, context.clock), solves_all=False)
+        self.checker = Checker(
+            Reading(context.facts.program, context.facts.meaning.policies, context.proofs.clock), solves_all=False
+        )
 
     def checked(self, one: Property) -> Property:
         """Return a property that is proved as it stands after a second look; whatever breaks here costs it alone."""
         part = f"the second check of {_words(one)}"
-        return self.context.failures.attempt(part, lambda: self._checked(one), lambda why: self._unproved(one, why))
+        return self.context.proofs.failures.attempt(
+            part, lambda: self._checked(one), lambda why: self._unproved(one, why)
+        )
 
     def _checked(self, one: Property) -> Property:
         claim = Claim(one.name, one.rule, one.policy, one.step, one.number)
@@ -80,7 +84,7 @@ class _Second:
     def _add(self, code: str, one: Property, message: str, help: str) -> None:
         from stepward.validator.rules.registry import RULE_BY_CODE
 
-        policy = next((each for each in self.context.meaning.policies if each.policy == one.policy), None)
+        policy = next((each for each in self.context.facts.meaning.policies if each.policy == one.policy), None)
         number = (one.number or 1) - 1
         place, origin = Place(), None
         if one.step is not None:
@@ -105,7 +109,7 @@ class _Second:
         )
 
     def _place_of(self, step: str) -> Place:
-        for number, part in enumerate(self.context.program.steps):
+        for number, part in enumerate(self.context.facts.program.steps):
             if part.id == step:
                 return Place(("steps", number, "id"))
             for sub, inner in enumerate(getattr(part, "parallel_steps", ())):

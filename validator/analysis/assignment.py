@@ -78,11 +78,11 @@ class Effect(NamedTuple):
 class Assignment:
     """Who reads what, and whether it is certainly defined by then."""
 
-    def __init__(self, context: ProgramFacts) -> None:
-        self.context = context
-        self.names = context.meaning.names
-        self.typing = context.meaning.typing
-        self.flow = context.flow
+    def __init__(self, facts: ProgramFacts) -> None:
+        self.facts = facts
+        self.names = facts.meaning.names
+        self.typing = facts.meaning.typing
+        self.flow = facts.flow
         self._gates: dict[int, int | None] = {}
 
     @cached_property
@@ -105,7 +105,7 @@ class Assignment:
         if kind in ("tool", "llm"):
             self._add_call(found, number, None, fields)
         elif kind in ("condition", "set"):
-            for clause in self.context.meaning.clauses_of.get(number, ()):
+            for clause in self.facts.meaning.clauses_of.get(number, ()):
                 if clause.tree is not None:
                     for node, known in reads(clause.tree):
                         found.append(_reading((number, None, clause.path, node, self.names.meaning(node.names), known)))
@@ -228,7 +228,7 @@ class Assignment:
             gate = self._gates[number] = self._gate(number)
         if gate is None or (gate == number and number == below):
             return False
-        return self.context.graph.dominators.dominates(gate, below)
+        return self.facts.graph.dominators.dominates(gate, below)
 
     def _gate(self, number: int) -> int | None:
         """Return the step behind which a step has certainly succeeded: itself, if it does not go on otherwise."""
@@ -317,7 +317,7 @@ class Assignment:
             return [source.step for source in self.names.variables.get(name[0], ()) if source.step is not None]
         owners = [number for number, fields in enumerate(self.flow.fields) if fields["id"] == name[0]]
         return owners + [
-            number for number, step in self.context.parallels if any(part.id == name[0] for part in step.parallel_steps)
+            number for number, step in self.facts.parallels if any(part.id == name[0] for part in step.parallel_steps)
         ]
 
     def effect(self, number: int, way: Transition) -> Effect:
@@ -356,7 +356,7 @@ class Assignment:
         """Return the names whose reading the step survived; those of sub-steps that may be skipped do not count."""
         step = self.flow.steps[number]
         if isinstance(step, SetStep):
-            trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
+            trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())]
             return frozenset().union(*(certain_reads(tree) for tree in trees if tree is not None))
         return frozenset(
             reading.reference.names
@@ -377,7 +377,7 @@ class Assignment:
         """Return what is known when a condition took a branch: it could read its references, or it asked."""
         if way.kind != "branch":
             return _NOTHING_KNOWN
-        trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
+        trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())]
         if step.condition is not None:
             return facts(trees[0], way.branch == "then") if trees[0] is not None else _NOTHING_KNOWN
         result = Facts()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class ProgramFacts:
     """One program under the policies that apply to it."""
 
-    def __init__(self, program: Program, policies: Sequence[Policy]) -> None:
+    def __init__(self, program: Program, policies: Sequence[Policy] = ()) -> None:
         self.program = program
         self.meaning = Meaning(program, policies)
         self.flow = self.meaning.flow

@@ -28,7 +28,7 @@ class NotNull:
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
-        self.context = assignment.context
+        self.facts = assignment.facts
         self.typing = assignment.typing
 
     def at(self, number: int, names: Iterable[Names]) -> frozenset[Names]:
@@ -56,12 +56,12 @@ class NotNull:
 
     def _effect(self, number: int, way: Transition) -> Effect:
         """Return what is certainly not null after a step was left, and what may be null again."""
-        step = self.context.flow.steps[number]
+        step = self.facts.flow.steps[number]
         gone = frozenset(assigned_names(step))
         if isinstance(step, ConditionStep):
             return Effect(self.assignment.branch_facts(number, step, way).not_null, gone)
         if isinstance(step, SetStep) and way.kind == "success":
-            trees = {clause.path[-1]: clause.tree for clause in self.context.meaning.clauses_of.get(number, ())}
+            trees = {clause.path[-1]: clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())}
             values = ((name, trees.get(name, value)) for name, value in step.set.items())
             return Effect(frozenset((name,) for name, value in values if _is_no_null(value)), gone)
         if isinstance(step, Failing) and way.kind in ("success", "fallback"):

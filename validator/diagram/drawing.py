@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from stepward.validator.context import Context
+from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.diagram.marks import Marks
 from stepward.validator.diagram.notes import notes_of
 from stepward.validator.diagram.picture import Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
@@ -38,16 +38,15 @@ _BADGES: Final = 4
 _NUMBERS: Final = 5
 
 
-def draw(context: Context, marks: Marks | None = None) -> Picture:
+def draw(facts: ProgramFacts, marks: Marks | None = None) -> Picture:
     """Return the picture of a program, with the marks of a check on it if there are any."""
-    return _Drawing(context, marks or Marks()).picture()
+    return _Drawing(facts, marks or Marks()).picture()
 
 
 class _Drawing:
-    def __init__(self, context: Context, marks: Marks) -> None:
-        self.context = context
-        self.meaning = context.meaning
-        self.flow = context.flow
+    def __init__(self, facts: ProgramFacts, marks: Marks) -> None:
+        self.meaning = facts.meaning
+        self.flow = facts.flow
         self.marks = marks
         self.walked = marks.walk.ways if marks.walk is not None else frozenset()
         self.guarded, self.required = self._rules()
@@ -66,7 +65,7 @@ class _Drawing:
             edges += self._edges(number, step)
             nodes += self.signs.values()
             self.signs = {}
-        program = self.context.program
+        program = self.meaning.program
         return Picture(program.name, tuple(notes_of(self.meaning, self.marks)), tuple(nodes), tuple(edges))
 
     # -- what is asked of the whole program ------------------------------------------------------------------------

@@ -81,19 +81,19 @@ _KINDS: dict[type[AnyRule], str] = {
 }
 
 
-def judge(context: Proofs) -> Iterator[Judgement]:
+def judge(proofs: Proofs) -> Iterator[Judgement]:
     """Yield the verdict on every rule, with an outcome for each place at which it is broken, vacuous or not proved.
 
     Beside what the machine does not confirm stands an outcome that says so (SW901). A property whose verdict an
     internal error or the clock prevents is unknown; the others are judged as usual.
     """
-    judge_one = _Judge(context)
+    judge_one = _Judge(proofs)
     counts: Counter[str | None] = Counter()
-    for rule, policy in context.meaning.rules:
+    for rule, policy in proofs.facts.meaning.rules:
         name = policy.policy if policy else None
         yield judge_one.isolated_rule(rule, policy, counts[name])
         counts[name] += 1
-    for policy in context.meaning.policies:
+    for policy in proofs.facts.meaning.policies:
         yield from judge_one.allow_list(policy)
 
 
@@ -105,9 +105,9 @@ def _with_doubts(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
 
 
 class _Judge:
-    def __init__(self, context: Proofs) -> None:
-        self.context = context
-        self.flow = context.flow
+    def __init__(self, proofs: Proofs) -> None:
+        self.facts, self.analyses, self.proofs = proofs.facts, proofs.analyses, proofs
+        self.flow = proofs.facts.flow
 
     def isolated_rule(self, rule: AnyRule, policy: Policy | None, number: int) -> Judgement:
         """Return the verdict on the rule at a position of its list; it is unknown where judging it breaks off."""
@@ -119,7 +119,7 @@ class _Judge:
         self, kind: str, rule: str, policy: Policy | None, *, number: int | None = None, step: str | None = None
     ) -> Property:
         """Return a property that nothing is known of yet."""
-        file, name = self.context.program.source_name, policy.policy if policy else None
+        file, name = self.facts.program.source_name, policy.policy if policy else None
         return Property(kind, rule, Verdict.UNKNOWN, Evidence(LAYER), 0.0, file, name, number, step)
 
     def _isolated(
@@ -132,7 +132,7 @@ class _Judge:
             evidence = Evidence(LAYER, reason=reason)
             return Verdict.UNKNOWN, evidence, [not_judged(part, origin, evidence, place, asked.step)]
 
-        verdict, evidence, outcomes = self.context.failures.attempt(part, judge, broken)
+        verdict, evidence, outcomes = self.proofs.failures.attempt(part, judge, broken)
         answer = asked._replace(verdict=verdict, evidence=evidence, seconds=perf_counter() - started)
         return Judgement(answer, tuple(_with_doubts(outcomes)))
 
@@ -140,14 +140,14 @@ class _Judge:
 
     def rule(self, rule: AnyRule, origin: Origin) -> Found:
         """Judge a rule."""
-        outcomes = list(vacuous(self.context, rule, origin))
+        outcomes = list(vacuous(self.facts, rule, origin))
         if self._speaks(rule):
             verdict, evidence, found = self._judged(rule, origin)
             return verdict, evidence, outcomes + found
         if outcomes:
             return Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous"), outcomes
         evidence = Evidence(LAYER, cut=(f"`{rule.name}` speaks of no step that a run gets to",))
-        if self.context.certifies:
+        if self.proofs.certifies:
             evidence = replace(evidence, certificate=self._ground(self._monitor(rule, certain=False)))
         return Verdict.PROVED, evidence, []
 
@@ -160,20 +160,19 @@ class _Judge:
         return self._decide(self._monitor(rule, certain=False), rule, origin, strict)
 
     def _monitor(self, rule: AnyRule, *, certain: bool) -> Monitor:
-        context = self.context
         if isinstance(rule, Requires):
-            return RequiresMonitor(context, self._hits(rule.protects), rule.requires, fresh=rule.fresh)
+            return RequiresMonitor(self.analyses, self._hits(rule.protects), rule.requires, fresh=rule.fresh)
         if isinstance(rule, Never):
-            return NeverMonitor(context, self._hits(rule.never))
+            return NeverMonitor(self.analyses, self._hits(rule.never))
         if isinstance(rule, AtMostOnce):
-            return AtMostOnceMonitor(context, by_step(context.hits(rule.at_most_once)))
+            return AtMostOnceMonitor(self.analyses, by_step(self._hits(rule.at_most_once)))
         if isinstance(rule, Exclusive):
-            return ExclusiveMonitor(context, *(self._hits(side) for side in rule.exclusive))
-        first = context.hits(rule.followed_by.first)
-        return FollowedByMonitor(context, rule, first, self._hits(rule.followed_by.then), certain=certain)
+            return ExclusiveMonitor(self.analyses, *(self._hits(side) for side in rule.exclusive))
+        first = self._hits(rule.followed_by.first)
+        return FollowedByMonitor(self.analyses, rule, first, self._hits(rule.followed_by.then), certain=certain)
 
     def _hits(self, selector: AnySelector) -> list[Hit]:
-        return self.context.hits(selector)
+        return self.facts.hits(selector)
 
     # -- verdicts ------------------------------------------------------------------------------------------------
 
@@ -181,18 +180,18 @@ class _Judge:
         """Whether the program can start what the rule protects, forbids or counts; a policy's rule need not."""
         selectors = protected(rule)
         needed = selectors if isinstance(rule, Exclusive) else selectors[:1]
-        return all(any(self.flow.reachable[hit.step] for hit in self.context.hits(selector)) for selector in needed)
+        return all(any(self.flow.reachable[hit.step] for hit in self.facts.hits(selector)) for selector in needed)
 
     def _decide(self, monitor: Monitor, rule: AnyRule, origin: Origin, strict: Monitor | None = None) -> Found:
         """Search with a monitor over all that is possible, then, with the strict one, over what is certain.
 
         What lies between the two is for the engine, which goes on with the first of these searches.
         """
-        possible = explore_counted(self.flow, monitor, self.context.ways.possible)
+        possible = explore_counted(self.flow, monitor, self.analyses.ways.possible)
         if not possible.bad and possible.is_complete:
             return Verdict.PROVED, self._cut(monitor, possible), []
-        certain = explore_counted(self.flow, strict or monitor, self.context.ways.certain)
-        sure = {key: bad for key, bad in certain.bad.items() if self.context.ways.is_real(bad)}
+        certain = explore_counted(self.flow, strict or monitor, self.analyses.ways.certain)
+        sure = {key: bad for key, bad in certain.bad.items() if self.analyses.ways.is_real(bad)}
         left = sorted(
             (step, kind) for kind, step in possible.bad if not any((one, step) in sure for one in (kind, _WORST))
         )
@@ -201,7 +200,7 @@ class _Judge:
         if left and possible.is_complete:
             kinds, steps = frozenset(kind for _, kind in left), frozenset(step for step, _ in left)
             asked = replace(question, kinds=kinds, steps=steps)
-            whole = self.context.engine.ask(asked, self._claims(rule, origin))
+            whole = self.proofs.engine.ask(asked, self._claims(rule, origin))
             if whole.verdict is Verdict.PROVED:
                 left, proof = [], whole.evidence
             elif len(left) == 1:
@@ -231,7 +230,7 @@ class _Judge:
         return Verdict.PROVED, Evidence("bounds", cut=("a run calls it at most once, whatever the conditions say",)), []
 
     def _most(self, tool: str | None) -> int | None:
-        known = self.context.bounds.in_all.tools.get(tool) if tool is not None else None
+        known = self.analyses.bounds.in_all.tools.get(tool) if tool is not None else None
         return known.performances.count if known is not None else None
 
     @staticmethod
@@ -278,7 +277,7 @@ class _Judge:
         proof: Evidence | None = None
         for kind in kinds:
             asked = replace(question, kinds=frozenset({kind}), steps=frozenset({step}))
-            answer = answers.get((step, kind)) or self.context.engine.ask(asked, self._claims(rule, origin))
+            answer = answers.get((step, kind)) or self.proofs.engine.ask(asked, self._claims(rule, origin))
             if answer.verdict is Verdict.VIOLATED:
                 return self._said(rule, origin, answer.kind, step, answer.evidence)
             if answer.verdict is Verdict.UNKNOWN:
@@ -292,11 +291,11 @@ class _Judge:
 
     def _ground(self, monitor: Monitor, found: Exploration | None = None) -> tuple[Ground, ...]:
         """Return what a certificate of an exploration is written from, where that is asked for."""
-        if not self.context.certifies:
+        if not self.proofs.certifies:
             return ()
         from stepward.validator.engine.certificates.grounds import explored
 
-        found = found or explore_counted(self.flow, monitor, self.context.ways.possible)
+        found = found or explore_counted(self.flow, monitor, self.analyses.ways.possible)
         return (explored(self.flow, monitor, found),)
 
     def _never_when(self, rule: Never, when: str, origin: Origin) -> Found:
@@ -319,13 +318,13 @@ class _Judge:
             place = Place((*origin.place.path[:-1], "when"))
             return Verdict.UNKNOWN, evidence, [Outcome("SW408", message, help, place, None, (), evidence, origin.tag)]
         value = constant_value(tree)
-        monitor = NeverMonitor(self.context, self._hits(rule.never))
+        monitor = NeverMonitor(self.analyses, self._hits(rule.never))
         if value is False:
             proof = Evidence("constants", cut=(f"`{when}` is false",), certificate=self._ground(monitor))
             return Verdict.PROVED, proof, []
         if value is True:
             return self._decide(monitor, rule, origin)
-        possible = explore_counted(self.flow, monitor, self.context.ways.possible)
+        possible = explore_counted(self.flow, monitor, self.analyses.ways.possible)
         if not possible.bad:
             return Verdict.PROVED, self._cut(monitor, possible), []
         broken = {outcome.step: outcome for outcome in self._unreadable_when(rule, tree, origin)}
@@ -346,23 +345,23 @@ class _Judge:
 
         bad = DOES_NOT_HOLD if origin.place == ALLOW_LIST else HOLDS_OR_FAILS
         try:
-            tests: Tests = (((Decision((at_start(tree, hit.part, self.context.meaning),)), bad),),)
+            tests: Tests = (((Decision((at_start(tree, hit.part, self.facts.meaning),)), bad),),)
         except Inexpressible:
             tests = ((),)
-        question = self._question(NeverMonitor(self.context, [hit]), tests=tests)
+        question = self._question(NeverMonitor(self.analyses, [hit]), tests=tests)
         return self._at(hit.step, ["forbidden"], question, rule, origin, {})
 
     def _unreadable_when(self, rule: Never, tree: Expression, origin: Origin) -> list[Outcome]:
         """Return where P certainly starts while `when` reads something undefined: the language calls that broken."""
         found: dict[int, Outcome] = {}
         for names in sorted(certain_reads(tree)):
-            meant = self.context.meaning.names.meaning(names)
+            meant = self.facts.meaning.names.meaning(names)
             if names[0] == "args" or meant is None or any(source.kind == "input" for source in meant.sources):
                 continue
             root = names[: len(names) - len(meant.fields)]
-            monitor = UndefinedMonitor(self.context, root, [hit.step for hit in self._hits(rule.never)])
-            for bad in explore_counted(self.flow, monitor, self.context.ways.certain).bad.values():
-                if bad.step not in found and self.context.ways.is_real(bad):
+            monitor = UndefinedMonitor(self.analyses, root, [hit.step for hit in self._hits(rule.never)])
+            for bad in explore_counted(self.flow, monitor, self.analyses.ways.certain).bad.values():
+                if bad.step not in found and self.analyses.ways.is_real(bad):
                     step = self.flow.steps[bad.step].id
                     name = "$" + ".".join(root)
                     message = f"`{step}` can start while `{name}` is undefined, so `{rule.when}` can't be ruled out"
@@ -382,19 +381,19 @@ class _Judge:
 
     def _lacking(self, tree: Expression, selector: AnySelector) -> str | None:
         """Return a reference of a `when` that the program can't have, or None."""
-        parts = [hit.part for hit in self.context.hits(selector)]
+        parts = [hit.part for hit in self.facts.hits(selector)]
         arguments = {name for part in parts if isinstance(part, ToolCall) for name in self._arguments(part)}
         for node in walk(tree):
             if isinstance(node, Reference):
                 if node.names[0] == "args":
                     if len(node.names) < 2 or node.names[1] not in arguments:
                         return node.text()
-                elif self.context.meaning.names.meaning(node.names) is None:
+                elif self.facts.meaning.names.meaning(node.names) is None:
                     return node.text()
         return None
 
     def _arguments(self, call: ToolCall) -> set[str]:
-        return set(call.args) | set(self.context.meaning.tool(call.tool).args or ())
+        return set(call.args) | set(self.facts.meaning.tool(call.tool).args or ())
 
     # -- words -----------------------------------------------------------------------------------------------------
 
@@ -418,7 +417,7 @@ class _Judge:
     def _shown(self, rule: AnyRule, origin: Origin, bad: Bad) -> Evidence:
         """Return the path of a violation with the run on the machine that confirms it."""
         claim = self._claims(rule, origin)(bad.kind, bad.step)
-        return self.context.witnesses.evidence(claim, bad.kind, bad.path, LAYER)
+        return self.proofs.witnesses.evidence(claim, bad.kind, bad.path, LAYER)
 
     def _unproved(self, rule: AnyRule, origin: Origin, number: int, kind: str, evidence: Evidence) -> Outcome:
         step = self.flow.steps[number].id
@@ -438,7 +437,7 @@ class _Judge:
     def _place(self, rule: AnyRule, number: int) -> Place:
         """Return the id of the step, or of the sub-step that the rule speaks of."""
         for selector in protected(rule):
-            for hit in self.context.hits(selector):
+            for hit in self.facts.hits(selector):
                 if hit.step == number and hit.sub is not None:
                     return Place(("steps", number, "parallel_steps", hit.sub, "id"))
         return Place(("steps", number, "id"))
@@ -451,7 +450,7 @@ class _Judge:
             return
         allowed = {entry.tool: entry for entry in policy.allow}
         origin = Origin("allow", policy, ALLOW_LIST)
-        for site in self.context.meaning.calls:
+        for site in self.facts.meaning.calls:
             call = site.call
             if not isinstance(call, ToolCall) or not self.flow.reachable[site.step]:
                 continue
@@ -468,7 +467,7 @@ class _Judge:
         """Judge a call that an allow-list does not admit as it stands: `when` is what it demands of an allowed tool."""
         rule = Never.model_construct(name="allow", never=_step_selector(call.id), when=when)
         if when is None:
-            return self._decide(NeverMonitor(self.context, [hit]), rule, origin)
+            return self._decide(NeverMonitor(self.analyses, [hit]), rule, origin)
         found = self._tested(hit, parse(when), rule, origin)
         if isinstance(found, Outcome):
             return self._summed([found], Evidence(LAYER))

@@ -64,11 +64,11 @@ class ConditionVerdicts:
     `stopped` tells the steps at which a guardrail may end a run.
     """
 
-    def __init__(self, context: Proofs, stopped: Callable[[], frozenset[str | None]]) -> None:
-        self.context = context
-        self.cases = context.readable.cases
-        self.clock = context.clock
-        self.domains = context.readable.domains
+    def __init__(self, proofs: Proofs, stopped: Callable[[], frozenset[str | None]]) -> None:
+        self.facts, self.analyses, self.proofs = proofs.facts, proofs.analyses, proofs
+        self.cases = proofs.readable.cases
+        self.clock = proofs.clock
+        self.domains = proofs.readable.domains
         self._stopped = stopped
         self._all_there = Judged(
             Verdict.PROVED, self._certified(Evidence("graph", cut=("every outcome has a branch",)))
@@ -76,14 +76,14 @@ class ConditionVerdicts:
 
     def _attempt(self, number: int, work: Callable[[], T], otherwise: Callable[[str], T]) -> T:
         """Return what is found of one condition; an error of ours costs the verdict on this one alone."""
-        part = f"the condition of `{self.context.flow.steps[number].id}`"
-        return self.context.failures.attempt(part, work, otherwise)
+        part = f"the condition of `{self.facts.flow.steps[number].id}`"
+        return self.proofs.failures.attempt(part, work, otherwise)
 
     def judge(self) -> Iterator[ConditionVerdict]:
         """Yield the verdict on the coverage of every condition, then on the cases that are to be exclusive."""
-        for number, step in self.context.conditions:
+        for number, step in self.facts.conditions:
             yield self._verdict(COVERAGE, number, step, self._covered)
-        for number, step in self.context.conditions:
+        for number, step in self.facts.conditions:
             if step.exclusive and len(step.cases or ()) > 1:
                 yield self._verdict(EXCLUSIVE_CASES, number, step, self._exclusive)
 
@@ -93,13 +93,13 @@ class ConditionVerdicts:
         started = perf_counter()
         judged = judge(number, step)
         evidence = self._certified(judged.evidence) if judged.verdict is Verdict.PROVED else judged.evidence
-        file, seconds = self.context.program.source_name, perf_counter() - started
+        file, seconds = self.facts.program.source_name, perf_counter() - started
         known = Property(name, step.id, judged.verdict, evidence, seconds, file, step=step.id)
         return ConditionVerdict(number, step, judged, known)
 
     def _certified(self, evidence: Evidence) -> Evidence:
         """Return evidence with its certificate, if one is asked for: no branch is missing, or constants decide."""
-        if evidence.certificate or not self.context.certifies:
+        if evidence.certificate or not self.proofs.certifies:
             return evidence
         from stepward.validator.engine.certificates.grounds import by_types
 
@@ -118,13 +118,13 @@ class ConditionVerdicts:
         if step.otherwise is not None and (step.cases is not None or step.then is not None):
             return True
         # Where a constant decides for a branch that is missing, it may be that no run gets there.
-        decided = self.context.decided_branch(number)
+        decided = self.facts.decided_branch(number)
         if decided == "otherwise":
             return step.otherwise is not None
         return decided is not None and (decided != "then" or step.then is not None)
 
     def _coverage(self, number: int) -> Judged:
-        cases, step = self.cases(number), self.context.flow.steps[number]
+        cases, step = self.cases(number), self.facts.flow.steps[number]
         assert isinstance(step, ConditionStep)
         if cases is None:
             return Judged(Verdict.UNKNOWN, Evidence("graph", reason=ILL_FORMED))
@@ -136,7 +136,7 @@ class ConditionVerdicts:
         if answer.verdict is Verdict.PROVED:
             proof = "no value of its types takes no branch"
             return Judged(Verdict.PROVED, Evidence(answer.layer, cut=(proof,), certificate=self._grounds(cases, proof)))
-        decision = self.context.engine.moves.decision(number)
+        decision = self.proofs.engine.moves.decision(number)
         assert decision is not None, "its conditions can be read"
         tests: tuple[Test, ...] = (((decision, (outcome,)),),)
         return self._in_context(number, cases, answer, tests, lambda _: "takes no branch")
@@ -170,7 +170,7 @@ class ConditionVerdicts:
 
     def _grounds(self, cases: Cases, shows: str, *, overlap: bool = False) -> tuple[Ground, ...]:
         """Return the grounds that no values of its types refute what is said of a condition, if they are asked for."""
-        if not self.context.certifies:
+        if not self.proofs.certifies:
             return ()
         from stepward.validator.engine.certificates.ground import TooMuch
         from stepward.validator.engine.certificates.grounds import by_script, by_types
@@ -191,7 +191,7 @@ class ConditionVerdicts:
         return (by_script(shows, write),)
 
     def _takes(self, number: int, cases: Cases, state: State) -> str:
-        step = self.context.flow.steps[number]
+        step = self.facts.flow.steps[number]
         assert isinstance(step, ConditionStep)
         pair = cases.overlap(state)
         if pair is None:
@@ -211,21 +211,21 @@ class ConditionVerdicts:
         from stepward.validator.engine.witnesses.reached import is_admitted, path_to
         from stepward.validator.engine.witnesses.witness import Claim
 
-        step = self.context.flow.steps[number]
+        step = self.facts.flow.steps[number]
         code: Code = "SW302" if isinstance(step, ConditionStep) and how({}) == "takes no branch" else "SW305"
-        arrives = ArrivalMonitor(self.context, number)
-        found = self.context.engine.ask(Question(arrives, tests=tests), lambda *_: Claim(code, step.id))
+        arrives = ArrivalMonitor(self.analyses, number)
+        found = self.proofs.engine.ask(Question(arrives, tests=tests), lambda *_: Claim(code, step.id))
         if found.verdict is Verdict.PROVED:
             return Judged(Verdict.PROVED, found.evidence)
         state = found.state if found.verdict is Verdict.VIOLATED else answer.state
         if state is None:
             return Judged(Verdict.UNKNOWN, found.evidence)
-        if found.verdict is Verdict.UNKNOWN and not is_admitted(self.context, number, state):
+        if found.verdict is Verdict.UNKNOWN and not is_admitted(self.analyses, number, state):
             return Judged(Verdict.UNKNOWN, Evidence(found.evidence.layer, reason=REFUSED))
         evidence = found.evidence
-        path = (
-            path_to(self.context, number, state, self._stopped()) if found.verdict is Verdict.UNKNOWN else evidence.path
-        )
+        path: tuple[Move, ...] | None = evidence.path
+        if found.verdict is Verdict.UNKNOWN:
+            path = path_to(self.analyses, number, state, self._stopped())
         names = _worth_saying(cases.names, state, self.domains)
         values = tuple(("$" + ".".join(name), state[name]) for name in names if name in state)
         if path is not None:
@@ -245,7 +245,7 @@ class ConditionVerdicts:
         found = cases.constant(0) if cases is not None else None
         if found is not None:
             return found[0], Evidence(found[1], cut=(f"no value of its types makes it {str(not found[0]).lower()}",))
-        seen = self.context.dead.outcomes(number)
+        seen = self.proofs.dead.outcomes(number)
         if seen is None or len(seen[0] & {0, NONE_HOLDS}) != 1:
             return None
         value = 0 in seen[0]
@@ -273,7 +273,7 @@ class ConditionVerdicts:
         return Evidence(layer, cut=("whenever it holds, an earlier case does",)), False, None
 
     def _never_gets_there(self, number: int, case: int) -> tuple[Evidence, bool, int | None] | None:
-        seen = self.context.dead.outcomes(number)
+        seen = self.proofs.dead.outcomes(number)
         if seen is None or case in seen[0] or not seen[0] - {FAILS}:
             return None
         return Evidence(seen[1], cut=(f"{HERE} makes it the first to hold",)), False, None

@@ -63,15 +63,15 @@ class ConditionSyntax(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every expression of a step or of a guardrail's `when` that does not parse."""
-        for clause in context.meaning.clauses:
+        for clause in context.facts.meaning.clauses:
             error = clause.error
             if error is not None:
                 help = error.help if clause.is_condition else _text_help(error)
                 place = Place(clause.path, within=(error.start, error.end))
-                step = context.program.steps[clause.step].id
+                step = context.facts.program.steps[clause.step].id
                 mend = _mend(error, clause.path) if help == error.help else None
                 yield self.finding(error.message, help, place, step=step, mend=mend)
-        for number, rule in enumerate(context.program.guardrails):
+        for number, rule in enumerate(context.facts.program.guardrails):
             error = _syntax_error(rule.when) if isinstance(rule, Never) and rule.when is not None else None
             if error is not None:
                 place = Place(("guardrails", number, "when"), within=(error.start, error.end))
@@ -187,14 +187,14 @@ def unsettled(context: Context, rule: Rule) -> Iterator[Finding]:
 
 def _judged(context: Context, name: str, verdict: Verdict) -> Iterator[tuple[int, ConditionStep, Judged]]:
     """Yield the conditions on which there is this verdict on the property of this name."""
-    for number, step, judged, known in context.condition_verdicts:
+    for number, step, judged, known in context.verdicts.conditions:
         if known.name == name and known.verdict is verdict:
             yield number, step, judged
 
 
 def _missing_branch(context: Context, number: int, step: ConditionStep) -> str:
     missing = "then" if step.condition is not None and step.then is None else "otherwise"
-    following = context.program.steps[number + 1].id if number + 1 < len(context.program.steps) else "…"
+    following = context.facts.program.steps[number + 1].id if number + 1 < len(context.facts.program.steps) else "…"
     return f"add `{missing}: {following}`, or another step"
 
 
@@ -240,13 +240,13 @@ class ConstantCondition(EngineRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every two-way condition whose value constants, types or what comes before decide."""
-        quoted = {clause.path for clause, problem in context.type_problems if problem.code == "SW204"}
-        for number, step in ((number, step) for number, step in context.conditions if step.condition is not None):
-            branch = context.decided_branch(number)
+        quoted = {clause.path for clause, problem in context.analyses.type_problems if problem.code == "SW204"}
+        for number, step in ((number, step) for number, step in context.facts.conditions if step.condition is not None):
+            branch = context.facts.decided_branch(number)
             value = branch == "then" if branch is not None else None
             help, evidence = "compare a reference such as `$name`", None
             if value is None:
-                found = context.decided.constant(number)
+                found = context.verdicts.decided.constant(number)
                 if found is None:
                     continue
                 value, evidence = found
@@ -313,7 +313,7 @@ class ShadowedCase(EngineRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield cases that constants rule out, cases after one that always holds, and cases asked twice."""
-        for number, step in context.conditions:
+        for number, step in context.facts.conditions:
             if step.cases is not None:
                 yield from self._cases(context, number, step)
 
@@ -342,7 +342,7 @@ class ShadowedCase(EngineRule):
 
     def _by_values(self, context: Context, number: int, step: ConditionStep, position: int) -> Iterator[Finding]:
         """Yield a case that no value which its types admit and which gets to the step makes the first to hold."""
-        found = context.decided.never_taken(number, position)
+        found = context.verdicts.decided.never_taken(number, position)
         if found is None:
             return
         evidence, is_false, earlier = found

@@ -23,9 +23,9 @@ class Verdicts(EngineRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the verdicts that carry this rule's code."""
-        if not context.has_control_flow:
+        if not context.facts.has_control_flow:
             return
-        for outcome in context.outcomes:
+        for outcome in context.verdicts.outcomes:
             if outcome.code == self.code:
                 yield self.finding(
                     outcome.message,
@@ -408,7 +408,7 @@ class Unproved(Verdicts):
 
         Some findings, that a case is never taken for one, are just missing when nobody finds their proof.
         """
-        clock = context.clock
+        clock = context.proofs.clock
         message = f"not all was looked at that could be found in this program: {clock.words}"
         return self.finding(message, f"{clock.help}; verdicts that are there still count", Place(("name",), key=True))
 
@@ -457,9 +457,9 @@ class PolicyContradiction(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every claim of the manifest that a policy contradicts."""
-        for policy in context.meaning.policies:
+        for policy in context.facts.meaning.policies:
             for name, fact in (policy.tools or {}).items():
-                claim = (context.program.tools or {}).get(name)
+                claim = (context.facts.program.tools or {}).get(name)
                 if claim is not None:
                     yield from self._claims(policy, name, claim, fact)
 

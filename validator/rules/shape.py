@@ -61,10 +61,10 @@ _CONTRADICTING: Final = ("outcome", "on_timeout", "fallback", "error_step", "ret
 
 def _may_contradict(context: Context) -> Iterator[int]:
     """Yield the steps with a field that may contradict another one; most have none, and are not looked at."""
-    flow = context.flow
+    flow = context.facts.flow
     found = {number for field in _CONTRADICTING for number in flow.having(field)}
     found.update(number for number in flow.having("is_terminal") if "next_step" in flow.fields[number])
-    found.update(number for number, _ in context.parallels)
+    found.update(number for number, _ in context.facts.parallels)
     yield from sorted(number for number in found if flow.kinds[number] not in ("condition", "end"))
 
 
@@ -104,26 +104,26 @@ class Schema(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield fields that contradict each other; those that a model refuses come from the reader."""
         first: dict[str, Place] = {}
-        for number, rule in enumerate(context.program.guardrails):
+        for number, rule in enumerate(context.facts.program.guardrails):
             place = Place(("guardrails", number, "name"))
             if rule.name in first:
                 related = [Label(first[rule.name], "the name is used here first")]
                 message = f"two guardrails are called `{rule.name}`"
                 yield self.finding(message, "give each a name of its own", place, related=related)
             first.setdefault(rule.name, place)
-        for number, condition in context.conditions:
+        for number, condition in context.facts.conditions:
             if condition.cases is not None:
                 yield from self._case_names(condition, Place(("steps", number, "cases")))
         for number in _may_contradict(context):
-            step, place = context.program.steps[number], Place(("steps", number))
+            step, place = context.facts.program.steps[number], Place(("steps", number))
             yield from self._routing(context, number, step, place)
             yield from self._failure(step, step.id, place)
             for sub, part in enumerate(step.parallel_steps if isinstance(step, ParallelStep) else ()):
                 yield from self._failure(part, part.id, place.child("parallel_steps", sub))
-        for number in context.flow.positions_of.get("llm", ()):
-            if "allowed_outputs" in context.flow.fields[number]:
-                yield from self._replies(context.program.steps[number], Place(("steps", number)))
-        for number, parallel in context.parallels:
+        for number in context.facts.flow.positions_of.get("llm", ()):
+            if "allowed_outputs" in context.facts.flow.fields[number]:
+                yield from self._replies(context.facts.program.steps[number], Place(("steps", number)))
+        for number, parallel in context.facts.parallels:
             for sub, part in enumerate(parallel.parallel_steps):
                 yield from self._replies(part, Place(("steps", number, "parallel_steps", sub)))
 
@@ -155,7 +155,7 @@ class Schema(Rule):
             message = "`next_step` and `is_terminal: true` contradict each other"
             yield self.finding(message, "keep one of the two", place.child("is_terminal"), step=step.id)
         if step.outcome is not None and not any(
-            way.kind == "success" and way.to == END for way in context.flow.transitions[number]
+            way.kind == "success" and way.to == END for way in context.facts.flow.transitions[number]
         ):
             message = "`outcome` stands on a step after which the run goes on"
             help = "remove it; it belongs on a step that ends the run"
@@ -295,7 +295,7 @@ class DuplicateId(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every step and sub-step whose id was used before."""
-        if not context.parallels and len(context.flow.position) == len(context.program.steps):
+        if not context.facts.parallels and len(context.facts.flow.position) == len(context.facts.program.steps):
             return
         first: dict[str, Place] = {}
         for path, step in all_steps(context):
@@ -345,15 +345,15 @@ class NameCollision(Rule):
     @staticmethod
     def _is_plain(context: Context, inputs: set[str]) -> bool:
         """Whether inputs, steps and assigned names are three separate sets, as in almost every program."""
-        flow, ids = context.flow, context.flow.position.keys()
+        flow, ids = context.facts.flow, context.facts.flow.position.keys()
         assigned = [fields["output_key"] for fields in flow.fields if "output_key" in fields]
         assigned += [name for number in flow.positions_of.get("set", ()) for name in flow.fields[number]["set"]]
         return ids.isdisjoint(inputs) and ids.isdisjoint(assigned) and inputs.isdisjoint(assigned)
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield inputs that share a name with a step, and assignments to an input or to another step's id."""
-        inputs = context.program.inputs or {}
-        if not context.parallels and self._is_plain(context, set(inputs)):
+        inputs = context.facts.program.inputs or {}
+        if not context.facts.parallels and self._is_plain(context, set(inputs)):
             return
         ids = {step.id: Place((*path, "id")) for path, step in reversed(list(all_steps(context)))}
         for name in inputs:
@@ -375,7 +375,7 @@ class NameCollision(Rule):
 
 def all_steps(context: Context) -> Iterator[tuple[Path, BaseStep]]:
     """Yield every step and sub-step with its path, in the order of the list."""
-    for number, step in enumerate(context.program.steps):
+    for number, step in enumerate(context.facts.program.steps):
         yield ("steps", number), step
         if isinstance(step, ParallelStep):
             for sub, part in enumerate(step.parallel_steps):
