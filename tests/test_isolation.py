@@ -203,14 +203,14 @@ def test_the_properties_do_not_depend_on_the_rules_that_are_checked(monkeypatch:
 def test_an_error_while_one_property_is_judged_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     from stepward.validator.engine.guardrails import _Judge
 
-    real = _Judge.rule
+    real = _Judge.judged
 
-    def breaks(self: Any, rule: Any, origin: Any) -> Any:
-        if rule.name == "once":
+    def breaks(self: Any) -> Any:
+        if self.rule.name == "once":
             raise KeyError("k")
-        return real(self, rule, origin)
+        return real(self)
 
-    monkeypatch.setattr(_Judge, "rule", breaks)
+    monkeypatch.setattr(_Judge, "judged", breaks)
     report = check()
     assert [one.rule for one in report.properties if one.verdict is Verdict.UNKNOWN] == ["once"]
     others = [one for one in said(report.findings) if one[0] not in (CODE, "SW408")]
@@ -221,7 +221,7 @@ def test_an_error_while_one_property_is_judged_leaves_the_others(monkeypatch: py
 
 
 def test_what_the_clock_stops_is_unknown_and_no_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, "engine.guardrails:_Judge.rule", OutOfTime("stopped by the clock after 3 s"))
+    plant(monkeypatch, "engine.guardrails:_Judge.judged", OutOfTime("stopped by the clock after 3 s"))
     report = check()
     assert not report.failures
     assert CODE not in {one.code for one in report.findings}

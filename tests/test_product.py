@@ -12,7 +12,7 @@ from stepward.validator.analysis import monitors
 from stepward.validator.analysis.product import Exploration, Monitor, explore_counted
 from stepward.validator.analysis.ways import Ways
 from stepward.validator.context import Context
-from stepward.validator.engine.guardrails import _Judge
+from stepward.validator.engine.guardrails import monitor_of
 from stepward.vm import Program
 from stepward.vm.language.guardrails import Never, ToolSelector, protected
 from stepward.vm.language.selectors import matches
@@ -46,7 +46,7 @@ def explored(context: Context) -> Iterator[tuple[Exploration, Exploration]]:
     """Yield the searches for every guardrail of a program, as they are and with a monitor that is asked everywhere."""
     for rule, _ in context.facts.meaning.rules:
         for certain, choice in ((False, context.analyses.ways.possible), (True, context.analyses.ways.certain)):
-            monitor = _Judge(context.proofs)._monitor(rule, certain=certain)
+            monitor = monitor_of(rule, context.analyses, certain=certain)
             yield tuple(explore_counted(context.facts.flow, one, choice) for one in (monitor, Watchful(monitor)))  # type: ignore[misc]
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from stepward.validator.analysis.outcomes import ALLOW_LIST, Origin
 from stepward.validator.context import Context
 from stepward.validator.engine.certificates.ground import TooMuch
 from stepward.validator.engine.values.cuts import TooMany
-from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Finding, Property, Severity, Verdict
+from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Finding, Property, Verdict
 from stepward.validator.recheck.checking import Checker
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge, Unreadable
@@ -93,19 +92,11 @@ class _Second:
             stands = ALLOW_LIST if one.name == "allow" else Place(("guardrails", number, "name"))
             origin = Origin("allow" if one.name == "allow" else one.rule, policy, stands)
             place = stands if policy is None else place
+        related = origin.labels if origin is not None and policy is not None else ()
+        evidence, tag = Evidence(one.evidence.layer, reason=message), origin.tag if origin is not None else None
+        rule = RULE_BY_CODE[code]()
         self.findings.append(
-            Finding(
-                code=code,
-                name=RULE_BY_CODE[code].name,
-                severity=Severity.ERROR,
-                message=message,
-                help=help,
-                place=place,
-                step=one.step,
-                related=origin.labels if origin is not None and policy is not None else (),
-                evidence=Evidence(one.evidence.layer, reason=message),
-                policy=origin.tag if origin is not None else None,
-            )
+            rule.finding(message, help, place, step=one.step, related=related, evidence=evidence, policy=tag)
         )
 
     def _place_of(self, step: str) -> Place:
@@ -119,9 +110,7 @@ class _Second:
 
 
 def _unknown(one: Property, reason: str) -> Property:
-    return one._replace(
-        verdict=Verdict.UNKNOWN, evidence=replace(Evidence(one.evidence.layer), reason=reason), certify=None
-    )
+    return one._replace(verdict=Verdict.UNKNOWN, evidence=Evidence(one.evidence.layer, reason=reason), certify=None)
 
 
 def _words(one: Property) -> str:

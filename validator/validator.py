@@ -14,7 +14,7 @@ from stepward.validator.context import Context
 from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
 from stepward.validator.engine.watch import Watch
 from stepward.validator.failures import Failures
-from stepward.validator.findings import Finding, Label, Property, Report, Severity, located
+from stepward.validator.findings import Finding, Label, Property, Report, located
 from stepward.validator.waivers import with_waivers
 from stepward.vm.errors import DocumentError, Problem
 from stepward.vm.language.program import Program
@@ -199,16 +199,8 @@ def unreadable(error: DocumentError, document: Document | None = None) -> Report
 def _finding(problem: Problem) -> Finding:
     from stepward.validator.rules.registry import RULE_BY_CODE
 
-    rule = RULE_BY_CODE[problem.code]
-    return Finding(
-        code=problem.code,
-        name=rule.name,
-        severity=Severity.ERROR,
-        message=problem.message,
-        help=problem.help,
-        place=problem.place,
-        step=problem.step,
-        related=tuple(Label(place, text) for place, text in problem.related),
-        span=problem.span,
-        mend=problem.mend,
+    rule, related = RULE_BY_CODE[problem.code](), [Label(place, text) for place, text in problem.related]
+    found = rule.finding(
+        problem.message, problem.help, problem.place, step=problem.step, related=related, mend=problem.mend
     )
+    return replace(found, span=problem.span)
