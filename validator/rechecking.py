@@ -100,13 +100,11 @@ class _Second:
         )
 
     def _place_of(self, step: str) -> Place:
-        for number, part in enumerate(self.context.facts.program.steps):
-            if part.id == step:
-                return Place(("steps", number, "id"))
-            for sub, inner in enumerate(getattr(part, "parallel_steps", ())):
-                if inner.id == step:
-                    return Place(("steps", number, "parallel_steps", sub, "id"))
-        return Place()
+        number = self.context.facts.flow.position.get(step)
+        if number is not None:
+            return Place(("steps", number, "id"))
+        (path,) = (site.path for site in self.context.facts.meaning.calls if site.call.id == step)
+        return Place((*path, "id"))
 
 
 def _unknown(one: Property, reason: str) -> Property:

@@ -70,6 +70,7 @@ class ConditionVerdicts:
         self.clock = proofs.clock
         self.domains = proofs.readable.domains
         self._stopped = stopped
+        self._file = proofs.facts.program.source_name
         self._all_there = Judged(
             Verdict.PROVED, self._certified(Evidence("graph", cut=("every outcome has a branch",)))
         )
@@ -93,8 +94,8 @@ class ConditionVerdicts:
         started = perf_counter()
         judged = judge(number, step)
         evidence = self._certified(judged.evidence) if judged.verdict is Verdict.PROVED else judged.evidence
-        file, seconds = self.facts.program.source_name, perf_counter() - started
-        known = Property(name, step.id, judged.verdict, evidence, seconds, file, step=step.id)
+        seconds = perf_counter() - started
+        known = Property(name, step.id, judged.verdict, evidence, seconds, self._file, step=step.id)
         return ConditionVerdict(number, step, judged, known)
 
     def _certified(self, evidence: Evidence) -> Evidence:
