@@ -45,8 +45,7 @@ def draw(facts: ProgramFacts, marks: Marks | None = None) -> Picture:
 
 class _Drawing:
     def __init__(self, facts: ProgramFacts, marks: Marks) -> None:
-        self.meaning = facts.meaning
-        self.flow = facts.flow
+        self.facts, self.meaning, self.flow = facts, facts.meaning, facts.flow
         self.marks = marks
         self.walked = marks.walk.ways if marks.walk is not None else frozenset()
         self.guarded, self.required = self._rules()
@@ -65,7 +64,7 @@ class _Drawing:
             edges += self._edges(number, step)
             nodes += self.signs.values()
             self.signs = {}
-        program = self.meaning.program
+        program = self.facts.program
         return Picture(program.name, tuple(notes_of(self.meaning, self.marks)), tuple(nodes), tuple(edges))
 
     # -- what is asked of the whole program ------------------------------------------------------------------------
