@@ -654,7 +654,9 @@ def a_guard_that_fails_is_a_guard_that_does_not_hold(patch: Patch) -> None:
 def every_candidate_is_believed(patch: Patch) -> None:
     def confirmed(self: Any, path: Any) -> Any:
         last = path.steps[-1].edge.leap
-        found = reach.Evidence(path.layer, path=tuple(paths.Traced(self.analyses, self.builder, path).moves))
+        found = reach.Evidence(
+            path.layer, path=tuple(paths.Traced(self.analyses, self.builder, path, self.engine.witnesses()).moves)
+        )
         return reach.Answer(Verdict.VIOLATED, found, last.kind, last.step, path.before)
 
     patch.setattr(reach._Search, "_confirmed", confirmed)
