@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -71,9 +72,8 @@ class ConditionVerdicts:
         self.domains = proofs.readable.domains
         self._stopped = stopped
         self._file = proofs.facts.program.source_name
-        self._all_there = Judged(
-            Verdict.PROVED, self._certified(Evidence("graph", cut=("every outcome has a branch",)))
-        )
+        all_there = Evidence("graph", cut=("every outcome has a branch",))
+        self._all_there = Judged(Verdict.PROVED, self._certified(all_there))
 
     def _attempt(self, number: int, work: Callable[[], T], otherwise: Callable[[str], T]) -> T:
         """Return what is found of one condition; an error of ours costs the verdict on this one alone."""
@@ -112,7 +112,7 @@ class ConditionVerdicts:
         """Return whether a condition takes a branch in every state that gets to it and does not fail."""
         if self._has_its_branch(number, step):
             return self._all_there
-        return self._attempt(number, lambda: self._coverage(number), _not_judged)
+        return self._attempt(number, lambda: self._coverage(number, step), _not_judged)
 
     def _has_its_branch(self, number: int, step: ConditionStep) -> bool:
         """Whether every outcome has a branch, or constants alone decide for one that is there."""
@@ -124,11 +124,10 @@ class ConditionVerdicts:
             return step.otherwise is not None
         return decided is not None and (decided != "then" or step.then is not None)
 
-    def _coverage(self, number: int) -> Judged:
-        cases, step = self.cases(number), self.facts.flow.steps[number]
-        assert isinstance(step, ConditionStep)
+    def _coverage(self, number: int, step: ConditionStep) -> Judged:
+        cases = self.cases(number)
         if cases is None:
-            return Judged(Verdict.UNKNOWN, Evidence("graph", reason=ILL_FORMED))
+            return _not_judged(ILL_FORMED)
         outcome = NONE_HOLDS
         if step.condition is not None and step.then is None:
             tree, outcome = cases.trees[0], 0
@@ -140,16 +139,16 @@ class ConditionVerdicts:
         decision = self.proofs.engine.moves.decision(number)
         assert decision is not None, "its conditions can be read"
         tests: tuple[Test, ...] = (((decision, (outcome,)),),)
-        return self._in_context(number, cases, answer, tests, lambda _: "takes no branch")
+        return self._in_context(number, "SW302", cases, answer, tests, lambda _: "takes no branch")
 
-    def _exclusive(self, number: int, _: ConditionStep) -> Judged:
+    def _exclusive(self, number: int, step: ConditionStep) -> Judged:
         """Return whether no two cases of a step hold in one state that gets to it."""
-        return self._attempt(number, lambda: self._exclusiveness(number), _not_judged)
+        return self._attempt(number, lambda: self._exclusiveness(number, step), _not_judged)
 
-    def _exclusiveness(self, number: int) -> Judged:
+    def _exclusiveness(self, number: int, step: ConditionStep) -> Judged:
         cases = self.cases(number)
         if cases is None:
-            return Judged(Verdict.UNKNOWN, Evidence("graph", reason=ILL_FORMED))
+            return _not_judged(ILL_FORMED)
         answer = cases.exclusive()
         if answer.verdict is Verdict.PROVED:
             proof = "no value of its types makes two cases hold"
@@ -157,16 +156,9 @@ class ConditionVerdicts:
             return Judged(Verdict.PROVED, Evidence(answer.layer, cut=(proof,), certificate=known))
         pairs = cases.pairs()
         if pairs is None:
-            return Judged(
-                Verdict.UNKNOWN, Evidence(answer.layer, reason=answer.reason or "there are too many pairs of cases")
-            )
-        judged = self._in_context(
-            number,
-            cases,
-            answer,
-            tuple(_both_hold(cases, *pair) for pair in pairs),
-            lambda state: self._takes(number, cases, state),
-        )
+            return _not_judged(answer.reason or "there are too many pairs of cases", answer.layer)
+        tests = tuple(_both_hold(cases, *pair) for pair in pairs)
+        judged = self._in_context(number, "SW305", cases, answer, tests, partial(_takes, step, cases))
         return judged if judged.state is None else judged._replace(pair=cases.overlap(judged.state))
 
     def _grounds(self, cases: Cases, shows: str, *, overlap: bool = False) -> tuple[Ground, ...]:
@@ -191,38 +183,31 @@ class ConditionVerdicts:
 
         return (by_script(shows, write),)
 
-    def _takes(self, number: int, cases: Cases, state: State) -> str:
-        step = self.facts.flow.steps[number]
-        assert isinstance(step, ConditionStep)
-        pair = cases.overlap(state)
-        if pair is None:
-            return ""
-        name = (step.cases or ())[pair[0]].name
-        return f"case {pair[0] + 1}" if name is None else f"takes {name}"
-
     def _in_context(
         self,
         number: int,
+        code: Code,
         cases: Cases,
         answer: CaseAnswer,
         tests: tuple[Test, ...],
         how: Callable[[State], str],
     ) -> Judged:
-        """Return what the engine says: whether a run gets to the condition in a state that meets one of the tests."""
+        """Return what the engine says: whether a run gets to the condition in a state that meets one of the tests.
+
+        `code` is that of the violation, and `how` says what becomes of the condition in a state.
+        """
         from stepward.validator.engine.witnesses.reached import is_admitted, path_to
         from stepward.validator.engine.witnesses.witness import Claim
 
-        step = self.facts.flow.steps[number]
-        code: Code = "SW302" if isinstance(step, ConditionStep) and how({}) == "takes no branch" else "SW305"
-        arrives = ArrivalMonitor(self.analyses, number)
-        found = self.proofs.engine.ask(Question(arrives, tests=tests), lambda *_: Claim(code, step.id))
+        claim, arrives = Claim(code, self.facts.flow.steps[number].id), ArrivalMonitor(self.analyses, number)
+        found = self.proofs.engine.ask(Question(arrives, tests=tests), lambda *_: claim)
         if found.verdict is Verdict.PROVED:
             return Judged(Verdict.PROVED, found.evidence)
         state = found.state if found.verdict is Verdict.VIOLATED else answer.state
         if state is None:
             return Judged(Verdict.UNKNOWN, found.evidence)
         if found.verdict is Verdict.UNKNOWN and not is_admitted(self.analyses, number, state):
-            return Judged(Verdict.UNKNOWN, Evidence(found.evidence.layer, reason=REFUSED))
+            return _not_judged(REFUSED, found.evidence.layer)
         evidence = found.evidence
         path: tuple[Move, ...] | None = evidence.path
         if found.verdict is Verdict.UNKNOWN:
@@ -280,8 +265,17 @@ class ConditionVerdicts:
         return Evidence(seen[1], cut=(f"{HERE} makes it the first to hold",)), False, None
 
 
-def _not_judged(reason: str) -> Judged:
-    return Judged(Verdict.UNKNOWN, Evidence("graph", reason=reason))
+def _not_judged(reason: str, layer: str = "graph") -> Judged:
+    return Judged(Verdict.UNKNOWN, Evidence(layer, reason=reason))
+
+
+def _takes(step: ConditionStep, cases: Cases, state: State) -> str:
+    """Say which case a condition takes in a state in which two hold."""
+    pair = cases.overlap(state)
+    if pair is None:
+        return ""
+    name = (step.cases or ())[pair[0]].name
+    return f"case {pair[0] + 1}" if name is None else f"takes {name}"
 
 
 def _both_hold(cases: Cases, first: int, second: int) -> Test:
