@@ -26,11 +26,12 @@ def why_not(error: OSError | ValueError) -> str:
     return words[:1].lower() + words[1:]
 
 
-def put(path: Path, content: bytes, *, mode: int | None = None) -> None:
+def put(path: Path, content: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None) -> None:
     """Put `content` in place of a file, in one step.
 
     A symbolic link of that name is replaced, not followed: a pull request can bring one. `mode` are the permissions of
-    the file, those that the process gives to new files unless given. Raises OSError where nothing can be written.
+    the file, those that the process gives to new files unless given; it is given to `owner`, a user and a group, where
+    that is permitted. Raises OSError where nothing can be written.
     """
     import tempfile
 
@@ -39,6 +40,9 @@ def put(path: Path, content: bytes, *, mode: int | None = None) -> None:
         with open(handle, "wb") as file:
             file.write(content)
             os.chmod(temporary, _usual_mode() if mode is None else mode)
+            if owner is not None:
+                with suppress(OSError):  # only root can give a file to somebody else
+                    os.chown(temporary, *owner)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):

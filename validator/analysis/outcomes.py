@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from stepward.validator.findings import Evidence, Label, Property
@@ -15,8 +15,7 @@ ALLOW_LIST: Final = Place(("allow",), key=True)
 """Where a policy's allow-list stands; it is judged like a `never` for every tool that is not on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What is known of one rule at one place; `code` is that of the finding it makes."""
 
     code: str
@@ -105,7 +104,7 @@ def unconfirmed(outcome: Outcome) -> Outcome:
     assert outcome.evidence is not None
     message = f"the machine does not confirm {outcome.code} at `{outcome.step}`: {outcome.evidence.unconfirmed}"
     help = "this is a bug of Stepward's, in the checker or in the machine: please report it with the program"
-    return replace(outcome, code="SW901", message=message, help=help)
+    return outcome._replace(code="SW901", message=message, help=help)
 
 
 def not_judged(

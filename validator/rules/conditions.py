@@ -169,20 +169,21 @@ class UncoveredCondition(EngineRule):
 def unsettled(context: Context, rule: Rule) -> Iterator[Finding]:
     """Yield the findings of a rule about what is not known of coverage and of exclusive cases."""
     for number, step, judged in _judged(context, COVERAGE, Verdict.UNKNOWN):
-        message = f"it is neither proved nor refuted that `{step.id}` always takes a branch"
-        if judged.when:
-            message = f"`{step.id}` takes no branch when {judged.when}, if that can happen here"
-        message += f": {judged.evidence.reason}"
-        help, place = _missing_branch(context, number, step), Place(("steps", number, "id"))
-        yield rule.finding(message, help, place, step=step.id, evidence=judged.evidence)
+        unknown, broken = f"`{step.id}` always takes a branch", f"`{step.id}` takes no branch"
+        message, help = _may_be(unknown, broken, judged), _missing_branch(context, number, step)
+        yield rule.finding(message, help, Place(("steps", number, "id")), step=step.id, evidence=judged.evidence)
     for number, step, judged in _judged(context, EXCLUSIVE_CASES, Verdict.UNKNOWN):
-        message = f"it is neither proved nor refuted that no two cases of `{step.id}` hold at once"
-        if judged.when:
-            message = f"{_both(step, judged.pair)} when {judged.when}, if that can happen here"
-        message += f": {judged.evidence.reason}"
+        message = _may_be(f"no two cases of `{step.id}` hold at once", _both(step, judged.pair), judged)
         help = "remove `exclusive: true`: the first case that holds wins anyway"
-        place = Place(("steps", number, "exclusive"))
-        yield rule.finding(message, help, place, step=step.id, evidence=judged.evidence)
+        yield rule.finding(message, help, Place(("steps", number, "exclusive")), step=step.id, evidence=judged.evidence)
+
+
+def _may_be(unknown: str, broken: str, judged: Judged) -> str:
+    """Say what is not known, or, where a state was found, what happens in it if that can come about."""
+    what = f"it is neither proved nor refuted that {unknown}"
+    if judged.when:
+        what = f"{broken} when {judged.when}, if that can happen here"
+    return f"{what}: {judged.evidence.reason}"
 
 
 def _judged(context: Context, name: str, verdict: Verdict) -> Iterator[tuple[int, ConditionStep, Judged]]:

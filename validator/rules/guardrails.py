@@ -27,15 +27,8 @@ class Verdicts(EngineRule):
             return
         for outcome in context.verdicts.outcomes:
             if outcome.code == self.code:
-                yield self.finding(
-                    outcome.message,
-                    outcome.help,
-                    outcome.place,
-                    step=outcome.step,
-                    related=outcome.related,
-                    evidence=outcome.evidence,
-                    policy=outcome.policy,
-                )
+                _, message, help, place, step, related, evidence, tag = outcome
+                yield self.finding(message, help, place, step=step, related=related, evidence=evidence, policy=tag)
 
 
 class GuardrailBypassed(Verdicts):
