@@ -11,6 +11,7 @@ from stepward.sabotage.world import ProcessModel, ProcessTools
 from stepward.vm.journal.store import Append, Entry, Journal, Lease
 from stepward.vm.language.program import Program
 from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.models import Model
 from stepward.vm.machine.plan import Names, Plan
 from stepward.vm.machine.tools import Tools
 
@@ -51,7 +52,8 @@ class WatchedStore(ThroughStore):
 class Machine(ExecutionVM):
     """The product's machine with nothing of it changed: only what it asks of its surroundings passes points.
 
-    `around` puts something around the tools that an attack has in its hands. `options` are those of `ExecutionVM`.
+    `around` puts something around the tools that an attack has in its hands, `model` is asked in place of the world's.
+    `options` are those of `ExecutionVM`.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Machine(ExecutionVM):
         points: Points,
         store: Journal,
         around: Callable[[Tools], Tools] | None = None,
+        model: Model | None = None,
         **options: Any,
     ) -> None:
         self.points = points
@@ -69,7 +72,7 @@ class Machine(ExecutionVM):
         options = {**said, **options}
         tools: Tools = ProcessTools(world, points)
         tools = tools if around is None else around(tools)
-        super().__init__(tools, ProcessModel(world, points), store, clock=scene.clock, **options)
+        super().__init__(tools, model or ProcessModel(world, points), store, clock=scene.clock, **options)
 
     def _plan(self, program: Program) -> Plan:
         """Take the plan that was made before: a campaign starts very many machines for one program."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stepward.sabotage.machines import Machine, WatchedStore
 from stepward.sabotage.oracle import Oracle
 from stepward.sabotage.points import Points
+from stepward.sabotage.virtual_time import VirtualClock
 from stepward.sabotage.world import World, WorldClock
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.store import Journal
@@ -44,7 +45,7 @@ class Scene:
         self.run = run
         self.name = name
         self.by: str | None = None
-        self.clock = WorldClock()
+        self.clock: WorldClock | VirtualClock = WorldClock()
         self.world = World(self, faults=faults)
         self.store = WatchedStore(store, self)
         self.route = self._route()

@@ -38,7 +38,7 @@ class Stage:
     `store` is where its runs are kept; `prefix` makes their ids new in it. `random` gives its machines the same bytes
     whenever the case is played. `events` counts what reached the machine or its store; `story` tells what happened, for
     the person who reads a breach; `error` is what went wrong in the world, on its way past the machine. `weakness` is
-    what its machines lack, in a self-test.
+    what its machines lack, in a self-test. `runner` has the event loop on which they run.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Stage:
         self.error: Exception | None = None
         self._prefix = prefix
         self._scenes = 0
-        self._runner = runner
+        self.runner = runner
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
         """Return the decision of that name."""
@@ -89,15 +89,18 @@ class Stage:
 
         `target` is another program, or one under other policies, that the attack has made of the stage's.
         """
-        self._scenes += 1
-        run = f"{self._prefix}-{self._scenes}"
         kept, played = store or self.store, target or self.target
-        return Scene(self, run, name, faults=faults, store=kept, target=played, limits=limits)
+        return Scene(self, self.run_id(), name, faults=faults, store=kept, target=played, limits=limits)
+
+    def run_id(self) -> str:
+        """Return the id of a run that nobody has."""
+        self._scenes += 1
+        return f"{self._prefix}-{self._scenes}"
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something of the machine's to its end. Raises what went wrong in the world, and Killed."""
         try:
-            return self._runner.run(work)
+            return self.runner.run(work)
         finally:
             error, self.error = self.error, None
             if error is not None:

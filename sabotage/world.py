@@ -213,6 +213,11 @@ class ProcessModel:
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the reply; raises what the world decides that it raises."""
+        asking, answer = await self.met(request)
+        return replied(asking, answer)
+
+    async def met(self, request: ModelRequest) -> tuple[Asking, Answer]:
+        """Meet the world, and return what was asked and what it answers."""
         world = self._world
         call = world.scene.target.calls[request.step]
         asking = Asking(call, request.visit, request.attempt, 1, {}, request=request)
@@ -220,7 +225,12 @@ class ProcessModel:
         await self._points.pass_by(f"before the model is asked by `{call.id}`")
         answer = world.meet(asking)
         await self._points.pass_by(f"after the model was asked by `{call.id}`")
-        return ModelReply(given(call, answer), tokens=TOKENS_OF_A_REPLY)
+        return asking, answer
+
+
+def replied(asking: Asking, answer: Answer) -> ModelReply:
+    """Return what a model replies, or raise what it raises."""
+    return ModelReply(given(asking.call, answer), tokens=TOKENS_OF_A_REPLY)
 
 
 def given(call: CallPlan, answer: Answer) -> Any:

@@ -16,7 +16,19 @@ from stepward.sabotage.campaign import DEFAULT_EXAMPLES, Matrix, Orders, attack_
 from stepward.sabotage.script import Script
 from stepward.vm import Policy, Program
 
-FAMILIES = ("injection", "functions", "load", "replays", "times", "interleavings", "hashes", "transitions", "crashes")
+FAMILIES = (
+    "injection",
+    "functions",
+    "load",
+    "replays",
+    "times",
+    "interleavings",
+    "hashes",
+    "transitions",
+    "crashes",
+    "drawn",
+    "durability",
+)
 
 
 class Canary(NamedTuple):

@@ -8,8 +8,10 @@ from typing import Any
 import yaml
 
 from legacy.rewrites import Data, Edit, Entry, NoRewriteError
+from stepward.validator.analysis.graph import StepGraph
 from stepward.vm import Program
-from stepward.vm.language.flow import END, Flow
+from stepward.vm.language.flow import Flow
+from stepward.vm.language.transitions import END
 
 ROUTES = ("then", "otherwise", "next_step", "error_step")
 
@@ -28,8 +30,8 @@ def redirect(edit: Edit, old: str, new: str) -> None:
 
 def drop_unreachable(edit: Edit) -> None:
     """Remove the steps to which no path leads."""
-    flow = flow_of(edit)
-    edit.data["steps"] = [step for number, step in enumerate(edit.steps) if flow.reachable[number]]
+    reachable = StepGraph(flow_of(edit)).reachable
+    edit.data["steps"] = [step for number, step in enumerate(edit.steps) if number in reachable]
 
 
 def drop_branches(edit: Edit, gone: str) -> None:
@@ -60,7 +62,7 @@ def name_it(edit: Edit) -> None:
     flow, number = flow_of(edit), int(edit.finding.place.path[1])
     for above in reversed(range(number)):
         ends = any(way.to == END and way.kind == "success" for way in flow.transitions[above])
-        if ends and flow.reachable[above]:
+        if ends and above in StepGraph(flow).reachable:
             edit.steps[above].pop("is_terminal", None)
             edit.steps[above].pop("outcome", None)
             edit.steps[above]["next_step"] = edit.step["id"]

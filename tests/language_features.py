@@ -18,7 +18,7 @@ from stepward.vm.language.node import Node
 from stepward.vm.language.record import Record
 from stepward.vm.language.types import TypeSpec, TypeWord
 
-ABSTRACT: Final = {"Rule", "BaseStep", "Failing", "Call", "Routed", "ErrorRouted"}
+ABSTRACT: Final = {"Rule", "BaseStep", "Failing", "Call", "Routed", "ErrorRouted", "FailingStep", "CallStep"}
 """Models that others are made from."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from machines import Bench, ask, assign, both, check, end, program, tool, unchecked
-from spellings import BY_HALF, SPELLINGS
+from stepward.sabotage.drawn.spellings import BY_HALF, SPELLINGS
 from stepward.vm import InDoubt, Program, Run, SQLiteJournal, Suspend
 from stepward.vm.journal.canonical import Sealed
 from stepward.vm.journal.verify import verify

@@ -54,7 +54,13 @@ def rewritten(forge: Forge) -> list[str]:
     journal = MemoryJournal()
     unchecked({"read": lambda: 1}, journal=journal, clock=ManualClock()).run_sync(PROGRAM, run_id="r")
     data = [json.loads(entry.record) for entry in journal.read("r")]
+    program = data[0]["body"]["program"]
     forge(data)
+    return verified(data, journal, program)
+
+
+def verified(data: list[dict[str, Any]], journal: MemoryJournal, program: str) -> list[str]:
+    """Return what verification says of records that are chained anew, with the program of a journal beside them."""
     entries: list[Entry] = []
     digest = NO_DIGEST
     for seq, record in enumerate(data):
@@ -62,9 +68,9 @@ def rewritten(forge: Forge) -> list[str]:
         entries.append(write_record(seq, digest, record["kind"], body, note, record["at"]))
         digest = entries[-1].digest
     forged = MemoryJournal()
-    document = journal.document(data[0]["body"]["program"])
+    document = journal.document(program)
     assert document is not None
-    forged.put_document(data[0]["body"]["program"], document)
+    forged.put_document(program, document)
     forged.create(Append("r", -1, entries, "SUCCESS", 0.0, True), "p", "test", 1.0)
     return [fault.what for fault in verify(forged, "r", replay=replayer(forged, "r")).faults]
 
@@ -160,3 +166,38 @@ def test_an_erased_run_verifies_though_its_texts_can_not_be_written_again(tmp_pa
     machine.erase_sync("r")
     verdict = verify(journal, "r", replay=replayer(journal, "r"))
     assert verdict.is_intact, verdict.faults
+
+
+STARTS: dict[str, tuple[Forge, str]] = {
+    "a program that is no name": (lambda data: data[0]["body"].update(program=7), "does not name"),
+    "policies that are no names": (lambda data: data[0]["body"].update(policies=[7]), "does not name"),
+    "a waiver that no policy has": (lambda data: data[0]["body"].update(waived=["gate:allow"]), "no policy waives"),
+    "an input that the program lacks": (lambda data: data[0]["body"].update(inputs={"more": 1}), "record 0"),
+    "limits that are none": (lambda data: data[0]["note"].update(limits="abc"), "its limits are none"),
+    "a field more": (lambda data: data[0]["body"].update(more=1), "not those of a start"),
+    "an outcome that has no kind": (lambda data: data[1]["body"].pop("kind"), "of this program"),
+    "an attempt without a number": (lambda data: data[1]["note"].pop("attempt"), "of this program"),
+}
+
+
+@pytest.mark.parametrize(("forge", "words"), STARTS.values(), ids=STARTS)
+def test_what_no_machine_starts_and_what_has_an_ill_shape_is_found_in_words(forge: Forge, words: str) -> None:
+    faults = rewritten(forge)
+    assert any(words in fault for fault in faults), faults
+
+
+def test_the_outcome_of_a_call_that_has_started_is_no_rejection() -> None:
+    """A write whose intent is there may have happened: no record but an outcome or a doubt follows."""
+    tools = {"pay": {"effect": "write", "idempotent": False}}
+    steps = [{"id": "pay", "type": "tool", "tool": "pay", "is_terminal": True}]
+    program = Program.from_dict({"tools": tools, "steps": steps})
+    journal = MemoryJournal()
+
+    def pay() -> None:
+        raise RuntimeError("it broke")
+
+    unchecked({"pay": pay}, journal=journal, clock=ManualClock()).run_sync(program, run_id="r")
+    data = [json.loads(entry.record) for entry in journal.read("r")]
+    assert [record["kind"] for record in data][:3] == ["started", "intent", "attempt"]
+    data[2]["kind"] = "rejected"
+    assert any("has started" in fault for fault in verified(data, journal, data[0]["body"]["program"]))

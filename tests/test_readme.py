@@ -130,9 +130,20 @@ def test_the_machine_of_the_readme_runs(workplace: Path) -> None:
     assert CliRunner().invoke(main, ["verify", "refunds.db"]).output.startswith("run `order-42`: 5 records, intact")
 
 
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_file_that_a_page_for_contributors_names_is_there(page: str) -> None:
+    named = re.findall(
+        r"`((?:vm|sabotage|validator|tests|specs|benchmarks)/[^`]*)`", (ROOT / page).read_text(encoding="utf-8")
+    )
+    assert len(named) > 15
+    assert not [path for path in named if not list(ROOT.glob(path.replace("SWnnn", "SW101").rstrip("/")))]
+
+
 def test_every_link_of_the_documents_leads_somewhere() -> None:
     for document in [
         ROOT / "README.md",
+        ROOT / "ARCHITECTURE.md",
+        ROOT / "CONTRIBUTING.md",
         *ROOT.glob("specs/**/*.md"),
         ROOT / "tests/README.md",
         ROOT / "benchmarks/README.md",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from small_programs import small_program
+from stepward.sabotage.drawn.wide import wide_program
 from stepward.validator.recheck.names import Source
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Unreadable
@@ -27,13 +28,11 @@ from stepward.vm.language import names as language_names
 from stepward.vm.language import node, policy
 from stepward.vm.language.guardrails import BranchSelector, EffectSelector, StepSelector, ToolSelector
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.selectors import branch_names
 from stepward.vm.language.selectors import matches as language_matches
 from stepward.vm.language.steps import ConditionStep
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.values import freeze
 from test_house import ROOT, modules
-from wide_programs import wide_program
 
 SEEDS = int(os.environ.get("STEPWARD_READINGS", "150"))
 EXAMPLES = sorted(path for path in (ROOT / "specs/programs").rglob("*.yaml"))
@@ -172,7 +171,7 @@ def test_control_goes_where_the_language_says(both: list[tuple[Reading, Meaning]
             count += 1
         for number, step in enumerate(reading.steps):
             if isinstance(step, ConditionStep):
-                names = branch_names(step)
+                names = step.branch_names
                 assert {name: branch_of(step, name) for name in names} == names, number
                 assert branch_of(step, "no such branch") is None
     assert count > SEEDS * 10
@@ -219,7 +218,7 @@ def test_selectors_and_tools_are_what_the_language_says(both: list[tuple[Reading
         selectors += [StepSelector(step=one) for one in ids]  # type: ignore[misc]
         for step in reading.steps:
             if isinstance(step, ConditionStep):
-                selectors += [BranchSelector(step=step.id, branch=one) for one in [*branch_names(step), "none"]]  # type: ignore[misc]
+                selectors += [BranchSelector(step=step.id, branch=one) for one in [*step.branch_names, "none"]]  # type: ignore[misc]
         for selector in selectors:
             assert [tuple(one) for one in matches(selector, reading)] == [
                 tuple(one) for one in language_matches(selector, meaning)

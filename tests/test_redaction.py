@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from machines import Bench, end, program, tool
-from spellings import BY_HALF, SPELLINGS
+from stepward.sabotage.drawn.spellings import BY_HALF, SPELLINGS
 from stepward.vm import SQLiteJournal, Suspend
 from stepward.vm.machine.redaction import LEAST_OTHERWISE, quotes, redacted
 

@@ -17,12 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep import Parted, Told, lockstep
 from machines import TOOLS, Bench, ask, assign, both, check, end, program, tool, unchecked
 from programs import programs
 from replays import good_programs
-from secret_programs import secret_program
 from small_programs import small_program
+from stepward.sabotage.drawn.lockstep import Case, Parted, Told, lockstep
+from stepward.sabotage.drawn.secret import secret_program
+from stepward.sabotage.drawn.wide import wide_program
 from stepward.sabotage.reference import Lost, Raised, Reference, Replied, Returned, TimedOut, Waits
 from stepward.sabotage.reference.expressions import CannotEvaluate, Undefined, value_of
 from stepward.sabotage.reference.inference import Types
@@ -40,7 +41,6 @@ from stepward.vm.reading.yaml_format import read_yaml
 from stepward.vm.values import FrozenMap
 from test_language_reference import BLOCKS, documents, lines_of, read_value, split_example
 from test_machine_properties import COMMON, sloppy_budget
-from wide_programs import wide_program
 
 REFERENCE = Path(__file__).parents[1] / "sabotage" / "reference"
 FORBIDDEN = (
@@ -481,25 +481,28 @@ def wide_runs(first: int, last: int, fates: int = 1) -> Iterator[Told]:
         made, under = Program.from_dict(data), [Policy.from_dict(policy) for policy in policies]
         if not Meaning(made, under).typing.conflicts:
             for fate in range(fates):
-                yield lockstep(made, f"{seed} {fate}", None, under)
+                now, later = (
+                    [one for one in under if (one.policy == "later") is is_later] for is_later in (False, True)
+                )
+                yield lockstep(Case(made, f"{seed} {fate}", now, later))
 
 
 def small_runs(first: int, last: int) -> Iterator[Told]:
     for seed in range(first, last):
-        yield lockstep(Program.from_dict(small_program(seed)), str(seed))
+        yield lockstep(Case(Program.from_dict(small_program(seed)), str(seed)))
 
 
 def secret_runs(first: int, last: int) -> Iterator[Told]:
     for seed in range(first, last):
         made = Program.from_dict(secret_program(str(seed)))
         if not Meaning(made).typing.conflicts:
-            yield lockstep(made, f"secret {seed}")
+            yield lockstep(Case(made, f"secret {seed}"))
 
 
 def good_runs(fates: int) -> Iterator[Told]:
     for name, made in good_programs().items():
         for fate in range(fates):
-            yield lockstep(made, f"{name} {fate}")
+            yield lockstep(Case(made, f"{name} {fate}"))
 
 
 def test_in_lockstep_on_the_good_programs() -> None:
@@ -534,7 +537,8 @@ def test_in_lockstep_on_all_of_them_often() -> None:
     @settings(COMMON, max_examples=150)
     @given(programs(), st.integers(0, 1 << 30))
     def look(data: dict[str, Any], seed: int) -> None:
-        runs.extend(lockstep(Program.from_dict(data | {"max_steps": 25}), f"{seed} {fate}") for fate in range(2))
+        made = Program.from_dict(data | {"max_steps": 25})
+        runs.extend(lockstep(Case(made, f"{seed} {fate}")) for fate in range(2))
 
     look()
     assert len(runs) > 1_500

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from small_programs import small_program
 from stepward.validator import ProgramValidator
-from stepward.validator.analysis.dominators import Dominators
 from stepward.validator.context import Context
 from stepward.validator.engine.dead import DeadWays
 from stepward.vm import Program
@@ -168,7 +167,7 @@ def _grouped(dead: DeadWays) -> list[tuple[list[int], set[tuple[str, ...]]]]:
     groups: list[tuple[list[int], set[tuple[str, ...]]]] = []
     for number, _ in dead.facts.conditions:
         cases = dead.readable.cases(number)
-        if cases is None or not dead.flow.reachable[number]:
+        if cases is None or number not in dead.facts.graph.reachable:
             continue
         roots = set(dead.moves.closed([dead.domains.root(names) for names in cases.names]))
         meeting = [group for group in groups if group[1] & roots]
@@ -205,8 +204,8 @@ def test_what_a_table_says_of_such_conditions_is_nothing() -> None:
 
 @pytest.mark.parametrize("seed", range(0, 150, 7))
 def test_a_step_dominates_another_when_no_path_goes_past_it(seed: int) -> None:
-    flow = Context(Program.from_dict(small_program(seed))).facts.flow
-    dominators = Dominators(flow.successors, flow.predecessors)
+    graph = Context(Program.from_dict(small_program(seed))).facts.graph
+    flow, dominators = graph.flow, graph.dominators
     for above in range(len(flow.steps)):
         seen, pending = {0}, [0]
         while pending and above != 0:
@@ -215,5 +214,5 @@ def test_a_step_dominates_another_when_no_path_goes_past_it(seed: int) -> None:
                     seen.add(target)
                     pending.append(target)
         for below in range(len(flow.steps)):
-            if flow.reachable[below] and flow.reachable[above]:
+            if {above, below} <= graph.reachable:
                 assert dominators.dominates(above, below) is (above in (0, below) or below not in seen)

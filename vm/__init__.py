@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepward.vm.journal.memory import MemoryJournal
     from stepward.vm.journal.signing import SigningKey
     from stepward.vm.journal.sqlite import SQLiteJournal
-    from stepward.vm.language.flow import Flow, Transition
+    from stepward.vm.language.flow import Flow
     from stepward.vm.language.meaning import Meaning
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program

@@ -14,6 +14,7 @@ from stepward.sabotage.stage import Stage
 from stepward.sabotage.target import Target
 from stepward.sabotage.variants import calls_in, variant
 from stepward.sabotage.world import TOKENS_OF_A_REPLY, Asking
+from stepward.vm.language.steps import EndStep
 from stepward.vm.machine.plan import StepPlan
 from stepward.vm.machine.run import Run
 
@@ -215,7 +216,7 @@ def _in_loops(target: Target) -> list[str]:
                 open_ += after[position]
         return seen
 
-    return [step.id for step in steps if step.kind != "end" and step.position in reached(step.position)]
+    return [step.id for step in steps if not isinstance(step.step, EndStep) and step.position in reached(step.position)]
 
 
 def _targets(step: StepPlan) -> set[int]:

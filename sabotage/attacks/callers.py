@@ -237,9 +237,9 @@ class CallerCancelledInTool(Attack):
             return
         raise Breach(Invariant.DRIVER, f"a second machine was given the run while `{call.id}` is under way")
 
-    def _wait_for_the_lease(self, scene: Scene) -> None:
+    def _wait_for_the_lease(self, scene: Scene, patience: float = PATIENCE_SECONDS) -> None:
         """Wait for the thread that gives the lease back."""
-        until = time.monotonic() + PATIENCE_SECONDS
+        until = time.monotonic() + patience
         while time.monotonic() < until:
             row = scene.store.inner.row(scene.run)
             if row is None or row.expires <= scene.clock.time / 1e6:

@@ -24,6 +24,7 @@ from stepward.sabotage.scene import Scene
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.target import Target
 from stepward.vm.journal.canonical import portable
+from stepward.vm.language.steps import ConditionStep
 from stepward.vm.language.types import same
 from stepward.vm.machine.calls import way_out
 from stepward.vm.machine.keys import idempotency_key
@@ -149,7 +150,8 @@ class BranchNotTaken(Rewriting):
 
     def misses(self, target: Target) -> str | None:
         """It needs a condition."""
-        return None if any(step.kind == "condition" for step in target.plan.steps) else "there is no condition"
+        steps = target.program.steps
+        return None if any(isinstance(step, ConditionStep) for step in steps) else "there is no condition"
 
     def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
         """Flip a branch."""

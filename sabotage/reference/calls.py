@@ -106,8 +106,8 @@ def _reply(call: Call, raw: Any) -> Any:
         if not isinstance(value, str) or value.strip() not in call.step.allowed_outputs:
             raise NoValue(repr(value))
         return value.strip()
-    takes_text = call.returns is not None and (call.returns.type is None or "string" in call.returns.type)
-    if not isinstance(value, str) or call.step.returns is None or takes_text:
+    declared = call.step.returns
+    if not isinstance(value, str) or declared is None or "string" in (declared.type or ()):
         return value
     try:
         return to_value(json.loads(value, parse_float=Decimal, parse_constant=_refused))

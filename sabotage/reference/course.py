@@ -10,16 +10,17 @@ from stepward.sabotage.reference.answers import Answer, Asked, Raised, Replied, 
 from stepward.sabotage.reference.calls import Call, fitting
 from stepward.sabotage.reference.data import left_without
 from stepward.sabotage.reference.echoes import numbers_in, sought
-from stepward.sabotage.reference.expressions import CannotEvaluate, holds, value_of
+from stepward.sabotage.reference.expressions import CannotEvaluate, holds
+from stepward.sabotage.reference.later import Later
 from stepward.sabotage.reference.plain import NoValue, Unworded, size, to_value
-from stepward.sabotage.reference.run import Over
+from stepward.sabotage.reference.run import Happened, Over
 from stepward.sabotage.reference.templates import filled
 from stepward.sabotage.reference.types import completed
-from stepward.sabotage.reference.waves import Pause, Waves
+from stepward.sabotage.reference.waves import Pause
 from stepward.vm.expressions.parser import parse
 
 
-class Reference(Waves):
+class Reference(Later):
     """One run of a program, told from the page.
 
     `start` and each answer run on until the next call waits for its answer, somebody is waited for, or the run is over.
@@ -84,9 +85,13 @@ class Reference(Waves):
 
     # -- what happens to a run -----------------------------------------------------------------------------------------
 
-    def start(self, inputs: Mapping[str, Any]) -> None:
-        """Start the run; raises ValueError where the inputs are to be refused ("The program" 2, "Types")."""
+    def start(self, inputs: Mapping[str, Any], by: str = "") -> None:
+        """Start the run, and say who does.
+
+        Raises ValueError where the inputs are to be refused ("The program" 2, "Types").
+        """
         assert self._course is None, "a run starts once"
+        self._by = by
         try:
             given = completed({name: to_value(value) for name, value in inputs.items()}, self._types.inputs)
         except NoValue as error:
@@ -95,7 +100,7 @@ class Reference(Waves):
             raise ValueError("an input is missing, unknown or of another type")
         self._data.change([((name,), value) for name, value in given.items()])
         for name, value in given.items():
-            self._data.hide((name,), self._types.hidden_input(name))
+            self._data.hide((name,), self._types.hidden_input(name, value))
             self._secrets |= set(sought(value, self._types.inputs[name]))
         self._course = self._run()
         self._go_on()
@@ -111,15 +116,26 @@ class Reference(Waves):
         if not self.asked:
             self._go_on()
 
-    def resume(self, step: str, payload: Any) -> bool:
-        """Deliver what a suspended step waits for; False where it is ill-typed: it still waits ("Failure" 8)."""
-        return self._delivered(self._find(step, "waits"), payload)
+    def takes(self, step: str, output: Any) -> bool:
+        """Return whether a step that waits, or is in doubt, takes an output from outside: one of its type."""
+        call = next(call for call in self._calls if call.step.id == step)
+        try:
+            fitting(call, output, self._most_bytes)
+        except NoValue:
+            return False
+        return True
 
-    def reconcile(self, step: str, verdict: Literal["done", "not_done", "abandon"], output: Any = None) -> bool:
+    def resume(self, step: str, payload: Any, by: str = "") -> bool:
+        """Deliver what a suspended step waits for; False where it is ill-typed: it still waits ("Failure" 8)."""
+        return self._delivered(self._find(step, "waits"), payload, by)
+
+    def reconcile(
+        self, step: str, verdict: Literal["done", "not_done", "abandon"], output: Any = None, by: str = ""
+    ) -> bool:
         """Say what was found out about a step in doubt; False where the output is ill-typed ("Failure" 7)."""
         call = self._find(step, "doubt")
         if verdict == "done":
-            return self._delivered(call, output)
+            return self._delivered(call, output, by)
         if verdict == "abandon":
             self._end(Over("CANCELLED", "abandoned"))
             return True
@@ -137,12 +153,13 @@ class Reference(Waves):
         elif not self.is_over:
             self._end(Over("CANCELLED", "cancelled"))
 
-    def _delivered(self, call: Call, output: Any) -> bool:
+    def _delivered(self, call: Call, output: Any, by: str) -> bool:
         try:
             value = fitting(call, output, self._most_bytes)
         except NoValue:
             return False
         brought = self._brought()
+        self._past.append(Happened("settled", call.step.tool, by))
         call.succeeds(value)
         self._find_echoes(call, self._secrets | brought)  # whoever delivers comes when all siblings have come back
         self._go_on()
@@ -169,6 +186,7 @@ class Reference(Waves):
     def _run(self) -> Pause:
         """The run starts at the first step ("Control flow")."""
         by_id = {step.id: step for step in reversed(self.program.steps)}
+        facts.refuse_unknown(self.program)
         self._at = self.program.steps[0].id
         while True:
             self._calls, self._is_begun = [], False
@@ -231,24 +249,23 @@ class Reference(Waves):
         self._change([])
         if target is None:
             raise self._over(step, "uncovered", "FAILED", "uncovered")
-        for kept in self._rules:
-            kept.took(step, labels)
+        self._took(step, labels)
         self._succeeded(step)
         return self._move(step, how, target)
 
     def _assign(self, step: Any) -> str:
         """All expressions are evaluated before anything is assigned; what is no text stands for itself ("Steps")."""
         trees = {name: parse(value) for name, value in step.set.items() if isinstance(value, str)}
-        new = {
-            name: value_of(trees[name], self._data.read) if name in trees else to_value(value)
+        computed = {
+            name: self._data.computed(trees[name]) if name in trees else (to_value(value), set())
             for name, value in step.set.items()
         }
-        hidden = {name: self._data.hidden_by(tree) for name, tree in trees.items()}
-        if any(size(value) > self._most_bytes for value in new.values()):
+        new = {name: value for name, (value, _) in computed.items()}
+        if size(new) > self._most_bytes:
             raise NoValue("too large")
         self._change([((name,), value) for name, value in new.items()])
         for name, value in new.items():
-            ways = hidden.get(name, set())
+            ways = computed[name][1]
             self._data.hide((name,), ways)
             self._secrets |= set(numbers_in(value, ways))
         self._succeeded(step)

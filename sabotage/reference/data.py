@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.sabotage.reference.expressions import Undefined
+from stepward.sabotage.reference.expressions import Undefined, value_of
 from stepward.sabotage.reference.facts import has_output, holder
 from stepward.sabotage.reference.plain import same
 from stepward.vm.expressions import syntax
@@ -82,12 +82,22 @@ class Data:
                 found.add(way[len(fields) :])
         return found
 
-    def hidden_by(self, tree: syntax.Expression) -> set[Way]:
-        """Return which fields of what an expression gives are sensitive: those of what it names, or all of a result."""
+    def computed(self, tree: syntax.Expression) -> tuple[Any, set[Way]]:
+        """Return what an expression is worth, and which fields of that are sensitive.
+
+        They are those of what it names, or all of a result for which something sensitive was read.
+        """
         if isinstance(tree, syntax.Reference):
-            return self.hidden_below(tree.names)
-        names = [node.names for node in syntax.walk(tree) if isinstance(node, syntax.Reference)]
-        return {()} if any(self.hidden_below(one) for one in names) else set()
+            return self.read(tree.names), self.hidden_below(tree.names)
+        seen: list[tuple[str, ...]] = []
+
+        def noted(names: tuple[str, ...]) -> Any:
+            value = self.read(names)
+            seen.append(names)
+            return value
+
+        value = value_of(tree, noted)
+        return value, {()} if any(map(self.hidden_below, seen)) else set()
 
 
 def _has(value: Any, way: Way) -> bool:

@@ -111,6 +111,8 @@ def _says(text: str, secret: str) -> bool:
 def _is_masked(text: str, secret: str) -> bool:
     """Whether half of a secret or more stands beside a mask."""
     half = max((len(secret) + 1) // 2, LEAST)
+    if not re.search(_MASKED, text) or not (secret[:half] in text or secret[-half:] in text):
+        return False
     starts = (re.escape(secret[:length]) + _MASKED for length in range(half, len(secret)))
     ends = (_MASKED + re.escape(secret[-length:]) for length in range(half, len(secret)))
     return any(re.search(one, text) for one in (*starts, *ends))

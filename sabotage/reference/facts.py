@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.sabotage.reference.templates import names_in
 from stepward.vm.expressions import syntax
@@ -48,7 +48,7 @@ def policies_of(program: Program, policies: Sequence[Policy]) -> list[Policy]:
 def tool(name: str, program: Program, policies: Sequence[Policy]) -> Tool:
     """Return the facts of a tool.
 
-    What is not said is taken for the worst ("The program" 1 and 3). Where several know a tool, the worse word counts;
+    What nobody says is taken for the worst ("The program" 1 and 3). Where several know a tool, the worse word counts;
     types are the program's, else those of the first policy that has them ("Policies, Choices").
     """
     said: list[Any] = []
@@ -60,9 +60,9 @@ def tool(name: str, program: Program, policies: Sequence[Policy]) -> Tool:
     facts = [*said, *known]
     if not facts:
         return WORST
-    # A program's manifest says all of it, by silence the worst; a policy beside it only what it writes out.
-    effects = [one.effect for one in facts if one in said or "effect" in one.model_fields_set]
-    idempotent = [one.idempotent for one in facts if one in said or "idempotent" in one.model_fields_set]
+    # What one leaves open another says; what nobody says is taken for the worst.
+    effects = [one.effect for one in facts if "effect" in one.model_fields_set]
+    idempotent = [one.idempotent for one in facts if "idempotent" in one.model_fields_set]
     return Tool(
         max(effects, key=_WORSE.__getitem__, default="write"),
         bool(idempotent) and all(idempotent),
@@ -78,6 +78,17 @@ def all_parts(program: Program) -> Iterator[Any]:
         yield step
         if step.type == "parallel":
             yield from step.parallel_steps
+
+
+STEP_TYPES: Final = frozenset(["llm", "tool", "condition", "set", "parallel", "end"])
+"""The step types that this interpreter knows: it refuses to guess what another one does."""
+
+
+def refuse_unknown(program: Program) -> None:
+    """Raise NotImplementedError for a program with a step of a type that is not known here."""
+    for part in all_parts(program):
+        if part.type not in STEP_TYPES:
+            raise NotImplementedError(f"the reference interpreter does not know `{part.type}` steps")
 
 
 def parts_of(step: Any) -> list[Any]:

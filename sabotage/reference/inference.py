@@ -46,13 +46,13 @@ class Types:
         """Return the type of the output of a step or sub-step; None where any value is admitted."""
         return self._outputs[part]
 
-    def hidden_input(self, name: str) -> set[tuple[str, ...]]:
+    def hidden_input(self, name: str, value: Any) -> set[tuple[str, ...]]:
         """Return which fields of an input are sensitive."""
-        return hidden_ways(self.inputs.get(name))
+        return hidden_ways(self.inputs.get(name), value)
 
-    def hidden_output(self, part: str) -> set[tuple[str, ...]]:
+    def hidden_output(self, part: str, value: Any) -> set[tuple[str, ...]]:
         """Return which fields of an output are sensitive."""
-        return hidden_ways(self._outputs[part])
+        return hidden_ways(self._outputs[part], value)
 
 
 def _declared_output(part: Any, tools: Callable[[str], Tool]) -> TypeSpec | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepward.sabotage.reference.expressions import CannotEvaluate, Read, Undefined, holds
 from stepward.sabotage.reference.facts import Tool, expressions_of, holder, names_read
@@ -163,34 +163,43 @@ def with_args(read: Read, args: dict[str, Any] | None) -> Read:
     return look
 
 
-def rules_of(
-    program: Program, policies: Sequence[Policy], waived: Collection[str], tools: Callable[[str], Tool]
-) -> list[Kept]:
-    """Return the rules over a run: the program's own, and of each policy those that it does not waive."""
-    rules = [Kept(rule, program, tools) for rule in program.guardrails]
-    for policy in policies:
+class Terms(NamedTuple):
+    """Policies that a run came under together, and the rules of theirs that are waived (`policy:rule`)."""
+
+    policies: tuple[Policy, ...]
+    waived: frozenset[str]
+
+    def waives(self, policy: Policy, name: str, codes: Sequence[str]) -> bool:
+        """A waiver that names codes lifts the rules of which nothing else could be said ("Policies, Choices")."""
+        has_codes = bool(codes) and all(f"{policy.policy}:{code}" in self.waived for code in codes)
+        return f"{policy.policy}:{name}" in self.waived or has_codes
+
+
+def rules_of(program: Program, terms: Terms, tools: Callable[[str], Tool], own: Sequence[Any] = ()) -> list[Kept]:
+    """Return the program's `own` rules, and of each policy those that it does not waive."""
+    rules = [Kept(rule, program, tools) for rule in own]
+    for policy in terms.policies:
         for rule in policy.guardrails:
             kept = Kept(rule, program, tools)
-            if not _is_waived(policy, rule.name, _FORMS[kept.form], waived):
+            if not terms.waives(policy, rule.name, _FORMS[kept.form]):
                 rules.append(kept)
     return rules
 
 
-def _is_waived(policy: Policy, name: str, codes: Sequence[str], waived: Collection[str]) -> bool:
-    """A waiver that names codes lifts the rules of which nothing else could be said ("Policies, Choices")."""
-    return f"{policy.policy}:{name}" in waived or all(f"{policy.policy}:{code}" in waived for code in codes)
-
-
-def is_allowed(
-    tool: str, args: dict[str, Any], policies: Sequence[Policy], waived: Collection[str], read: Read
-) -> bool:
+def is_allowed(tool: str, args: dict[str, Any], terms: Terms, read: Read) -> bool:
     """Return whether every policy with an `allow` lists the tool, with a condition that holds ("Policies" 2)."""
-    for policy in policies:
-        if policy.allow is None or _is_waived(policy, "allow", ("SW403",), waived):
+    for policy in terms.policies:
+        if policy.allow is None or terms.waives(policy, "allow", ("SW403",)):
             continue
         if not any(entry.tool == tool and _admits(entry.when, args, read) for entry in policy.allow):
             return False
     return True
+
+
+def may_settle(tool: str, by: str, starter: str, terms: Terms) -> bool:
+    """Return whether somebody may settle a call from outside: `four_eyes` asks for two people who say who they are."""
+    asks = [one for one in terms.policies if tool in (one.four_eyes or ()) and not terms.waives(one, "four_eyes", ())]
+    return not asks or bool(by and starter and by != starter)
 
 
 def _admits(when: str | None, args: dict[str, Any], read: Read) -> bool:

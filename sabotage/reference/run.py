@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.answers import Moved
 from stepward.sabotage.reference.calls import Call
 from stepward.sabotage.reference.data import Changes, Data
 from stepward.sabotage.reference.inference import Types
-from stepward.sabotage.reference.rules import rules_of
+from stepward.sabotage.reference.rules import Terms, rules_of
 
 if TYPE_CHECKING:
     from stepward.vm import Policy, Program
@@ -22,6 +22,15 @@ class Over(Exception):  # noqa: N818 - it is no error, the run is over
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(status, reason)
         self.status, self.reason = status, reason
+
+
+class Happened(NamedTuple):
+    """Something that rules are told of: `what` happened, to which step or holders; `more` and `held` are of a start."""
+
+    what: str
+    about: Any
+    more: Any = None
+    held: Mapping[tuple[str, ...], Any] | None = None
 
 
 class Run:
@@ -44,11 +53,13 @@ class Run:
         self.steps = 0
         self.tokens = 0
         self._policies = facts.policies_of(program, policies)
-        self._waived = frozenset(waived)
+        self._terms = [Terms(tuple(self._policies), frozenset(waived))]
+        self._past: list[Happened] = []
+        """What started, succeeded and was assigned so far: rules that the run comes under later are told of it."""
         self._most_bytes = max_output_bytes
         self._most_steps = min(max_steps, program.max_steps or max_steps)
         self._types = Types(program, self._tool)
-        self._rules = rules_of(program, self._policies, self._waived, self._tool)
+        self._rules = rules_of(program, self._terms[0], self._tool, program.guardrails)
         self._data = Data(program)
         self._secrets: set[str] = set()
         """The sensitive values that the run has had when its present step began ("Data" 8)."""
@@ -82,7 +93,12 @@ class Run:
         self._visits[step.id] = self._visits.get(step.id, 0) + 1
         self.steps += 1 + len(facts.parts_of(step))
         if step.type not in ("llm", "tool"):  # those perform when a call starts
-            self._note_start(step)
+            self._starts(step, None)
+
+    def _starts(self, part: Any, args: dict[str, Any] | None) -> None:
+        """Note a performance that starts, and with which arguments, for it may be judged again later."""
+        self._past.append(Happened("starts", part, args, dict(self._data.held)))
+        self._note_start(part)
 
     def _note_start(self, part: Any) -> None:
         for kept in self._rules:
@@ -114,12 +130,20 @@ class Run:
     def _change(self, changes: Changes) -> None:
         """Bind what a step leaves, and count the steps that changed no value ("Control flow" 10)."""
         self._idle = 0 if self._data.change(changes) else self._idle + 1
+        where = [where for where, _ in changes]
+        self._past.append(Happened("assigned", where))
         for kept in self._rules:
-            kept.assigned([where for where, _ in changes])
+            kept.assigned(where)
 
     def _succeeded(self, part: Any) -> None:
+        self._past.append(Happened("succeeded", part))
         for kept in self._rules:
             kept.succeeded(part)
+
+    def _took(self, step: Any, labels: set[Any]) -> None:
+        self._past.append(Happened("took", step, labels))
+        for kept in self._rules:
+            kept.took(step, labels)
 
     # -- where control goes --------------------------------------------------------------------------------------------
 

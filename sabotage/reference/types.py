@@ -86,17 +86,18 @@ def completed(given: Mapping[str, Any], specs: Mapping[str, TypeSpec | None]) ->
     return result if is_fine else None
 
 
-def hidden_ways(spec: TypeSpec | None) -> set[tuple[str, ...]]:
-    """Return the fields that a type marks `sensitive`, as ways; `()` is the whole. An item hides its whole array."""
+def hidden_ways(spec: TypeSpec | None, value: Any) -> set[tuple[str, ...]]:
+    """Return the fields of a value that its type marks `sensitive`, as ways; `()` is the whole.
+
+    An item hides its whole array.
+    """
     if spec is None:
         return set()
     if spec.sensitive:
         return {()}
-    ways: set[tuple[str, ...]] = set()
-    if hidden_ways(spec.items):
-        ways.add(())
-    if not isinstance(spec.additional_properties, bool) and hidden_ways(spec.additional_properties):
-        ways.add(())
-    for name, inner in (spec.properties or {}).items():
-        ways |= {(name, *way) for way in hidden_ways(inner)}
-    return ways
+    if isinstance(value, Mapping):
+        known, others = spec.properties or {}, spec.additional_properties
+        rest = None if isinstance(others, bool) else others
+        return {(name, *way) for name, item in value.items() for way in hidden_ways(known.get(name, rest), item)}
+    is_hidden = isinstance(value, list | tuple) and any(hidden_ways(spec.items, item) for item in value)
+    return {()} if is_hidden else set()

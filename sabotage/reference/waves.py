@@ -91,7 +91,7 @@ class Waves(Run):
             return f"ill-typed {given}"
         call.args = args
         # A call that no policy allows is rejected; the step fails without retries ("Policies, Choices").
-        call.is_blocked = not is_allowed(step.tool, args, self._policies, self._waived, read)
+        call.is_blocked = not all(is_allowed(step.tool, args, terms, read) for terms in self._terms)
         return "not allowed" if call.is_blocked else ""
 
     def _wave(self, step: Any, wave: list[Call]) -> Pause:
@@ -107,7 +107,7 @@ class Waves(Run):
         for call in wave:
             if not call.is_same_performance:
                 call.performance += 1
-                self._note_start(call.step)
+                self._starts(call.step, None if call.is_model else call.args)
             self.steps += call.attempt > 0  # every attempt after the first costs one ("Control flow" 10)
             call.attempt, call.is_repeat, call.phase = call.attempt + 1, False, "asked"
         yield
@@ -170,7 +170,9 @@ class Waves(Run):
 
     def _hidden_ways(self, call: Call) -> set[tuple[str, ...]]:
         """Return what is sensitive of an output; a `fallback` is the program's own, and nothing of it is."""
-        return self._types.hidden_output(call.step.id) | call.hidden if call.phase == "success" else set()
+        if call.phase != "success":
+            return set()
+        return self._types.hidden_output(call.step.id, call.value) | call.hidden
 
     def _hide_joined(self, step: Any, good: list[str]) -> None:
         calls = [call for call in self._calls if call.step.id in good]

@@ -16,9 +16,11 @@ from typing import Any
 
 import yaml
 
+from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.findings import Finding
 from stepward.vm import Program
-from stepward.vm.language.flow import END, Flow
+from stepward.vm.language.flow import Flow
+from stepward.vm.language.transitions import END
 
 Data = dict[str, Any]
 Entry = tuple[str, Callable[..., None]]
@@ -166,10 +168,11 @@ def set_value(edit: Edit, text: str) -> None:
 
 def mark_an_ending(edit: Edit) -> None:
     flow = Flow(Program.from_dict(edit.data))
+    reachable = StepGraph(flow).reachable
     endings = [
         number
         for number, ways in enumerate(flow.transitions)
-        if any(way.to == END and way.is_drawn for way in ways) and flow.reachable[number]
+        if any(way.to == END and way.is_drawn for way in ways) and number in reachable
     ]
     edit.steps[endings[-1]]["outcome"] = "failure"
 

@@ -10,7 +10,7 @@ from stepward.validator.analysis.facts import ProgramFacts
 from stepward.vm.expressions.facts import Facts, reads
 from stepward.vm.expressions.syntax import references
 from stepward.vm.language.meaning import Clause
-from stepward.vm.language.steps import BaseStep, ParallelStep, ToolCall
+from stepward.vm.language.steps import AnyPart, ToolCall
 from stepward.vm.language.typecheck import TypeProblem, check_expression
 
 if TYPE_CHECKING:
@@ -101,13 +101,10 @@ class Analyses:
 
         return Ways(self.facts, self.assignment, lambda: self._unsure)
 
-    def reader(self, reading: Reading) -> BaseStep:
+    def reader(self, reading: Reading) -> AnyPart:
         """Return the step or sub-step that reads."""
         step = self.facts.program.steps[reading.step]
-        if reading.sub is None:
-            return step
-        assert isinstance(step, ParallelStep)
-        return step.parallel_steps[reading.sub]
+        return step if reading.sub is None else step.sub_steps[reading.sub]
 
     def starts_for_certain(self, number: int) -> bool:
         """Return whether a step that control gets to is started: nothing it reads can be undefined or ill-typed."""
@@ -129,9 +126,7 @@ class Analyses:
 
     def arguments_fit(self, number: int) -> bool:
         """Return whether the calls of a step hand over what their tools take: all of its type, nothing else."""
-        step = self.facts.flow.steps[number]
-        calls = step.parallel_steps if isinstance(step, ParallelStep) else (step,)
-        return all(self._takes(call) for call in calls if isinstance(call, ToolCall))
+        return all(self._takes(call) for _, call in self.facts.flow.steps[number].calls if isinstance(call, ToolCall))
 
     def _takes(self, call: ToolCall) -> bool:
         declared = self.facts.meaning.tool(call.tool).args or {}

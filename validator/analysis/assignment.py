@@ -8,21 +8,25 @@ the dominator tree; the rest runs as bit sets, a bounded number of names at a ti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from stepward.vm.expressions.facts import Facts, certain_reads, facts, reads
 from stepward.vm.expressions.syntax import Defined, Expression, Reference, walk
 from stepward.vm.expressions.template import parts, texts
-from stepward.vm.language.flow import Transition
 from stepward.vm.language.names import Meant
 from stepward.vm.language.steps import (
     AnyStep,
     ConditionStep,
+    EndStep,
     Failing,
+    LlmStep,
     ParallelStep,
     SetStep,
+    ToolStep,
 )
+from stepward.vm.language.steps import parts as all_parts
+from stepward.vm.language.transitions import Transition
 from stepward.vm.reading.source import Path, Place
 
 if TYPE_CHECKING:
@@ -56,9 +60,6 @@ class Reading(NamedTuple):
 _UNASKED: Final = -1
 _NULL_OR_OBJECT: Final = frozenset({"null", "object"})
 _NOTHING_KNOWN: Final = Facts()
-_Parts = tuple[int, int | None, Path, Reference, Meant | None, Facts]
-_reading: Final[Callable[[_Parts], Reading]] = partial(tuple.__new__, Reading)
-"""Makes a reading of all its parts in half the time: a large program has hundreds of thousands."""
 
 
 class Doubt(NamedTuple):
@@ -88,47 +89,19 @@ class Assignment:
     @cached_property
     def readings(self) -> tuple[Reading, ...]:
         """Every reference that a step reads, in the order of the list."""
-        found: list[Reading] = []
-        for number, fields in enumerate(self.flow.fields):
-            if fields["type"] != "tool" or fields.get("args"):  # the others read nothing
-                self._add_readings(found, number, fields)
-        return tuple(found)
+        return tuple(reading for number in range(len(self.flow.steps)) for reading in self.readings_at(number))
 
-    def readings_at(self, number: int) -> tuple[Reading, ...]:
-        """Return the references that one step reads, without looking at any other."""
-        found: list[Reading] = []
-        self._add_readings(found, number, self.flow.fields[number])
-        return tuple(found)
-
-    def _add_readings(self, found: list[Reading], number: int, fields: dict[str, Any]) -> None:
-        kind = fields["type"]
-        if kind in ("tool", "llm"):
-            self._add_call(found, number, None, fields)
-        elif kind in ("condition", "set"):
-            for clause in self.facts.meaning.clauses_of.get(number, ()):
-                if clause.tree is not None:
-                    for node, known in reads(clause.tree):
-                        found.append(_reading((number, None, clause.path, node, self.names.meaning(node.names), known)))
-        elif kind == "end":
-            self._add_embedded(found, number, None, fields.get("output"), ("steps", number, "output"))
-        else:
-            for sub, part in enumerate(fields["parallel_steps"]):
-                self._add_call(found, number, sub, part.__dict__)
-
-    def _add_call(self, found: list[Reading], number: int, sub: int | None, fields: dict[str, Any]) -> None:
-        path: Path = ("steps", number) if sub is None else ("steps", number, "parallel_steps", sub)
-        for name in ("args",) if fields["type"] == "tool" else ("prompt", "system"):
-            if fields.get(name):
-                self._add_embedded(found, number, sub, fields[name], (*path, name))
-
-    def _add_embedded(self, found: list[Reading], number: int, sub: int | None, value: object, path: Path) -> None:
+    def readings_at(self, number: int) -> Iterator[Reading]:
+        """Yield the references that one step reads, without looking at any other."""
         meaning = self.names.meaning
-        for way, text in texts(value, path):
-            pieces = parts(text)
-            # What is wrong with a name is said once for each text that holds it.
-            for node in pieces if len(pieces) == 1 else _first_of_each(pieces):
-                if type(node) is Reference:
-                    found.append(_reading((number, sub, way, node, meaning(node.names), _NOTHING_KNOWN)))
+        for clause in self.facts.meaning.clauses_of.get(number, ()):
+            for node, known in reads(clause.tree) if clause.tree is not None else ():
+                yield Reading(number, None, clause.path, node, meaning(node.names), known)
+        for sub, path, value in self.flow.steps[number].templates:
+            for way, text in texts(value, ("steps", number, *path)):
+                # What is wrong with a name is said once for each text that holds it.
+                for node in _first_of_each(parts(text)):
+                    yield Reading(number, sub, way, node, meaning(node.names), _NOTHING_KNOWN)
 
     # -- keys: what is followed through the program ----------------------------------------------------------------
 
@@ -160,10 +133,10 @@ class Assignment:
         """The readings of names that may be undefined: on some path of edges nothing has defined them."""
         asked: dict[Names, list[int]] = {}
         open_readings: list[Reading] = []
-        reachable = self.flow.reachable
+        reachable = self.facts.graph.reachable
         for reading in self.readings:
             meant = reading.meant
-            if meant is None or not reachable[reading.step] or self._never_exists(reading):
+            if meant is None or reading.step not in reachable or self._never_exists(reading):
                 continue
             if not meant.fields and (self._is_always_there(meant) or self._settled(reading.reference.names, reading)):
                 continue  # it has no keys, or one that is settled
@@ -215,11 +188,8 @@ class Assignment:
         source = sources[0]
         if source.step is None or source.kind == "error" or source.step == reading.step:
             return False
-        if source.sub is not None:
-            step = self.flow.steps[source.step]
-            assert isinstance(step, ParallelStep)
-            if step.parallel_steps[source.sub].on_error == "skip":
-                return False
+        if source.sub is not None and self.flow.steps[source.step].sub_steps[source.sub].on_error == "skip":
+            return False
         return self._success_dominates(source.step, reading.step)
 
     def _success_dominates(self, number: int, below: int) -> bool:
@@ -315,31 +285,33 @@ class Assignment:
         """Return the steps that assign a variable, an output or an error, when they succeed or when they don't."""
         if len(name) == 1:
             return [source.step for source in self.names.variables.get(name[0], ()) if source.step is not None]
-        owners = [number for number, fields in enumerate(self.flow.fields) if fields["id"] == name[0]]
-        return owners + [
-            number for number, step in self.facts.parallels if any(part.id == name[0] for part in step.parallel_steps)
-        ]
+        steps = enumerate(self.flow.steps)
+        return [number for number, step in steps if any(part.id == name[0] for _, part in all_parts(step))]
 
     def effect(self, number: int, way: Transition) -> Effect:
         """Return what one way out of a step defines and undefines."""
         step = self.flow.steps[number]
-        if isinstance(step, SetStep):
-            names = frozenset((name,) for name in step.set)
-            return Effect(names | self._read_for_certain(number), names)
-        if isinstance(step, ConditionStep):
-            known = self.branch_facts(number, step, way)
-            fields = ((*names, name) for names in known.not_null for name in self.required(names))
-            return Effect(known.defined.union(fields), frozenset())
-        if isinstance(step, Failing):
-            return self._call_effect(number, step, way)
-        return Effect(frozenset(), frozenset())
+        match step:
+            case SetStep():
+                names = frozenset((name,) for name in step.set)
+                return Effect(names | self._read_for_certain(number), names)
+            case ConditionStep():
+                known = self.branch_facts(number, step, way)
+                fields = ((*names, name) for names in known.not_null for name in self.required(names))
+                return Effect(known.defined.union(fields), frozenset())
+            case LlmStep() | ToolStep() | ParallelStep():
+                return self._call_effect(number, step, way)
+            case EndStep():
+                return Effect(frozenset(), frozenset())
+            case _:
+                assert_never(step)
 
-    def _call_effect(self, number: int, step: Failing, way: Transition) -> Effect:
+    def _call_effect(self, number: int, step: LlmStep | ToolStep | ParallelStep, way: Transition) -> Effect:
         gone = _own_names(step)
         # What was read is defined, unless the step itself takes it away.
         given = set(self._read_for_certain(number)) if way.kind in ("success", "fallback") else set()
         # Outputs bind in the order of the list: a later sibling that was skipped takes away what an earlier one gave.
-        for part in step.parallel_steps if isinstance(step, ParallelStep) else ():
+        for part in step.sub_steps:
             gone |= _own_names(part)
             if way.kind == "success" and part.on_error != "skip":
                 given |= output_names(part)
@@ -361,8 +333,7 @@ class Assignment:
         return frozenset(
             reading.reference.names
             for reading in self.readings_of.get(number, ())
-            if reading.sub is None
-            or (isinstance(step, ParallelStep) and step.parallel_steps[reading.sub].on_error != "skip")
+            if reading.sub is None or step.sub_steps[reading.sub].on_error != "skip"
         )
 
     @cached_property
@@ -412,13 +383,10 @@ def output_names(step: Failing) -> set[Names]:
 
 def assigned_names(step: AnyStep) -> set[Names]:
     """Return the names that a step assigns when it starts: outputs, errors and `set` names, sub-steps included."""
-    if isinstance(step, SetStep):
-        return {(name,) for name in step.set}
-    if not isinstance(step, Failing):
-        return set()
-    names = _own_names(step)
-    for part in step.parallel_steps if isinstance(step, ParallelStep) else ():
-        names |= _own_names(part)
+    names: set[Names] = {(name,) for name in step.assigns}
+    for _, part in all_parts(step):
+        if isinstance(part, Failing):
+            names |= _own_names(part)
     return names
 
 

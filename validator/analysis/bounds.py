@@ -115,7 +115,7 @@ class Bounds:
             return None
         models, tools = 0, dict[str, int]()
         for number in way:
-            for call in _calls(self.flow.steps[number]):
+            for _, call in self.flow.steps[number].calls:
                 if call.type == "llm":
                     models += 1
                 else:
@@ -187,13 +187,13 @@ class Bounds:
     def _visits(self) -> _Visits:
         visits = _Visits()
         for number, step in enumerate(self.flow.steps):
-            if self.flow.reachable[number]:
+            if number in self.facts.graph.reachable:
                 visits.steps[number] = self._cost(number, step, visits)
         return visits
 
     def _cost(self, number: int, step: AnyStep, visits: _Visits) -> int:
         """Return the steps that one visit of a step can take, and note its calls."""
-        calls = _calls(step)
+        calls = [call for _, call in step.calls]
         if not calls:
             return 1
         rounds, cost = 1, 0
@@ -210,13 +210,6 @@ class Bounds:
             visits.add_call(number, tool, attempts, 1 if spec is not None and spec.idempotent else attempts)
             cost += attempts
         return cost
-
-
-def _calls(step: AnyStep) -> tuple[LlmCall | ToolCall, ...]:
-    """Return the calls of a step: what it is itself, or its sub-steps."""
-    if step.type == "llm" or step.type == "tool":  # noqa: PLR1714 - the type checker follows no `in`
-        return (step,)
-    return step.parallel_steps if step.type == "parallel" else ()
 
 
 def _attempts(call: LlmCall | ToolCall, spec: ToolSpec | None) -> int:

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 
 class Dominators:
-    """Which steps stand on every path from the entry (step 0) to a step. Asked in constant time."""
+    """Which steps stand on every path from the entry (step 0) to a step. Asked in constant time.
+
+    NetworkX has `immediate_dominators`, which takes seconds where thousands of steps name one error step.
+    """
 
     def __init__(self, successors: Sequence[Sequence[int]], predecessors: Sequence[Sequence[int]]) -> None:
         order = _postorder(successors)

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from stepward.validator.analysis.components import components_among
-
 if TYPE_CHECKING:
     from stepward.validator.analysis.graph import StepGraph
 
@@ -68,10 +66,9 @@ class HeaviestRun:
         self.visits: dict[int, int] = {}
         self.passed: dict[int, int] = {}  # where control goes, once, from a step whose visits are used up
         self.onward = list(self.successors)  # where it goes from a step that was started
-        for number in self.flow.having("max_visits"):
-            bound = self.flow.fields[number]["max_visits"]
-            if bound is not None:
-                self.visits[number] = bound
+        for number, step in enumerate(self.flow.steps):
+            if step.max_visits is not None:
+                self.visits[number] = step.max_visits
                 ways = [way for way in self.flow.transitions[number] if way.to >= 0]
                 self.passed.update((number, way.to) for way in ways if way.kind == "visits")
                 self.onward[number] = tuple(dict.fromkeys(way.to for way in ways if way.kind != "visits"))
@@ -79,21 +76,15 @@ class HeaviestRun:
     @cached_property
     def parts(self) -> list[Part]:
         """What can be reached: the steps that stand in no loop, and the loops, each after all that it leads to."""
-        reachable = [number for number, reached in enumerate(self.flow.reachable) if reached]
-        if not self.graph.has_backward_edge:
-            return list(reversed(reachable))
-        components = [tuple(component) for component in components_among(reachable, self.successors)]
-        loops = iter(self._loops([component for component in components if self._is_loop(component)]))
-        return [next(loops) if self._is_loop(component) else component[0] for component in components]
+        components = [tuple(component) for component in self.graph.components(self.graph.reachable)]
+        loops = iter(self._loops([component for component in components if self.graph.is_loop(component)]))
+        return [next(loops) if self.graph.is_loop(component) else component[0] for component in components]
 
     @cached_property
     def unbounded(self) -> list[list[int]]:
         """The loops that can be reached and that no `max_visits` cuts, in the order of the list."""
         loops = (part for part in self.parts if isinstance(part, Loop))
-        return sorted(sorted(group) for loop in loops for group in loop.cuts[0].groups if self._is_loop(group))
-
-    def _is_loop(self, group: tuple[int, ...]) -> bool:
-        return len(group) > 1 or group[0] in self.successors[group[0]]
+        return sorted(sorted(group) for loop in loops for group in loop.cuts[0].groups if self.graph.is_loop(group))
 
     def _loops(self, components: list[tuple[int, ...]]) -> list[Loop]:
         bounded = [tuple(step for step in sorted(component) if step in self.visits) for component in components]
@@ -107,17 +98,17 @@ class HeaviestRun:
             if not single:
                 break
             for number, cut in zip(single, self._cuts(components, single), strict=True):
-                if not any(map(self._is_loop, cut.groups)):
+                if not any(map(self.graph.is_loop, cut.groups)):
                     cuts[number].append(cut)
         entries = map(self._entries, components)
         return [Loop(*parts) for parts in zip(components, entries, map(tuple, cuts), strict=True)]
 
     def _entries(self, component: tuple[int, ...]) -> tuple[int, ...]:
-        inside, reachable, predecessors = set(component), self.flow.reachable, self.flow.predecessors
+        inside, reachable, predecessors = set(component), self.graph.reachable, self.flow.predecessors
         return tuple(
             step
             for step in component
-            if step == 0 or any(reachable[number] and number not in inside for number in predecessors[step])
+            if step == 0 or any(number in reachable and number not in inside for number in predecessors[step])
         )
 
     def _cuts(self, components: list[tuple[int, ...]], bounded: Mapping[int, tuple[int, ...]]) -> list[Cut]:
@@ -125,7 +116,7 @@ class HeaviestRun:
         taken = {step for steps in bounded.values() for step in steps}
         left = {step: number for number in bounded for step in components[number] if step not in taken}
         groups: dict[int, list[tuple[int, ...]]] = {number: [] for number in bounded}
-        for group in components_among(list(left), self.successors) if left else ():
+        for group in self.graph.components(left):
             groups[left[group[0]]].append(tuple(group))
         return [Cut(steps, tuple(groups[number])) for number, steps in bounded.items()]
 
@@ -179,7 +170,7 @@ class HeaviestRun:
     @cached_property
     def starts(self) -> list[int | None]:
         """How often a run can start each step; None where nothing bounds it. Exact where `weigh` is."""
-        result: list[int | None] = list(self.flow.reachable)
+        result: list[int | None] = [int(number in self.graph.reachable) for number in range(len(self.flow.steps))]
         for part in self.parts:
             if isinstance(part, Loop):
                 found = [self._starts(cut, part) for cut in part.cuts]

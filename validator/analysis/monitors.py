@@ -14,7 +14,6 @@ from typing import NamedTuple
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.analysis.assignment import assigned_names, read_roots
 from stepward.validator.analysis.product import NOT_TOLD, Fates, State
-from stepward.vm.language.flow import Transition
 from stepward.vm.language.guardrails import (
     AllOf,
     AnyGuard,
@@ -24,8 +23,9 @@ from stepward.vm.language.guardrails import (
     FollowedBy,
     guards,
 )
-from stepward.vm.language.selectors import Hit, branch_names, by_step
+from stepward.vm.language.selectors import Hit, by_step
 from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.transitions import Transition
 
 NEVER, STALE, FRESH = 0, 1, 2
 
@@ -176,7 +176,7 @@ class RequiresMonitor(_Watcher):
         if isinstance(guard, BranchSelector):
             condition = hits[0].part
             assert isinstance(condition, ConditionStep)
-            return (FRESH,) if left.way.branch == branch_names(condition)[guard.branch] else (kept,)
+            return (FRESH,) if left.way.branch == condition.branch_names[guard.branch] else (kept,)
         outcomes = some_succeed(hits, left.way, self.facts.program.steps[left.step], left.fates)
         return tuple(FRESH if outcome else kept for outcome in outcomes)
 
@@ -306,8 +306,8 @@ class FollowedByMonitor(_Watcher):
         program = self.facts.program
         if program.max_stalled_steps is not None or self.analyses.bounds.may_run_out:
             return True
-        parts = getattr(program.steps[step], "parallel_steps", (program.steps[step],))
-        return program.max_tokens is not None and any(isinstance(part, LlmCall) for part in parts)
+        calls = program.steps[step].calls
+        return program.max_tokens is not None and any(isinstance(call, LlmCall) for _, call in calls)
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
         started = some_start(self.then[step], way, fates, self.analyses) if step in self.then else (False,)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import assert_never
 
 from stepward.validator.analysis.assignment import (
     NAMES_AT_ONCE,
@@ -18,9 +19,9 @@ from stepward.validator.analysis.assignment import (
     output_names,
 )
 from stepward.vm.expressions.syntax import Constant, Reference
-from stepward.vm.language.flow import Transition
 from stepward.vm.language.names import Meant
-from stepward.vm.language.steps import Call, ConditionStep, Failing, ParallelStep, SetStep
+from stepward.vm.language.steps import Call, ConditionStep, EndStep, Failing, LlmStep, ParallelStep, SetStep, ToolStep
+from stepward.vm.language.transitions import Transition
 
 
 class NotNull:
@@ -58,19 +59,29 @@ class NotNull:
         """Return what is certainly not null after a step was left, and what may be null again."""
         step = self.facts.flow.steps[number]
         gone = frozenset(assigned_names(step))
-        if isinstance(step, ConditionStep):
-            return Effect(self.assignment.branch_facts(number, step, way).not_null, gone)
-        if isinstance(step, SetStep) and way.kind == "success":
-            trees = {clause.path[-1]: clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())}
-            values = ((name, trees.get(name, value)) for name, value in step.set.items())
-            return Effect(frozenset((name,) for name, value in values if _is_no_null(value)), gone)
-        if isinstance(step, Failing) and way.kind in ("success", "fallback"):
-            return Effect(frozenset(self._given(step, way)), gone)
-        return Effect(frozenset(), gone)
+        given: frozenset[Names] = frozenset()
+        match step:
+            case ConditionStep():
+                given = self.assignment.branch_facts(number, step, way).not_null
+            case SetStep():
+                if way.kind == "success":
+                    given = frozenset(self._assigned(number, step))
+            case LlmStep() | ToolStep() | ParallelStep():
+                if way.kind in ("success", "fallback"):
+                    given = frozenset(self._given(step, way))
+            case EndStep():
+                pass
+            case _:
+                assert_never(step)
+        return Effect(given, gone)
 
-    def _given(self, step: Failing, way: Transition) -> Iterator[Names]:
+    def _assigned(self, number: int, step: SetStep) -> Iterator[Names]:
+        trees = {clause.path[-1]: clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())}
+        return ((name,) for name, value in step.set.items() if _is_no_null(trees.get(name, value)))
+
+    def _given(self, step: LlmStep | ToolStep | ParallelStep, way: Transition) -> Iterator[Names]:
         """Yield the names that certainly get something other than null when a step is left with an output."""
-        parts: tuple[Failing, ...] = step.parallel_steps if isinstance(step, ParallelStep) else ()
+        parts: tuple[Failing, ...] = step.sub_steps
         sure: dict[Names, bool] = {}
         for part in (*parts, step):
             may_fall_back = isinstance(part, Call) and (part.on_timeout == "fallback" or way.kind == "fallback")

@@ -16,7 +16,8 @@ from functools import cached_property
 from typing import Final, Literal, Protocol
 
 from stepward.validator.findings import Move
-from stepward.vm.language.flow import END, Flow, Transition
+from stepward.vm.language.flow import Flow
+from stepward.vm.language.transitions import END, Transition
 
 State = Hashable
 
@@ -295,11 +296,7 @@ def explore_counted(
 
 def counted(flow: Flow, monitor: Monitor) -> _Counting | None:
     """Return a monitor that counts the visits of every bounded step beside; None where no step has `max_visits`."""
-    bounds = {
-        number: flow.fields[number]["max_visits"]
-        for number in flow.having("max_visits")
-        if flow.fields[number]["max_visits"] is not None
-    }
+    bounds = {number: step.max_visits for number, step in enumerate(flow.steps) if step.max_visits is not None}
     return _Counting(flow, monitor, bounds) if bounds else None
 
 

@@ -22,7 +22,6 @@ from stepward.vm.language.guardrails import (
     protected,
 )
 from stepward.vm.language.loading import near_words
-from stepward.vm.language.selectors import branch_names
 from stepward.vm.language.steps import ConditionStep, ToolCall
 
 
@@ -56,7 +55,7 @@ def _near(facts: ProgramFacts, selector: AnySelector | AnyGuard) -> str:
         return near_words(selector.tool, called)
     if isinstance(selector, BranchSelector) and selector.step in facts.flow.position:
         step = facts.flow.steps[facts.flow.position[selector.step]]
-        names = branch_names(step) if isinstance(step, ConditionStep) else {}
+        names = step.branch_names if isinstance(step, ConditionStep) else {}
         return near_words(str(selector.branch), [name for name in names if isinstance(name, str)])
     if isinstance(selector, StepSelector | BranchSelector):
         return near_words(selector.step, facts.flow.position)

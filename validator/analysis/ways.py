@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from stepward.validator.analysis.product import USED_UP, Bad, Monitor, explore_counted
 from stepward.vm.expressions.syntax import Arithmetic, Minus, walk
-from stepward.vm.language.flow import END, Flow, Transition
-from stepward.vm.language.steps import ConditionStep, EndStep, SetStep
+from stepward.vm.language.flow import Flow
+from stepward.vm.language.steps import ConditionStep, EndStep, LlmStep, ParallelStep, SetStep, ToolStep
+from stepward.vm.language.transitions import END, Transition
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.assignment import Assignment
@@ -81,27 +82,36 @@ class Ways:
     def is_possible(self, step: int, way: Transition) -> bool:
         """Return whether some run might leave the step this way: all but what constants rule out."""
         part = self.flow.steps[step]
-        if way.kind == "fallback":
-            return self.facts.falls_back(part)
-        if isinstance(part, ConditionStep):
-            if way.kind == "failed":
-                return self._may_fail(step)
-            return way.kind == "visits" or self._is_decided(step, way) is not False
-        if isinstance(part, SetStep) and way.kind == "failed":
-            return self._may_fail(step)
-        return True
+        match part:
+            case ConditionStep():
+                if way.kind == "failed":
+                    return self._may_fail(step)
+                return way.kind == "visits" or self._is_decided(step, way) is not False
+            case SetStep():
+                return way.kind != "failed" or self._may_fail(step)
+            case LlmStep() | ToolStep() | ParallelStep():
+                return way.kind != "fallback" or self.facts.falls_back(part)
+            case EndStep():
+                return True
+            case _:
+                assert_never(part)
 
     def is_certain(self, step: int, way: Transition) -> bool:
         """Return whether some run that gets here leaves the step this way, whatever came before."""
         part = self.flow.steps[step]
-        if way.kind == "fallback" and not self.facts.falls_back(part):
-            return False
-        if isinstance(part, ConditionStep):
-            return way.kind in ("branch", "uncovered") and self._is_decided(step, way) is True
-        if isinstance(part, SetStep) and way.kind == "failed":
-            return False
         # What may read something undefined may fail before it starts: what becomes of it is no certainty.
-        return step not in self.doubtful
+        is_sure = step not in self.doubtful
+        match part:
+            case ConditionStep():
+                return way.kind in ("branch", "uncovered") and self._is_decided(step, way) is True
+            case SetStep():
+                return way.kind != "failed" and is_sure
+            case LlmStep() | ToolStep() | ParallelStep():
+                return is_sure and (way.kind != "fallback" or self.facts.falls_back(part))
+            case EndStep():
+                return is_sure
+            case _:
+                assert_never(part)
 
     def _is_decided(self, step: int, way: Transition) -> bool | None:
         """Return whether constants make a condition take this branch, or none; None where they do not decide.
@@ -146,8 +156,7 @@ class Ways:
         started: Counter[str] = Counter()
         for move in bad.path:
             step = self.flow.steps[self.flow.position[move.step]]
-            bound = None if isinstance(step, EndStep) else step.max_visits
-            if bound is not None and (started[move.step] >= bound) != (move.how == USED_UP):
+            if step.max_visits is not None and (started[move.step] >= step.max_visits) != (move.how == USED_UP):
                 return False
             started[move.step] += 1
         return True

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.diagram.marks import Marks
 from stepward.validator.diagram.notes import notes_of
 from stepward.validator.diagram.picture import Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
 from stepward.validator.diagram.words import lines_of, sub_step_lines, visits_words, whole_of, wrapped
-from stepward.vm.language.flow import END, MISSING, Transition
 from stepward.vm.language.guardrails import BranchSelector, FollowedBy, Requires, guards, protected
-from stepward.vm.language.selectors import branch_names, matches
+from stepward.vm.language.selectors import matches
 from stepward.vm.language.steps import (
+    AnyPart,
     AnyStep,
     BaseStep,
     ConditionStep,
@@ -24,6 +24,7 @@ from stepward.vm.language.steps import (
     SetStep,
     ToolCall,
 )
+from stepward.vm.language.transitions import END, MISSING, Transition
 
 MAX_ERROR_EDGES: Final = 3
 """Error routes to one step that are drawn as edges; of more, each is told in the node that it starts from."""
@@ -83,7 +84,7 @@ class _Drawing:
                     branch = None
                     if isinstance(guard, BranchSelector):
                         assert isinstance(hit.part, ConditionStep)
-                        branch = branch_names(hit.part)[guard.branch]
+                        branch = hit.part.branch_names[guard.branch]
                     _note(required, (hit.part.id, branch), rule.name)
             if hits and isinstance(rule, FollowedBy):
                 for hit in matches(rule.followed_by.then, self.meaning):
@@ -127,7 +128,7 @@ class _Drawing:
         lines = (*self._entered(number), *self._error_lines(number))
         return self._node(f"s{number}", step, lines, is_dead=self._is_dead(number))
 
-    def _node(self, name: str, step: BaseStep, more: Iterable[Line], *, is_dead: bool) -> Node:
+    def _node(self, name: str, step: AnyPart, more: Iterable[Line], *, is_dead: bool) -> Node:
         spec = self.meaning.tool(step.tool) if isinstance(step, ToolCall) else None
         is_declared = not isinstance(step, ToolCall) or step.tool in self.meaning.manifest
         lines = (*lines_of(step, spec, is_declared=is_declared), *self._rule_lines(step), *more)
@@ -141,17 +142,22 @@ class _Drawing:
             self._is_walked(step),
         )
 
-    def _kind(self, step: BaseStep) -> Kind:
-        if isinstance(step, LlmCall):
-            return "llm"
-        if isinstance(step, ToolCall):
-            return "write" if self.meaning.tool(step.tool).effect == "write" else "read"
-        if isinstance(step, ConditionStep):
-            return "condition"
-        if isinstance(step, SetStep):
-            return "set"
-        assert isinstance(step, EndStep)
-        return step.outcome
+    def _kind(self, step: AnyPart) -> Kind:
+        match step:
+            case LlmCall():
+                return "llm"
+            case ToolCall():
+                return "write" if self.meaning.tool(step.tool).effect == "write" else "read"
+            case ConditionStep():
+                return "condition"
+            case SetStep():
+                return "set"
+            case EndStep():
+                return step.outcome
+            case ParallelStep():
+                raise AssertionError("a parallel step is a box")
+            case _:
+                assert_never(step)
 
     def _box(self, number: int, step: ParallelStep) -> Box:
         is_dead = self._is_dead(number)
@@ -188,7 +194,7 @@ class _Drawing:
                 words = "on error" if way.kind == "failed" else "after the last visit"
                 yield from _told(f"{words} → {self.flow.steps[way.to].id}", "error")
 
-    def _hint(self, step: BaseStep, lines: Iterable[Line]) -> str:
+    def _hint(self, step: AnyPart, lines: Iterable[Line]) -> str:
         """Return what the lines of a node cut, and what is found of it."""
         told = [f"{one.code} {one.message}" for one in self.marks.findings if one.step == step.id]
         is_cut = any(line.text.endswith("…") or line.tone == "faint" for line in lines)
@@ -196,7 +202,7 @@ class _Drawing:
         return text if len(text) <= _HINT else f"{text[: _HINT - 1]}…"
 
     def _is_dead(self, number: int) -> bool:
-        return not self.flow.reachable[number] or number in self.marks.dead_steps
+        return number not in self.facts.graph.reachable or number in self.marks.dead_steps
 
     def _is_walked(self, step: BaseStep) -> bool:
         return self.marks.walk is not None and step.id in self.marks.walk.numbers
@@ -273,7 +279,7 @@ class _Drawing:
         if way.kind == "failed":
             yield Line("on error", "error")
         elif way.kind == "visits":
-            yield Line(f"after {visits_words(getattr(step, 'max_visits', 0))}", "faint")
+            yield Line(f"after {visits_words(step.max_visits or 0)}", "faint")
         elif way.kind == "uncovered":
             yield Line("otherwise", "error")
         elif isinstance(step, ConditionStep):

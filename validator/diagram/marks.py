@@ -8,8 +8,9 @@ from typing import NamedTuple
 from stepward.validator.analysis.product import how
 from stepward.validator.context import Context
 from stepward.validator.findings import COVERAGE, Finding, Move, Property, Verdict
-from stepward.vm.language.flow import Flow, Transition
+from stepward.vm.language.flow import Flow
 from stepward.vm.language.steps import ConditionStep
+from stepward.vm.language.transitions import Transition
 
 Way = tuple[int, int]
 """A way out of a step: the step's position, and the position of the transition among its ways."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from stepward.validator.diagram.picture import Line, Tone
 from stepward.validator.report.text import safe, width
@@ -20,7 +20,8 @@ from stepward.vm.language.guardrails import (
 )
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.steps import (
-    BaseStep,
+    AnyPart,
+    AnyStep,
     Call,
     ConditionStep,
     EndStep,
@@ -107,13 +108,13 @@ def _fitting(text: str, limit: int) -> str:
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 
-def lines_of(step: BaseStep, spec: ToolSpec | None, *, is_declared: bool = True) -> Iterator[Line]:
+def lines_of(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool = True) -> Iterator[Line]:
     """Yield what stands in a step's node: its id, then what it does; `spec` are the facts about its tool."""
     yield from _lines(step.id, "name")
     yield from _doing(step, spec, is_declared=is_declared)
     if isinstance(step, Failing) and step.on_error == "retry":
         yield Line(f"retried: {step.max_retries} attempts in all", "retry")
-    if (visits := getattr(step, "max_visits", None)) is not None:
+    if isinstance(step, AnyStep) and (visits := step.max_visits) is not None:
         yield Line(f"at most {visits_words(visits)}", "retry")
 
 
@@ -122,25 +123,28 @@ def visits_words(count: int) -> str:
     return f"{count} visit{'' if count == 1 else 's'}"
 
 
-def _doing(step: BaseStep, spec: ToolSpec | None, *, is_declared: bool) -> Iterator[Line]:
-    if isinstance(step, LlmCall):
-        yield from _lines(f"llm → ${step.output_key}" if step.output_key else "llm")
-        yield from _lines(" | ".join(step.allowed_outputs or ()))
-    elif isinstance(step, ToolCall):
-        assert spec is not None, "a tool has facts"
-        yield from _lines(f"{step.tool} → ${step.output_key}" if step.output_key else step.tool)
-        yield _effect(spec, is_declared=is_declared)
-    elif isinstance(step, ConditionStep):
-        yield from _lines(step.condition or "")
-    elif isinstance(step, SetStep):
-        for name, value in list(step.set.items())[:ASSIGNMENTS]:
-            yield from _lines(_assignment(name, value), most=2)
-        if len(step.set) > ASSIGNMENTS:
-            yield Line(f"… and {len(step.set) - ASSIGNMENTS} more", "faint")
-    elif isinstance(step, EndStep):
-        yield Line(f"end: {step.outcome}")
-    elif isinstance(step, ParallelStep):
-        yield Line("parallel")
+def _doing(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool) -> Iterator[Line]:
+    match step:
+        case LlmCall():
+            yield from _lines(f"llm → ${step.output_key}" if step.output_key else "llm")
+            yield from _lines(" | ".join(step.allowed_outputs or ()))
+        case ToolCall():
+            assert spec is not None, "a tool has facts"
+            yield from _lines(f"{step.tool} → ${step.output_key}" if step.output_key else step.tool)
+            yield _effect(spec, is_declared=is_declared)
+        case ConditionStep():
+            yield from _lines(step.condition or "")
+        case SetStep():
+            for name, value in list(step.set.items())[:ASSIGNMENTS]:
+                yield from _lines(_assignment(name, value), most=2)
+            if len(step.set) > ASSIGNMENTS:
+                yield Line(f"… and {len(step.set) - ASSIGNMENTS} more", "faint")
+        case EndStep():
+            yield Line(f"end: {step.outcome}")
+        case ParallelStep():
+            yield Line("parallel")
+        case _:
+            assert_never(step)
 
 
 def _assignment(name: str, value: Any) -> str:
@@ -170,13 +174,19 @@ def _lines(text: str, tone: Tone = "text", most: int = LINES) -> Iterator[Line]:
         yield from (Line(line, tone) for line in wrapped(text, most=most))
 
 
-def whole_of(step: BaseStep) -> str:
+def whole_of(step: AnyPart) -> str:
     """Return the text of a step that its node may have cut."""
-    if isinstance(step, ConditionStep):
-        return "\n".join([step.condition or "", *(case.when for case in step.cases or ())]).strip()
-    if isinstance(step, SetStep):
-        return "\n".join(_assignment(name, value) for name, value in step.set.items())
-    return " | ".join(step.allowed_outputs or ()) if isinstance(step, LlmCall) else ""
+    match step:
+        case ConditionStep():
+            return "\n".join(one.text for one in step.expressions).strip()
+        case SetStep():
+            return "\n".join(_assignment(name, value) for name, value in step.set.items())
+        case LlmCall():
+            return " | ".join(step.allowed_outputs or ())
+        case ToolCall() | ParallelStep() | EndStep():
+            return ""
+        case _:
+            assert_never(step)
 
 
 # -- guardrails --------------------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from stepward.validator.engine.systems.slicing import UNSET, next_places
 from stepward.validator.engine.systems.system import FAILS, Edge, Leap, System
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Names, real
-from stepward.vm.language.flow import Transition
 from stepward.vm.language.steps import ConditionStep
+from stepward.vm.language.transitions import Transition
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
@@ -101,16 +101,18 @@ class DeadWays:
         seen = bytearray(len(self.flow.steps))
         seen[0] = 1
         pending = [0]
-        kinds, successors = self.flow.kinds, self.flow.successors
+        steps, successors = self.flow.steps, self.flow.successors
         while pending:
             number = pending.pop()
             # Of the other steps no way is dead that leads on: a fallback leads where success does.
-            following = self._alive(number) if kinds[number] == "condition" else successors[number]
+            following = self._alive(number) if isinstance(steps[number], ConditionStep) else successors[number]
             for target in following:
                 if not seen[target]:
                     seen[target] = 1
                     pending.append(target)
-        return tuple(number for number, is_seen in enumerate(seen) if not is_seen and self.flow.reachable[number])
+        return tuple(
+            number for number, is_seen in enumerate(seen) if not is_seen and number in self.facts.graph.reachable
+        )
 
     def _alive(self, number: int) -> Sequence[int]:
         """Return where the ways out of a condition lead that are not dead."""
@@ -154,8 +156,8 @@ class DeadWays:
         """Return what conditions read, those that share a variable or read one that several steps assign."""
         read: dict[int, frozenset[Names]] = {}
         closed: dict[tuple[Names, ...], frozenset[Names]] = {}
-        for number in self.flow.positions_of.get("condition", ()):
-            cases = self.readable.cases(number) if self.flow.reachable[number] else None
+        for number, _ in self.facts.conditions:
+            cases = self.readable.cases(number) if number in self.facts.graph.reachable else None
             if cases is None:
                 continue
             own = tuple(cases.names)
@@ -223,7 +225,7 @@ class DeadWays:
     def _system(self, conditions: list[int], roots: frozenset[Names]) -> tuple[System, dict[int, int]]:
         """Return the system of the steps that a cluster concerns, and their nodes."""
         kept = {0, *conditions, *(number for root in roots for number in self.moves.writers(root))}
-        kept = {number for number in kept if self.flow.reachable[number]}
+        kept = {number for number in kept if number in self.facts.graph.reachable}
         successors = self.flow.successors
         place = next_places(len(self.flow.steps), kept, lambda number: successors[number], self.flow.predecessors)
         order = sorted(kept)
@@ -243,7 +245,7 @@ class DeadWays:
         if not self.analyses.ways.is_possible(number, way):
             return []
         target = place[way.to] if way.to >= 0 else UNSET
-        if target == UNSET and self.flow.kinds[number] != "condition":
+        if target == UNSET and not isinstance(self.flow.steps[number], ConditionStep):
             return []
         guards = tuple(guard for guard in leaving.guards if self.moves.roots_of(guard.decision) <= roots)
         assigns = tuple(one for one in leaving.assigns if real(one.root) in roots)

@@ -135,7 +135,7 @@ def _allow_list(proofs: Proofs, policy: Policy) -> Iterator[Judgement]:
     origin = Origin("allow", policy, ALLOW_LIST)
     for site in facts.meaning.calls:
         call = site.call
-        if not isinstance(call, ToolCall) or not facts.flow.reachable[site.step]:
+        if not isinstance(call, ToolCall) or site.step not in facts.graph.reachable:
             continue
         entry = allowed.get(call.tool)
         if entry is not None and (entry.when is None or constant_text(entry.when) is True):
@@ -208,7 +208,8 @@ class _Judge:
         """Whether the program can start what the rule protects, forbids or counts; a policy's rule need not."""
         selectors = protected(self.rule)
         needed = selectors if isinstance(self.rule, Exclusive) else selectors[:1]
-        return all(any(self.flow.reachable[hit.step] for hit in self.facts.hits(selector)) for selector in needed)
+        hits, reachable = self.facts.hits, self.facts.graph.reachable
+        return all(any(hit.step in reachable for hit in hits(selector)) for selector in needed)
 
     def _decide(self, monitor: Monitor, strict: Monitor | None = None) -> Found:
         """Search with a monitor over all that is possible, then, with the strict one, over what is certain.

@@ -13,7 +13,7 @@ from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.types import admits as admits_kind
 from stepward.validator.recheck.types import covers, fits, has_default
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.steps import Call, ToolCall
+from stepward.vm.language.steps import AnyCall, ToolCall
 from stepward.vm.language.types import TypeSpec
 
 _ANY_TEXT: Final = TypeSpec.model_construct(type=("string",))
@@ -24,7 +24,7 @@ CellsOf = Callable[[Names], Sequence[Cell]]
 """What a reference may be where the call stands."""
 
 
-def starts(reading: Reading, part: Call, cells_of: CellsOf) -> tuple[bool, bool]:
+def starts(reading: Reading, part: AnyCall, cells_of: CellsOf) -> tuple[bool, bool]:
     """Return whether a call may start, and whether it may fail before it does."""
     read = [cells_of(name) for name in read_by(part)]
     may_start = not any(cells == (UNDEFINED,) for cells in read)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, assert_never
 
 from stepward.validator.recheck.cells import UNDEFINED, Cell
 from stepward.validator.recheck.evaluation import FAILS, references, truths, values
@@ -22,43 +22,38 @@ from stepward.validator.recheck.tracked import Tracked, plain
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import (
-    BaseStep,
+    AnyPart,
+    AnyStep,
     ConditionStep,
     EndStep,
     Failing,
-    LlmCall,
+    LlmStep,
     ParallelStep,
     SetStep,
-    ToolCall,
+    ToolStep,
+    parts,
 )
 
 
-def read_by(part: BaseStep) -> list[Names]:
+def read_by(part: AnyPart) -> list[Names]:
     """Return the references in what a call hands over, or in the output of an `end`."""
-    found: list[Any] = []
-    if isinstance(part, ToolCall):
-        found = [part.args]
-    elif isinstance(part, LlmCall):
-        found = [part.prompt, part.system]
-    elif isinstance(part, EndStep):
-        found = [part.output]
+    found = [one.value for one in part.templates if one.sub is None]
     return list(dict.fromkeys(one.reference.names for value in found for one in embedded(value)))
 
 
-def written_by(part: BaseStep) -> tuple[Names, ...]:
-    """Return the variables that the output of a step or sub-step is found under."""
-    if isinstance(part, SetStep):
-        return tuple((name,) for name in part.set)
-    if not isinstance(part, Failing):
-        return ()
-    return ((part.id, "output"), *(((part.output_key,),) if part.output_key is not None else ()))
+def written_by(part: AnyPart) -> tuple[Names, ...]:
+    """Return the variables that a step or sub-step assigns, and those that its output is found under."""
+    names: tuple[Names, ...] = tuple((name,) for name in part.assigns)
+    if isinstance(part, Failing):
+        names += ((part.id, "output"), *(((part.output_key,),) if part.output_key is not None else ()))
+    return names
 
 
-def assigned_by(step: BaseStep) -> frozenset[Names]:
+def assigned_by(step: AnyStep) -> frozenset[Names]:
     """Return everything that a step assigns, its sub-steps included."""
-    parts = (step, *(step.parallel_steps if isinstance(step, ParallelStep) else ()))
-    errors = [(part.id, "error") for part in parts if isinstance(part, Failing)]
-    return frozenset((*(name for part in parts for name in written_by(part)), *errors))
+    found = [part for _, part in parts(step)]
+    errors = [(part.id, "error") for part in found if isinstance(part, Failing)]
+    return frozenset((*(name for part in found for name in written_by(part)), *errors))
 
 
 class _Numbered:
@@ -178,25 +173,25 @@ class Definite:
         known = self._tracked.after(number, way, known)
         return known & ~self._numbered.below(self._assigned[number]) | self._numbered.set_of(_given(step, way))
 
-    def _survived(self, number: int, step: BaseStep, way: Way, before: int) -> set[Names] | None:
+    def _survived(self, number: int, step: AnyStep, way: Way, before: int) -> set[Names] | None:
         """Return what must have been defined for a step to be left this way."""
-        if isinstance(step, ConditionStep):
-            return self._told(number, before, lambda trees, names: self._may_take(step, way, trees, names))
-        if isinstance(step, SetStep):
-            return self._told(number, before, self._may_succeed) if way.kind == "success" else set()
-        if way.kind not in ("success", "fallback"):
-            return set()
-        parts = (
-            step,
-            *(
-                part
-                for part in (step.parallel_steps if isinstance(step, ParallelStep) else ())
-                if part.on_error != "skip"
-            ),
-        )
+        match step:
+            case ConditionStep():
+                return self._told(number, before, lambda trees, names: self._may_take(step, way, trees, names))
+            case SetStep():
+                return self._told(number, before, self._may_succeed) if way.kind == "success" else set()
+            case LlmStep() | ToolStep() | ParallelStep():
+                return self._handed_over(step) if way.kind in ("success", "fallback") else set()
+            case EndStep():
+                return set()
+            case _:
+                assert_never(step)
+
+    def _handed_over(self, step: LlmStep | ToolStep | ParallelStep) -> set[Names]:
+        """Return what must be defined for the calls of a step to start, but for those that may be skipped."""
         return {
             one
-            for part in parts
+            for part in (step, *(part for part in step.sub_steps if part.on_error != "skip"))
             for names in read_by(part)
             for one in prefixes(names)
             if below(one, self.origins.root(names))
@@ -244,16 +239,15 @@ def _order(following: list[tuple[int, ...]]) -> dict[int, int]:
     return {step: len(left) - number for number, step in enumerate(left)}
 
 
-def _given(step: BaseStep, way: Way) -> Iterator[Names]:
+def _given(step: AnyStep, way: Way) -> Iterator[Names]:
     """Yield what a step certainly gives a value when it is left this way."""
-    if isinstance(step, SetStep):
-        yield from written_by(step)
     if not isinstance(step, Failing):
+        yield from written_by(step)
         return
-    parts = step.parallel_steps if isinstance(step, ParallelStep) and way.kind == "success" else ()
-    for part in parts:
+    calls = step.sub_steps if way.kind == "success" else ()
+    for part in calls:
         if part.on_error != "skip":
-            others = {name for other in parts if other is not part for name in written_by(other)}
+            others = {name for other in calls if other is not part for name in written_by(other)}
             yield from (name for name in written_by(part) if name not in others)
     if way.kind in ("success", "fallback"):
         yield from written_by(step)

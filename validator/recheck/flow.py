@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, assert_never
 
 from stepward.validator.recheck.refusals import Unreadable
-from stepward.vm.language.steps import AnyStep, Call, ConditionStep, EndStep, ParallelStep, Routed
+from stepward.vm.language.steps import AnyStep, ConditionStep, EndStep, LlmStep, ParallelStep, Routed, SetStep, ToolStep
 
 END: Final = -1
 """The run ends: the way has a status."""
@@ -41,7 +41,7 @@ class Control:
         self.position: dict[str, int] = {}
         for number, step in enumerate(steps):
             self.position.setdefault(step.id, number)
-        self.arms = frozenset(target for step in steps for target in _named(step))
+        self.arms = frozenset(target for step in steps for target in step.targets)
         self.ways: list[tuple[Way, ...]] = [tuple(self._ways(number, step)) for number, step in enumerate(steps)]
 
     @cached_property
@@ -68,11 +68,16 @@ class Control:
             case ConditionStep():
                 yield from self._branches(step)
                 error_step = None
-            case _:
-                after = self._after(number, step)
+            case SetStep():
+                yield self._after(number, step)
+                yield FAILS  # an expression has no value
+                error_step = None
+            case LlmStep() | ToolStep() | ParallelStep():
+                after, error_step = self._after(number, step), step.error_step
                 yield after
-                error_step = getattr(step, "error_step", None)
-                yield from self._failures(step, after, error_step)
+                yield from self._failures(step, after)
+            case _:
+                assert_never(step)
         if step.max_visits is not None:
             if error_step is not None:
                 yield Way("visits", self._target(error_step))  # once; the second time the run stalls
@@ -92,23 +97,18 @@ class Control:
         return Way("success", END, _status(step.outcome))
 
     def _falls_through(self, step: AnyStep) -> bool:
-        if isinstance(step, ConditionStep | EndStep):
-            return False
-        return step.next_step is None and not step.is_terminal and step.id not in self.arms
+        return isinstance(step, Routed) and step.next_step is None and not step.is_terminal and step.id not in self.arms
 
-    def _failures(self, step: AnyStep, after: Way, error_step: str | None) -> Iterator[Way]:
+    def _failures(self, step: LlmStep | ToolStep | ParallelStep, after: Way) -> Iterator[Way]:
         if isinstance(step, ParallelStep):
             if all(part.on_error == "skip" for part in step.parallel_steps):
                 return
-        elif not isinstance(step, Call):
-            yield FAILS  # a `set` whose expression has no value
-            return
         elif step.on_timeout == "fallback":
             yield after._replace(kind="fallback")
         if step.on_error == "skip":
             yield after._replace(kind="skipped")
-        if error_step is not None:
-            yield Way("failed", self._target(error_step))
+        if step.error_step is not None:
+            yield Way("failed", self._target(step.error_step))
         elif step.on_error != "skip":
             yield FAILS
 
@@ -127,17 +127,6 @@ class Control:
 def has_every_branch(step: ConditionStep) -> bool:
     """Return whether a condition has a branch for whatever comes out."""
     return step.otherwise is not None and (step.cases is not None or step.then is not None)
-
-
-def _named(step: AnyStep) -> Iterator[str]:
-    """Yield the steps that a branch, a case or an `error_step` names."""
-    if isinstance(step, ConditionStep):
-        yield from (name for name in (step.then, step.otherwise) if name is not None)
-        yield from (case.then for case in step.cases or ())
-    else:
-        error_step = getattr(step, "error_step", None)
-        if error_step is not None:
-            yield error_step
 
 
 def _status(outcome: str | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
@@ -28,7 +28,7 @@ from stepward.vm.expressions.syntax import (
     children,
     walk,
 )
-from stepward.vm.language.steps import BaseStep, LlmCall, ParallelStep, SetStep, ToolCall
+from stepward.vm.language.steps import AnyPart, ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 
 ITEMS: Final = "[]"
@@ -136,15 +136,23 @@ class Boundary:
             case "output":
                 return self._output(self.reading.part(source.step, source.sub))
 
-    def _output(self, part: BaseStep) -> TypeSpec | None:
-        if isinstance(part, ToolCall):
-            return self.reading.tool(part.tool).returns
-        if isinstance(part, LlmCall):
-            if part.returns is not None:
-                return part.returns
-            allowed = part.allowed_outputs
-            return _STRING if allowed is None else TypeSpec.model_construct(type=("string",), enum=tuple(allowed))
-        assert isinstance(part, ParallelStep), "nothing else has an output"
+    def _output(self, part: AnyPart) -> TypeSpec | None:
+        match part:
+            case ToolCall():
+                return self.reading.tool(part.tool).returns
+            case LlmCall():
+                if part.returns is not None:
+                    return part.returns
+                allowed = part.allowed_outputs
+                return _STRING if allowed is None else TypeSpec.model_construct(type=("string",), enum=tuple(allowed))
+            case ParallelStep():
+                return self._joined(part)
+            case ConditionStep() | SetStep() | EndStep():
+                raise AssertionError(f"`{part.id}` has no output")
+            case _:
+                assert_never(part)
+
+    def _joined(self, part: ParallelStep) -> TypeSpec:
         return TypeSpec.model_construct(
             type=("object",),
             properties={one.id: self._output(one) or TypeSpec.model_construct() for one in part.parallel_steps},

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyStep, ConditionStep, EndStep, Failing, ParallelStep, SetStep
+from stepward.vm.language.steps import AnyStep, Failing, parts
 
 Names = tuple[str, ...]
 
@@ -47,19 +47,15 @@ class Lookup:
             self._note(number, step)
 
     def _note(self, number: int, step: AnyStep) -> None:
-        if isinstance(step, ConditionStep | EndStep | SetStep):
+        for name in step.assigns:
+            self._gives(name, Source("set", name, number))
+        if not step.has_output:
             self._silent.add(step.id)
-            for name in step.set if isinstance(step, SetStep) else ():
-                self._gives(name, Source("set", name, number))
-            return
-        self._output(step, number, None)
-        for sub, part in enumerate(step.parallel_steps if isinstance(step, ParallelStep) else ()):
-            self._output(part, number, sub)
-
-    def _output(self, part: Failing, number: int, sub: int | None) -> None:
-        self.calls.setdefault(part.id, (number, sub))
-        if part.output_key is not None:
-            self._gives(part.output_key, Source("output", part.id, number, sub))
+        for sub, part in parts(step):
+            if isinstance(part, Failing):
+                self.calls.setdefault(part.id, (number, sub))
+                if part.output_key is not None:
+                    self._gives(part.output_key, Source("output", part.id, number, sub))
 
     def _gives(self, name: str, source: Source) -> None:
         self.variables.setdefault(name, []).append(source)

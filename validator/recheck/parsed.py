@@ -18,7 +18,7 @@ from stepward.vm.language.guardrails import AnyRule
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyStep, BaseStep, ConditionStep, LlmCall, ParallelStep, SetStep, ToolCall
+from stepward.vm.language.steps import AnyPart, AnyStep, ToolCall
 
 _EFFECTS: Final = ("none", "read", "write")
 _UNKNOWN: Final = ToolSpec.model_construct(effect="write", idempotent=False)
@@ -85,13 +85,10 @@ class Parsed:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def part(self, number: int, sub: int | None) -> BaseStep:
+    def part(self, number: int, sub: int | None) -> AnyPart:
         """Return a step, or a sub-step of it."""
         step = self.steps[number]
-        if sub is None:
-            return step
-        assert isinstance(step, ParallelStep), "only these have sub-steps"
-        return step.parallel_steps[sub]
+        return step if sub is None else step.sub_steps[sub]
 
     @cached_property
     def parts(self) -> tuple[Hit, ...]:
@@ -101,7 +98,7 @@ class Parsed:
     @cached_property
     def calls(self) -> tuple[Hit, ...]:
         """Every call of a model or a tool."""
-        return tuple(hit for hit in self.parts if isinstance(hit.part, LlmCall | ToolCall))
+        return tuple(Hit(number, sub, call) for number, step in enumerate(self.steps) for sub, call in step.calls)
 
     @cached_property
     def tool_calls(self) -> tuple[Hit, ...]:
@@ -111,7 +108,7 @@ class Parsed:
     def expressions(self, number: int) -> tuple[Expression | None, ...]:
         """Return the conditions of a step, or the texts of its `set`, in their order; None for what can't be read."""
         if number not in self._trees:
-            self._trees[number] = tuple(_parsed(text) for text in _texts(self.steps[number]))
+            self._trees[number] = tuple(_parsed(one.text) for one in self.steps[number].expressions)
         return self._trees[number]
 
     def rules(self) -> list[tuple[AnyRule, str | None]]:
@@ -122,7 +119,7 @@ class Parsed:
     @cached_property
     def bounds(self) -> dict[int, int]:
         """The `max_visits` of the steps that have it, by their positions."""
-        found = ((number, getattr(step, "max_visits", None)) for number, step in enumerate(self.steps))
+        found = ((number, step.max_visits) for number, step in enumerate(self.steps))
         return {number: most for number, most in found if most is not None}
 
     # -- tools -----------------------------------------------------------------------------------------------------
@@ -169,12 +166,6 @@ def _applies(policy: Policy, program: Program) -> bool:
     names = [(program.name, pattern) for pattern in policy.applies_to]
     names += [(path, one) for pattern in policy.applies_to for one in (pattern, f"*/{pattern}")]
     return any(fnmatchcase(name, pattern) for name, pattern in names)
-
-
-def _texts(step: AnyStep) -> list[str]:
-    if isinstance(step, ConditionStep):
-        return [step.condition] if step.condition is not None else [case.when for case in step.cases or ()]
-    return [value for value in step.set.values() if isinstance(value, str)] if isinstance(step, SetStep) else []
 
 
 def _parsed(text: str) -> Expression | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from stepward.vm.language.steps import BaseStep, ParallelStep
+from stepward.vm.language.steps import AnyPart, AnyStep, parts
 
 
 class Hit(NamedTuple):
@@ -13,15 +13,13 @@ class Hit(NamedTuple):
 
     step: int
     sub: int | None
-    part: BaseStep
+    part: AnyPart
 
 
-def all_parts(steps: Iterable[BaseStep]) -> Iterator[Hit]:
+def all_parts(steps: Iterable[AnyStep]) -> Iterator[Hit]:
     """Yield every step, and every sub-step after its step."""
     for number, step in enumerate(steps):
-        yield Hit(number, None, step)
-        if isinstance(step, ParallelStep):
-            yield from (Hit(number, sub, part) for sub, part in enumerate(step.parallel_steps))
+        yield from (Hit(number, sub, part) for sub, part in parts(step))
 
 
 def by_step(hits: Iterable[Hit]) -> dict[int, list[Hit]]:

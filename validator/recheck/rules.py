@@ -15,12 +15,13 @@ from stepward.validator.recheck.cells import TEXT, UNDEFINED, Cell, of_value
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.evaluation import references, splits, truths
 from stepward.validator.recheck.flow import Way
+from stepward.validator.recheck.followed import State
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.parts import Hit, by_step
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, Unreadable
 from stepward.validator.recheck.selectors import branch_of, guards, matches
-from stepward.validator.recheck.steps import Exit, Part, State, Steps
+from stepward.validator.recheck.steps import Exit, Part, Steps
 from stepward.validator.recheck.tracked import plain
 from stepward.validator.recheck.types import has_default
 from stepward.vm.expressions.parser import parse
@@ -39,7 +40,7 @@ from stepward.vm.language.guardrails import (
     Never,
     Requires,
 )
-from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, LlmCall, ToolCall
 
 Memory = tuple[int, ...]
 NEVER, STALE, FRESH = 0, 1, 2
@@ -99,8 +100,7 @@ class Watcher:
 
     def cost(self, step: int) -> int:
         """Return what it takes to start a step: itself and its sub-steps."""
-        part = self.reading.steps[step]
-        return 1 + (len(part.parallel_steps) if isinstance(part, ParallelStep) else 0)
+        return 1 + len(self.reading.steps[step].sub_steps)
 
 
 class RequiresWatcher(Watcher):
@@ -309,9 +309,8 @@ class FollowedByWatcher(Watcher):
 
     def _lacks_tokens(self, step: int) -> bool:
         """Whether the budget of tokens may keep a step from starting: it does so where a model is asked."""
-        parts = self.reading.program.steps[step]
-        calls = parts.parallel_steps if isinstance(parts, ParallelStep) else (parts,)
-        return self.reading.program.max_tokens is not None and any(isinstance(call, LlmCall) for call in calls)
+        calls = self.reading.steps[step].calls
+        return self.reading.program.max_tokens is not None and any(isinstance(call, LlmCall) for _, call in calls)
 
     def start(self) -> Memory:
         return (0,)

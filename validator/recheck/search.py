@@ -17,12 +17,13 @@ from typing import Any, Final
 from stepward.validator.recheck.cells import GIVEN, OPEN, Cell, cut, is_exact, of_value
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.evaluation import references
+from stepward.validator.recheck.followed import Followed
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import Origins, prefixes
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.validator.recheck.rules import Watcher
-from stepward.validator.recheck.steps import Followed, Steps
+from stepward.validator.recheck.steps import Steps
 from stepward.validator.recheck.walking import Pair, Places, Walk, told_apart
 from stepward.vm.expressions.syntax import Constant, Expression, walk
 from stepward.vm.expressions.template import embedded

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import product
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, assert_never
 
 from stepward.validator.recheck.arguments import starts
 from stepward.validator.recheck.cells import (
@@ -28,21 +28,28 @@ from stepward.validator.recheck.definite import FAILING, NONE_HOLDS, Definite, o
 from stepward.validator.recheck.evaluation import FAILS, Environment, references, splits, values
 from stepward.validator.recheck.flow import FAILS as END_FAILS
 from stepward.validator.recheck.flow import Way
+from stepward.validator.recheck.followed import Changes, Followed, State
 from stepward.validator.recheck.names import Names, Source
-from stepward.validator.recheck.origins import Origins, below, field_type
+from stepward.validator.recheck.origins import Origins, field_type
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.vm.expressions.syntax import Expression, Reference
-from stepward.vm.language.steps import AnyStep, Call, ConditionStep, EndStep, Failing, ParallelStep, SetStep, ToolCall
-
-State = tuple[int, ...] | None
-"""For each followed reference the number of its cell, OPEN or GIVEN; None where nothing is known."""
+from stepward.vm.language.steps import (
+    AnyCall,
+    AnyStep,
+    ConditionStep,
+    EndStep,
+    Failing,
+    FailingPart,
+    LlmStep,
+    ParallelStep,
+    SetStep,
+    ToolCall,
+    ToolStep,
+)
 
 Part = tuple[int, int | None]
 """A step by its position, or a sub-step of it."""
-
-Changes = tuple[tuple[int, int], ...]
-"""New cells of followed references, by their numbers."""
 
 MAX_EXITS: Final = 50_000
 """Ways out of one step in one state, with all that they assign."""
@@ -74,45 +81,6 @@ class _Joined(NamedTuple):
 Describe = Callable[[Names, bool], tuple[Test, bool]]
 """For the fields below a value: whether the value may be in a cell, and whether it may be undefined; the flag says that
 what holds it is known to be an object."""
-
-
-class Followed:
-    """The references that a certificate follows, and the cells that each is cut into."""
-
-    def __init__(self, names: Sequence[Names], cells: Sequence[tuple[Cell, ...]]) -> None:
-        self.names = tuple(names)
-        self.cells = tuple(cells)
-        self.slot = {name: number for number, name in enumerate(self.names)}
-        self.gone = [cut.index(UNDEFINED) for cut in self.cells]
-        self._met: dict[tuple[int, Cell], tuple[int, ...]] = {}
-        self._split: dict[int, tuple[dict[tuple[str, Any], int], list[int]]] = {}
-
-    def under(self, root: Names) -> list[int]:
-        """Return the followed references below a root, owners first."""
-        return sorted(
-            (self.slot[name] for name in self.names if below(name, root)), key=lambda slot: len(self.names[slot])
-        )
-
-    def meeting(self, slot: int, cell: Cell) -> tuple[int, ...]:
-        """Return the cells of a reference that share a value with a cell."""
-        key = (slot, cell)
-        if key not in self._met:
-            singles, others = self._sorted(slot)
-            if cell.single:
-                same = singles.get((cell.kind, cell.value))
-                found = [one for one in others if meet(self.cells[slot][one], cell)]
-                self._met[key] = tuple(found if same is None else sorted([*found, same]))
-            else:
-                self._met[key] = tuple(number for number, one in enumerate(self.cells[slot]) if meet(one, cell))
-        return self._met[key]
-
-    def _sorted(self, slot: int) -> tuple[dict[tuple[str, Any], int], list[int]]:
-        """Return the cells of one value by that value, and the others: a long enum has many of the former."""
-        if slot not in self._split:
-            cells = self.cells[slot]
-            singles = {(cell.kind, cell.value): number for number, cell in enumerate(cells) if cell.single}
-            self._split[slot] = singles, [number for number, cell in enumerate(cells) if not cell.single]
-        return self._split[slot]
 
 
 class Steps:
@@ -200,7 +168,7 @@ class Steps:
     def _slots_read(self, number: int) -> Iterator[int]:
         step = self.reading.steps[number]
         names = references(self.reading.plain_expressions(number) or [])
-        for part in (step, *(step.parallel_steps if isinstance(step, ParallelStep) else ())):
+        for part in (step, *step.sub_steps):
             names.extend(read_by(part))
         slots = {self.followed.slot[name] for name in names if name in self.followed.slot}
         if isinstance(step, SetStep):
@@ -216,22 +184,25 @@ class Steps:
 
     def _all(self, number: int, step: AnyStep, state: State) -> Iterator[Exit]:
         ways = self.ways[number]
-        if isinstance(step, ConditionStep):
-            yield from self._condition(number, step, ways, state)
-        elif isinstance(step, SetStep):
-            yield from self._set(number, step, ways, state)
-        elif isinstance(step, EndStep):
-            yield from self._end(number, step, ways, state)
-        elif isinstance(step, ParallelStep):
-            yield from self._parallel(number, step, ways, state)
-        else:
-            yield from self._call(number, step, ways, state)
+        match step:
+            case ConditionStep():
+                yield from self._condition(number, step, ways, state)
+            case SetStep():
+                yield from self._set(number, step, ways, state)
+            case EndStep():
+                yield from self._end(number, step, ways, state)
+            case ParallelStep():
+                yield from self._parallel(number, step, ways, state)
+            case LlmStep() | ToolStep():
+                yield from self._call(number, step, ways, state)
+            case _:
+                assert_never(step)
         for way in ways:
             if way.kind == "visits":  # it starts nothing, and takes nothing of the budget
                 yield from (Exit(way, changes, NOTHING, NOTHING, 0) for changes in self._passed(step))
 
     def _passed(self, step: AnyStep) -> Iterator[Changes]:
-        parts = (step, *(step.parallel_steps if isinstance(step, ParallelStep) else ()))
+        parts = (step, *step.sub_steps)
         return self.together([self._left_without(part, has_error=True) for part in parts if isinstance(part, Failing)])
 
     # -- assigning -------------------------------------------------------------------------------------------------
@@ -322,7 +293,7 @@ class Steps:
 
         return describe
 
-    def _success(self, part: Failing) -> Iterator[Changes]:
+    def _success(self, part: FailingPart) -> Iterator[Changes]:
         source = Source("output", part.id, *self.reading.lookup.calls[part.id])
         roots = written_by(part)
         given: Iterable[Changes] = [self._later(roots, source)] if self.is_lazy else [()]
@@ -330,11 +301,11 @@ class Steps:
             given = self._valued(roots, self._typed(source))
         return self.together([given, self.undefined((part.id, "error"))])
 
-    def _fallback(self, part: Call) -> Iterator[Changes]:
+    def _fallback(self, part: AnyCall) -> Iterator[Changes]:
         given = self._valued(written_by(part), self._written(part.fallback))
         return self.together([given, self.undefined((part.id, "error"))])
 
-    def _left_without(self, part: Failing, *, has_error: bool) -> Iterator[Changes]:
+    def _left_without(self, part: FailingPart, *, has_error: bool) -> Iterator[Changes]:
         """Yield what a part without an output leaves behind."""
         error = self._valued([(part.id, "error")], lambda *_: (lambda cell: meet(cell, TEXT), False))
         gone = [self.undefined(root) for root in written_by(part)]
@@ -411,19 +382,19 @@ class Steps:
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
-    def falls_back(self, part: Call) -> bool:
+    def falls_back(self, part: AnyCall) -> bool:
         """Return whether a time-out may end in the fallback: a write that can't be repeated is in doubt instead."""
         if part.on_timeout != "fallback":
             return False
         return not (isinstance(part, ToolCall) and self.reading.must_not_repeat(part.tool))
 
-    def starts(self, number: int, part: Call, state: State) -> tuple[bool, bool]:
+    def starts(self, number: int, part: AnyCall, state: State) -> tuple[bool, bool]:
         """Return whether a call may start in a state, and whether it may fail before it does."""
         if self.is_blind:
             return True, True
         return starts(self.reading, part, lambda names: self.cells(names, number, state))
 
-    def _call(self, number: int, step: Call, ways: Iterable[Way], state: State) -> Iterator[Exit]:
+    def _call(self, number: int, step: LlmStep | ToolStep, ways: Iterable[Way], state: State) -> Iterator[Exit]:
         may_start, may_fail = self.starts(number, step, state)
         failed = tuple(self._left_without(step, has_error=True))
         for way in ways:
@@ -461,7 +432,7 @@ class Steps:
                     if way.kind in (("failed", "skipped") if failed else ("success",)):
                         yield Exit(way, changes, before.started | _ALONE, before.succeeded | whole, before.cost + again)
 
-    def _fates(self, number: int, sub: int, part: Call, state: State) -> Iterator[_Joined]:
+    def _fates(self, number: int, sub: int, part: AnyCall, state: State) -> Iterator[_Joined]:
         """Yield what can become of a sub-step."""
         may_start, may_fail = self.starts(number, part, state)
         here = frozenset({sub}) if (number, sub) in self.parts else NOTHING

@@ -14,12 +14,13 @@ from typing import Any, Final, NamedTuple
 
 from stepward.validator.recheck.cells import OPEN, Cell, meet, read
 from stepward.validator.recheck.fields import Fields
+from stepward.validator.recheck.followed import Followed, State
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.validator.recheck.rules import DecisionWatcher, Watcher
 from stepward.validator.recheck.search import reached
-from stepward.validator.recheck.steps import Followed, State, Steps
+from stepward.validator.recheck.steps import Steps
 from stepward.validator.recheck.walking import Pair, Places, Walk, explored, is_possible, told_apart
 
 MAX_STATES: Final = 5_000_000

@@ -7,10 +7,11 @@ from typing import Any, Final, NamedTuple
 
 from stepward.validator.recheck.cells import GIVEN, OPEN, UNDEFINED
 from stepward.validator.recheck.flow import END
+from stepward.validator.recheck.followed import Changes, Followed, State
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import TooLarge
 from stepward.validator.recheck.rules import Memory, Watcher
-from stepward.validator.recheck.steps import Changes, Exit, Followed, State, Steps
+from stepward.validator.recheck.steps import Exit, Steps
 
 MAX_SPLITS: Final = 100_000
 """States that one which leaves something open may stand for at a step."""

@@ -102,7 +102,7 @@ def _names_in(tree: Any) -> list[_Names]:
 def _of_rule(witness: Witness, meaning: Meaning) -> Iterator[_Names]:
     """Yield what the `when` of the broken rule reads; for `$args.x` what the argument is made of."""
     here = [step for step in meaning.flow.steps if step.id == witness.claim.step]
-    parts = [part for step in here for part in (step, *getattr(step, "parallel_steps", ()))]
+    parts = [part for step in here for part in (step, *step.sub_steps)]
     calls = [part for part in parts if isinstance(part, ToolCall)]
     for text in _whens(witness, {call.tool for call in calls}):
         try:

@@ -9,10 +9,11 @@ from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.naming import MAX_TRIED, ends_the_run, naming_words
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
-from stepward.vm.language.flow import DECLARED_FAILURE, MISSING, Flow
+from stepward.vm.language.flow import Flow
 from stepward.vm.language.loading import near_words, only_near
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import ConditionStep, ErrorRouted, LlmCall, ParallelStep
+from stepward.vm.language.steps import ConditionStep, FailingStep, LlmCall
+from stepward.vm.language.transitions import DECLARED_FAILURE, MISSING
 from stepward.vm.reading.source import Mend, Place
 
 
@@ -54,16 +55,10 @@ class MissingTarget(Rule):
         """Yield every field that names no step of the program's list."""
         if not context.facts.flow.has_missing_target:
             return
-        sub_steps = {
-            part.id: step.id
-            for step in context.facts.program.steps
-            if isinstance(step, ParallelStep)
-            for part in step.parallel_steps
-        }
-        for number, step in enumerate(context.facts.program.steps):
-            for field in dict.fromkeys(
-                way.field for way in context.facts.flow.transitions[number] if way.to == MISSING
-            ):
+        steps, flow = context.facts.program.steps, context.facts.flow
+        sub_steps = {part.id: step.id for step in steps for part in step.sub_steps}
+        for number, step in enumerate(steps):
+            for field in dict.fromkeys(way.field for way in flow.transitions[number] if way.to == MISSING):
                 target = _value(step, field)
                 help = near_words(target, context.facts.flow.position) or "name a step of the list, or add this one"
                 if target in sub_steps:
@@ -126,13 +121,12 @@ class UnreachableStep(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the first step of each region that no path of edges reaches."""
-        flow = context.facts.flow
-        if all(flow.reachable):
-            return
-        for number, behind in regions_among([one for one, is_in in enumerate(flow.reachable) if not is_in], flow):
+        flow, reachable = context.facts.flow, context.facts.graph.reachable
+        dead = [number for number in range(len(flow.steps)) if number not in reachable]
+        for number, behind in regions_among(dead, context.facts.graph):
             step = context.facts.program.steps[number]
             related = []
-            if number and flow.reachable[number - 1] and ends_the_run(flow, number - 1):
+            if number - 1 in reachable and ends_the_run(flow, number - 1):
                 related = [Label(Place(("steps", number - 1, "id")), "the step above ends the run here")]
             help = _help_to_reach(context, number, behind)
             message = f"no path leads to step `{step.id}`{behind_words(behind, flow)}"
@@ -142,7 +136,7 @@ class UnreachableStep(Rule):
 def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:
     """Return how a path can lead to a step, or that it can go, where nothing else would change."""
     flow = context.facts.flow
-    if number and flow.reachable[number - 1] and flow.is_arm_without_successor(number - 1):
+    if number - 1 in context.facts.graph.reachable and flow.is_arm_without_successor(number - 1):
         above, here = (flow.steps[one].id for one in (number - 1, number))
         return (
             f"`{above}` is {naming_words(flow, above)}, so the run ends after it; add `next_step: {here}` to `{above}`"
@@ -193,9 +187,9 @@ class CycleWithoutExit(Rule):
         """Yield every loop from which no drawn edge leads out and in which no step ends the run."""
         if context.facts.flow.ambiguous_arms:
             return
-        reachable, leads_out = context.facts.flow.reachable, context.facts.graph.leads_out
+        reachable, leads_out = context.facts.graph.reachable, context.facts.graph.leads_out
         for loop in context.facts.graph.loops:
-            if not reachable[loop[0]] or leads_out(loop):
+            if loop[0] not in reachable or leads_out(loop):
                 continue
             missing = any(way.to == MISSING for number in loop for way in context.facts.flow.transitions[number])
             if not missing and not any(map(context.facts.graph.ends_the_run, loop)):
@@ -273,9 +267,9 @@ class UnboundedCycle(Rule):
         steps, flow = context.facts.program.steps, context.facts.flow
         if context.facts.program.max_steps is not None or flow.ambiguous_arms:
             return
-        bounded = {number for number in flow.having("max_visits") if flow.fields[number]["max_visits"] is not None}
+        bounded = {number for number, step in enumerate(steps) if step.max_visits is not None}
         for loop in context.facts.graph.loops_without(bounded):
-            if not context.facts.flow.reachable[loop[0]]:
+            if loop[0] not in context.facts.graph.reachable:
                 continue
             message = f"nothing bounds the loop {_loop_words(context, loop)}"
             help = "add `max_visits` to one of its steps, or `max_steps` to the program"
@@ -340,32 +334,25 @@ class NoFailureEnding(Rule):
         flow = context.facts.flow
         if flow.has_missing_target:
             return
-        failing = (
-            n for n in flow.having("outcome") for way in flow.transitions_of(n) if way.ending == DECLARED_FAILURE
-        )
-        if any(flow.reachable[number] for number in failing):
+        reachable = sorted(context.facts.graph.reachable)
+        if any(way.ending == DECLARED_FAILURE for number in reachable for way in flow.transitions[number]):
             return
-        may_decide = flow.having("error_step")
-        if "llm" in flow.positions_of or "parallel" in flow.positions_of:
-            may_decide = sorted({*may_decide, *flow.positions_of.get("condition", ())})
-        for number in may_decide:
-            if not flow.reachable[number]:
-                continue
+        for number in reachable:
             step, why = context.facts.program.steps[number], self._decides(context, number)
             if why is not None:
                 message = f"{why}, but no ending is declared a failure"
                 help = "mark the ending that is one with `outcome: failure`"
                 related = [
                     Label(Place(("steps", ending, "id")), "this ending is declared a success")
-                    for ending in range(len(context.facts.program.steps))
-                    if flow.reachable[ending] and context.facts.graph.ends_the_run(ending)
+                    for ending in reachable
+                    if context.facts.graph.ends_the_run(ending)
                 ]
                 yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related[:4])
                 return
 
     def _decides(self, context: Context, number: int) -> str | None:
         step = context.facts.program.steps[number]
-        if isinstance(step, ErrorRouted) and step.error_step is not None:
+        if isinstance(step, FailingStep) and step.error_step is not None:
             return f"an error of `{step.id}` decides where the run goes"
         if isinstance(step, ConditionStep) and any(
             isinstance(context.facts.call_of(source), LlmCall) for source in self._outputs(context, number)

@@ -17,7 +17,7 @@ def gates(context: Context, number: int, behind: list[int]) -> list[int]:
     """Return the conditions that keep every run away from a region: those that lead there from outside of all such."""
     dead = set(context.proofs.dead.infeasible)
     before = (one for step in (number, *behind) for one in context.facts.flow.predecessors[step])
-    return sorted({one for one in before if one not in dead and context.facts.flow.reachable[one]})
+    return sorted({one for one in before if one not in dead and one in context.facts.graph.reachable})
 
 
 def is_constant(context: Context, number: int) -> bool:
@@ -32,7 +32,7 @@ def kept_away(context: Context, number: int) -> str:
     """Return the words for the steps that no run gets to because a condition is constant; empty where there is none."""
     found = []
     for first, behind in regions_among(
-        context.proofs.dead.infeasible if context.facts.has_control_flow else (), context.facts.flow
+        context.proofs.dead.infeasible if context.facts.has_control_flow else (), context.facts.graph
     ):
         if number in gates(context, first, behind) and all(
             is_constant(context, one) for one in gates(context, first, behind)
@@ -95,7 +95,7 @@ class InfeasibleStep(EngineRule):
         """Yield the first step of each region that the graph reaches, and proved not to be reached by any run."""
         if not context.facts.has_control_flow or not context.facts.conditions:
             return
-        for number, behind in regions_among(context.proofs.dead.infeasible, context.facts.flow):
+        for number, behind in regions_among(context.proofs.dead.infeasible, context.facts.graph):
             if all(map(partial(is_constant, context), gates(context, number, behind))):
                 continue
             step = context.facts.program.steps[number]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from stepward.vm.language.flow import END, Flow, Transition
+from stepward.vm.language.flow import Flow
+from stepward.vm.language.transitions import END, Transition
 
 MAX_TRIED: Final = 20
 """Ambiguous arms, or steps of a loop, of which an offer is tried; each takes a look at the whole program."""

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stepward.validator.analysis.components import components_among
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import Requires, guards, protected
 
 if TYPE_CHECKING:
+    from stepward.validator.analysis.graph import StepGraph
     from stepward.validator.context import Context
 
 
-def regions_among(dead: Sequence[int], flow: Flow) -> Iterator[tuple[int, list[int]]]:
+def regions_among(dead: Sequence[int], graph: StepGraph) -> Iterator[tuple[int, list[int]]]:
     """Yield the first step of each region of some steps, and the others that it leads to, in the order of the list.
 
     No other of the steps leads to a first one, but for those of a loop, which has one. Each step is in one region: that
     of the first, in the order of the list, that leads to it. `dead` is in that order.
     """
-    among, successors = set(dead), flow.successors
-    component_of = {number: name for name, loop in enumerate(components_among(dead, successors)) for number in loop}
+    among, successors = set(dead), graph.flow.successors
+    component_of = {number: name for name, loop in enumerate(graph.components(dead)) for number in loop}
     entered = {
         component_of[target]
         for number in dead

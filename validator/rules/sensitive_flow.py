@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.assignment import Reading
 from stepward.validator.context import Context
 from stepward.vm.expressions.syntax import Arithmetic, Expression, Length, Minus, Reference
 from stepward.vm.language.names import Meant, Source
-from stepward.vm.language.steps import LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Place
 
@@ -43,16 +43,25 @@ class SensitiveFlow:
         self._sets: dict[str, Origin] = {}
         self._echoes: dict[str, Origin] = {}
         readings = [one for one in context.analyses.assignment.readings if one.meant is not None]
-        passed = [one for one in readings if context.facts.program.steps[one.step].type == "set" or self._may_echo(one)]
+        passed = [one for one in readings if self._may_pass(one)]
         changed = True
         while changed:
             changed = False
             for reading in passed:
                 changed = self._passes(reading) or changed
 
-    def _may_echo(self, reading: Reading) -> bool:
-        call = self._context.analyses.reader(reading)
-        return isinstance(call, ToolCall) and self._context.facts.meaning.tool(call.tool).echoes
+    def _may_pass(self, reading: Reading) -> bool:
+        """Return whether a step may hand on what it reads: a `set`, or a tool that may repeat its arguments."""
+        reader = self._context.analyses.reader(reading)
+        match reader:
+            case SetStep():
+                return True
+            case ToolCall():
+                return self._context.facts.meaning.tool(reader.tool).echoes
+            case LlmCall() | ConditionStep() | ParallelStep() | EndStep():
+                return False
+            case _:
+                assert_never(reader)
 
     def _passes(self, reading: Reading) -> bool:
         """Note what a reading hands on; return whether that is new."""

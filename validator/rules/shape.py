@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import ReadingRule, Rule
-from stepward.vm.language.flow import END
 from stepward.vm.language.steps import (
+    AnyCall,
+    AnyPart,
     BaseStep,
-    Call,
     ConditionStep,
-    ErrorRouted,
     Failing,
+    FailingStep,
     LlmCall,
-    ParallelStep,
     Routed,
-    SetStep,
+    parts,
+    path_of,
 )
+from stepward.vm.language.transitions import END
 from stepward.vm.reading.source import Path, Place
 
 
@@ -54,18 +54,6 @@ class Unreadable(ReadingRule):
 
     code = "SW001"
     name = "unreadable"
-
-
-_CONTRADICTING: Final = ("outcome", "on_timeout", "fallback", "error_step", "returns")
-
-
-def _may_contradict(context: Context) -> Iterator[int]:
-    """Yield the steps with a field that may contradict another one; most have none, and are not looked at."""
-    flow = context.facts.flow
-    found = {number for field in _CONTRADICTING for number in flow.having(field)}
-    found.update(number for number in flow.having("is_terminal") if "next_step" in flow.fields[number])
-    found.update(number for number, _ in context.facts.parallels)
-    yield from sorted(number for number in found if flow.kinds[number] not in ("condition", "end"))
 
 
 class Schema(Rule):
@@ -114,22 +102,14 @@ class Schema(Rule):
         for number, condition in context.facts.conditions:
             if condition.cases is not None:
                 yield from self._case_names(condition, Place(("steps", number, "cases")))
-        for number in _may_contradict(context):
-            step, place = context.facts.program.steps[number], Place(("steps", number))
-            yield from self._routing(context, number, step, place)
-            yield from self._failure(step, step.id, place)
-            for sub, part in enumerate(step.parallel_steps if isinstance(step, ParallelStep) else ()):
-                yield from self._failure(part, part.id, place.child("parallel_steps", sub))
-        for number in context.facts.flow.positions_of.get("llm", ()):
-            if "allowed_outputs" in context.facts.flow.fields[number]:
-                yield from self._replies(context.facts.program.steps[number], Place(("steps", number)))
-        for number, parallel in context.facts.parallels:
-            for sub, part in enumerate(parallel.parallel_steps):
-                yield from self._replies(part, Place(("steps", number, "parallel_steps", sub)))
+        for number, step in enumerate(context.facts.program.steps):
+            yield from self._routing(context, number, step, Place(("steps", number)))
+        for site in context.facts.meaning.calls:
+            yield from self._failure(site.call, Place(site.path))
+            if isinstance(site.call, LlmCall):
+                yield from self._replies(site.call, Place(site.path))
 
-    def _replies(self, step: BaseStep, place: Place) -> Iterator[Finding]:
-        if not isinstance(step, LlmCall):
-            return
+    def _replies(self, step: LlmCall, place: Place) -> Iterator[Finding]:
         for number, reply in enumerate(step.allowed_outputs or ()):
             if reply != reply.strip():
                 message = f"no reply is ever `{reply}`: white space at both ends of a reply is left out"
@@ -160,28 +140,28 @@ class Schema(Rule):
             message = "`outcome` stands on a step after which the run goes on"
             help = "remove it; it belongs on a step that ends the run"
             yield self.finding(message, help, place.child("outcome"), step=step.id)
-        if isinstance(step, ErrorRouted) and isinstance(step, Failing) and step.on_error == "skip" and step.error_step:
+        if isinstance(step, FailingStep) and step.on_error == "skip" and step.error_step:
             message = "`on_error: skip` goes on, `error_step` goes elsewhere: they contradict each other"
             help = f"remove `on_error: skip`, so that a failure goes to `{step.error_step}`"
             yield self.finding(message, help, place.child("error_step"), step=step.id)
 
-    def _failure(self, step: BaseStep, name: str, place: Place) -> Iterator[Finding]:
-        if not isinstance(step, Call):
-            return
+    def _failure(self, step: AnyCall, place: Place) -> Iterator[Finding]:
         if step.on_timeout == "fallback" and step.fallback is None:
             message = "`on_timeout: fallback` has no `fallback`"
             first = step.allowed_outputs[0] if isinstance(step, LlmCall) and step.allowed_outputs else ""
             help = f"write the value out, such as `fallback: '{first}'`"
-            yield self.finding(message, help, place.child("on_timeout"), step=name)
+            yield self.finding(message, help, place.child("on_timeout"), step=step.id)
         if step.on_timeout == "fallback" and step.timeout_seconds is None:
             message = "`on_timeout: fallback` has no `timeout_seconds`, so it never applies"
-            yield self.finding(message, "add `timeout_seconds`", place.child("on_timeout"), step=name)
+            yield self.finding(message, "add `timeout_seconds`", place.child("on_timeout"), step=step.id)
         if step.fallback is not None and step.on_timeout != "fallback":
             message = "`fallback` never applies without `on_timeout: fallback`"
-            yield self.finding(message, "add `on_timeout: fallback`, or remove it", place.child("fallback"), step=name)
+            yield self.finding(
+                message, "add `on_timeout: fallback`, or remove it", place.child("fallback"), step=step.id
+            )
         if isinstance(step, LlmCall) and step.allowed_outputs is not None and step.returns is not None:
             message = "`allowed_outputs` and `returns` are two ways to say what a reply is"
-            yield self.finding(message, "keep one of the two", place.child("returns"), step=name)
+            yield self.finding(message, "keep one of the two", place.child("returns"), step=step.id)
 
 
 class DuplicateKey(ReadingRule):
@@ -342,19 +322,9 @@ class NameCollision(Rule):
     code = "SW006"
     name = "name-collision"
 
-    @staticmethod
-    def _is_plain(context: Context, inputs: set[str]) -> bool:
-        """Whether inputs, steps and assigned names are three separate sets, as in almost every program."""
-        flow, ids = context.facts.flow, context.facts.flow.position.keys()
-        assigned = [fields["output_key"] for fields in flow.fields if "output_key" in fields]
-        assigned += [name for number in flow.positions_of.get("set", ()) for name in flow.fields[number]["set"]]
-        return ids.isdisjoint(inputs) and ids.isdisjoint(assigned) and inputs.isdisjoint(assigned)
-
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield inputs that share a name with a step, and assignments to an input or to another step's id."""
         inputs = context.facts.program.inputs or {}
-        if not context.facts.parallels and self._is_plain(context, set(inputs)):
-            return
         ids = {step.id: Place((*path, "id")) for path, step in reversed(list(all_steps(context)))}
         for name in inputs:
             if name in ids:
@@ -373,18 +343,15 @@ class NameCollision(Rule):
                     yield self.finding(message, "assign another name", place, step=step.id, related=related)
 
 
-def all_steps(context: Context) -> Iterator[tuple[Path, BaseStep]]:
+def all_steps(context: Context) -> Iterator[tuple[Path, AnyPart]]:
     """Yield every step and sub-step with its path, in the order of the list."""
     for number, step in enumerate(context.facts.program.steps):
-        yield ("steps", number), step
-        if isinstance(step, ParallelStep):
-            for sub, part in enumerate(step.parallel_steps):
-                yield ("steps", number, "parallel_steps", sub), part
+        for sub, part in parts(step):
+            yield path_of(number, sub), part
 
 
-def _assigned(path: Path, step: BaseStep) -> Iterator[tuple[str, Place]]:
-    if isinstance(step, SetStep):
-        for name in step.set:
-            yield name, Place((*path, "set", name), key=True)
-    elif isinstance(step, Failing) and step.output_key is not None:
+def _assigned(path: Path, step: AnyPart) -> Iterator[tuple[str, Place]]:
+    for name in step.assigns:
+        yield name, Place((*path, "set", name), key=True)
+    if isinstance(step, Failing) and step.output_key is not None:
         yield step.output_key, Place((*path, "output_key"))

@@ -56,7 +56,7 @@ class SensitiveToModel(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every sensitive value in a prompt or a system text, followed through `set`, fields and outputs."""
-        if not context.facts.flow.positions_of.keys() & {"llm", "parallel"} or not is_marked(context):
+        if not is_marked(context):
             return
         flow = SensitiveFlow(context)
         for reading in context.analyses.assignment.readings:
@@ -126,7 +126,7 @@ class UnguardedTextToEffect(Rule):
         writers = {(site.step, site.sub): call for site, call in context.facts.writing_calls}
         for reading in context.analyses.assignment.readings if writers else ():
             call = writers.get((reading.step, reading.sub))
-            if call is None or reading.meant is None or not context.facts.flow.reachable[reading.step]:
+            if call is None or reading.meant is None or reading.step not in context.facts.graph.reachable:
                 continue
             source = self._origin(context, reading)
             if source is not None and not _is_refused(context, reading, call):

@@ -36,7 +36,6 @@ from stepward.vm.language.name_types import (
     static_kinds,
 )
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import SetStep
 from stepward.vm.reading.source import Path
 
 if TYPE_CHECKING:
@@ -53,13 +52,10 @@ def infer(meaning: Meaning) -> Typing:
     collector = _Collector(meaning, typing)
     # What a `set` assigns comes first: a use that does not fit it is then the one that is reported.
     for number, step in enumerate(meaning.program.steps):
-        if isinstance(step, SetStep):
-            for name, value in step.set.items():
-                if not isinstance(value, str):
-                    path: Path = ("steps", number, "set", name)
-                    typing.need(
-                        (Source("set", name, path, number), ()), Use(kind_of(value), path, 0, 0, "this assignment")
-                    )
+        for name, value in step.assigns.items():
+            if not isinstance(value, str):
+                path: Path = ("steps", number, "set", name)
+                typing.need((Source("set", name, path, number), ()), Use(kind_of(value), path, 0, 0, "this assignment"))
     for clause in sorted(meaning.clauses, key=lambda clause: clause.is_condition):
         if clause.tree is not None:
             collector.clause(clause, clause.tree)

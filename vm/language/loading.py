@@ -56,7 +56,7 @@ def build_program(data: Any, document: Document | None, patterns: str | None = R
         data = _with_plain_steps(data)
         _refuse_odd_data(data)
     program = build(Program, data, name, document.problems if document else (), ProgramError, patterns)
-    total = len(program.steps) + sum([len(step.parallel_steps) for step in program.steps if step.type == "parallel"])
+    total = sum(1 + len(step.sub_steps) for step in program.steps)
     if total > MAX_STEPS:
         message = f"the program has {total:,} steps; {MAX_STEPS:,} are the limit"
         raise ProgramError(name, (Problem("SW004", message, "split the program", Place(("steps",), key=True)),))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.parser import parse
@@ -16,7 +16,7 @@ from stepward.vm.language.manifest import UNKNOWN_TOOL, ToolSpec
 from stepward.vm.language.name_types import Typing, View
 from stepward.vm.language.names import Names
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyStep, ConditionStep, LlmCall, ParallelStep, SetStep, ToolCall
+from stepward.vm.language.steps import AnyCall, path_of
 from stepward.vm.language.types import key_of
 from stepward.vm.reading.source import Path
 
@@ -51,7 +51,7 @@ class CallSite(NamedTuple):
 
     step: int
     sub: int | None
-    call: LlmCall | ToolCall
+    call: AnyCall
     path: Path
 
 
@@ -96,23 +96,20 @@ class Meaning:
     @cached_property
     def calls(self) -> tuple[CallSite, ...]:
         """Every call to a model or a tool, in the order of the list."""
-        return tuple(self._calls())
-
-    def _calls(self) -> Iterator[CallSite]:
-        steps = self.program.steps
-        for number, kind in enumerate(self.flow.kinds):
-            if kind in ("llm", "tool"):
-                yield CallSite(number, None, cast("LlmCall | ToolCall", steps[number]), ("steps", number))
-            elif kind == "parallel":
-                for sub, part in enumerate(cast(ParallelStep, steps[number]).parallel_steps):
-                    yield CallSite(number, sub, part, ("steps", number, "parallel_steps", sub))
+        return tuple(
+            CallSite(number, sub, call, path_of(number, sub))
+            for number, step in enumerate(self.program.steps)
+            for sub, call in step.calls
+        )
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
         """Every expression of the program's steps: conditions, cases, and the texts of `set`."""
-        steps, positions = self.program.steps, self.flow.positions_of
-        numbers = sorted([*positions.get("condition", ()), *positions.get("set", ())])
-        return tuple(clause for number in numbers for clause in _step_clauses(number, steps[number]))
+        return tuple(
+            Clause.of(number, ("steps", number, *path), text, is_condition=is_condition)
+            for number, step in enumerate(self.program.steps)
+            for path, text, is_condition in step.expressions
+        )
 
     @cached_property
     def clauses_of(self) -> dict[int, list[Clause]]:
@@ -147,20 +144,6 @@ class Meaning:
     def whens(self) -> tuple[tuple[Never, str], ...]:
         """The `never … when` rules and their conditions."""
         return tuple((rule, rule.when) for rule, _ in self.rules if isinstance(rule, Never) and rule.when is not None)
-
-
-def _step_clauses(number: int, step: AnyStep) -> Iterator[Clause]:
-    """Yield the expressions of one step."""
-    path: Path = ("steps", number)
-    if isinstance(step, ConditionStep):
-        if step.condition is not None:
-            yield Clause.of(number, (*path, "condition"), step.condition, is_condition=True)
-        for position, case in enumerate(step.cases or ()):
-            yield Clause.of(number, (*path, "cases", position, "when"), case.when, is_condition=True)
-    elif isinstance(step, SetStep):
-        for name, value in step.set.items():
-            if isinstance(value, str):
-                yield Clause.of(number, (*path, "set", name), value, is_condition=False)
 
 
 def _stricter(claim: ToolSpec, fact: ToolSpec) -> ToolSpec:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from stepward.vm.expressions.evaluator import kind
 from stepward.vm.expressions.syntax import Constant, Reference
 from stepward.vm.language.names import Meant, Source
-from stepward.vm.language.steps import LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import AnyPart, ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Path
 
@@ -113,25 +113,25 @@ class Typing:
             return (self._meaning.program.inputs or {}).get(source.name)
         if source.kind == "set" or source.step is None:
             return None
-        fields = self._meaning.flow.fields[source.step]
-        if fields["type"] == "tool":
-            return self._meaning.tool(fields["tool"]).returns
         step = self._meaning.program.steps[source.step]
-        call = step if source.sub is None else step.parallel_steps[source.sub]  # type: ignore[union-attr]
-        if isinstance(call, LlmCall):
-            return _reply(call)
-        if isinstance(call, ToolCall):
-            return self._meaning.tool(call.tool).returns
-        assert isinstance(call, ParallelStep)
-        return self._joined(call)
+        return self._output(step if source.sub is None else step.sub_steps[source.sub])
+
+    def _output(self, part: AnyPart) -> TypeSpec | None:
+        match part:
+            case LlmCall():
+                return _reply(part)
+            case ToolCall():
+                return self._meaning.tool(part.tool).returns
+            case ParallelStep():
+                return self._joined(part)
+            case ConditionStep() | SetStep() | EndStep():
+                raise AssertionError(f"`{part.id}` has no output")
+            case _:
+                assert_never(part)
 
     def _joined(self, step: ParallelStep) -> TypeSpec:
         """The output of a parallel step: an object by sub-step id, without those that were skipped."""
-        parts = {
-            part.id: (_reply(part) if isinstance(part, LlmCall) else self._meaning.tool(part.tool).returns)
-            or TypeSpec()
-            for part in step.parallel_steps
-        }
+        parts = {part.id: self._output(part) or TypeSpec() for part in step.parallel_steps}
         always = tuple(part.id for part in step.parallel_steps if part.on_error != "skip")
         return TypeSpec(type=("object",), properties=parts, required=always, additionalProperties=False)
 
@@ -302,7 +302,9 @@ class Typing:
     def _assigned(self, source: Source) -> object:
         """Return the value that a `set` writes out; of an expression that calculates None, which has no fields."""
         assert source.step is not None
-        value = self._meaning.flow.fields[source.step]["set"][source.name]
+        step = self._meaning.program.steps[source.step]
+        assert isinstance(step, SetStep)
+        value = step.set[source.name]
         if not isinstance(value, str):
             return value
         for clause in self._meaning.clauses_of.get(source.step, ()):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from stepward.vm.language.program import Program
+from stepward.vm.language.steps import Failing, parts, path_of
 from stepward.vm.reading.source import Path
 
 _Kind = Literal["input", "output", "set", "error"]
@@ -27,13 +27,8 @@ class Source(NamedTuple):
     sub: int | None = None
 
 
-_source: Final[Callable[[tuple[_Kind, str, Path, int | None, int | None]], Source]] = partial(tuple.__new__, Source)
-"""Makes a source of all its parts in half the time: a large program has hundreds of thousands."""
-
-
 def _output(step: str, number: int, sub: int | None) -> Source:
-    path: Path = ("steps", number) if sub is None else ("steps", number, "parallel_steps", sub)
-    return _source(("output", step, path, number, sub))
+    return Source("output", step, path_of(number, sub), number, sub)
 
 
 class Outputs(Mapping[str, Source]):
@@ -69,9 +64,6 @@ class Meant(NamedTuple):
     fields: tuple[str, ...]
 
 
-_SILENT: Final = frozenset(["condition", "set", "end"])
-"""The types of steps that have neither output nor error."""
-
 _UNASKED: Final = Meant((), ())
 
 
@@ -96,20 +88,15 @@ class Names:
             names._bind(name, Source("input", name, ("inputs", name)))
         places = names.outputs.places
         for number, step in enumerate(program.steps):
-            fields = step.__dict__
-            kind, own, key = fields["type"], fields["id"], fields.get("output_key")
-            if kind in _SILENT:
-                names.silent.add(own)
-                for name in fields["set"] if kind == "set" else ():
-                    names._bind(name, Source("set", name, ("steps", number, "set", name), number))
-                continue
-            places.setdefault(own, (number, None))
-            if key is not None:
-                names._bind(key, _output(own, number, None))
-            for sub, part in enumerate(fields["parallel_steps"] if kind == "parallel" else ()):
-                places.setdefault(part.id, (number, sub))
-                if part.output_key is not None:
-                    names._bind(part.output_key, _output(part.id, number, sub))
+            for name in step.assigns:
+                names._bind(name, Source("set", name, ("steps", number, "set", name), number))
+            if not step.has_output:
+                names.silent.add(step.id)
+            for sub, part in parts(step):
+                if isinstance(part, Failing):
+                    places.setdefault(part.id, (number, sub))
+                    if part.output_key is not None:
+                        names._bind(part.output_key, _output(part.id, number, sub))
         return names
 
     def _bind(self, name: str, source: Source) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepward.vm.language.guardrails import AnyGuard, AnySelector, BranchSelector, StepSelector, ToolSelector
-from stepward.vm.language.steps import BaseStep, ConditionStep, ParallelStep, ToolCall
+from stepward.vm.language.steps import BaseStep, ConditionStep, ToolCall, parts
 
 if TYPE_CHECKING:
     from stepward.vm.language.meaning import Meaning
@@ -27,20 +27,17 @@ def matches(selector: AnySelector | AnyGuard, meaning: Meaning) -> list[Hit]:
         number = meaning.flow.position[selector.step]
         hit = Hit(number, None, meaning.program.steps[number])
         return [hit] if _is_selected(selector, hit.part, meaning) else []
-    return [hit for hit in _all_parts(meaning) if _is_selected(selector, hit.part, meaning)]
-
-
-def _all_parts(meaning: Meaning) -> Iterator[Hit]:
-    for number, step in enumerate(meaning.program.steps):
-        yield Hit(number, None, step)
-        if isinstance(step, ParallelStep):
-            for sub, part in enumerate(step.parallel_steps):
-                yield Hit(number, sub, part)
+    if isinstance(selector, StepSelector | BranchSelector):
+        steps = enumerate(meaning.program.steps)
+        found: Iterable[Hit] = (Hit(number, sub, part) for number, step in steps for sub, part in parts(step))
+    else:
+        found = (Hit(site.step, site.sub, site.call) for site in meaning.calls)
+    return [hit for hit in found if _is_selected(selector, hit.part, meaning)]
 
 
 def _is_selected(selector: AnySelector | AnyGuard, part: BaseStep, meaning: Meaning) -> bool:
     if isinstance(selector, BranchSelector):
-        return part.id == selector.step and isinstance(part, ConditionStep) and selector.branch in branch_names(part)
+        return part.id == selector.step and isinstance(part, ConditionStep) and selector.branch in part.branch_names
     if isinstance(selector, StepSelector):
         return part.id == selector.step
     if not isinstance(part, ToolCall):
@@ -48,20 +45,6 @@ def _is_selected(selector: AnySelector | AnyGuard, part: BaseStep, meaning: Mean
     if isinstance(selector, ToolSelector):
         return part.tool == selector.tool
     return meaning.tool(part.tool).effect == selector.effect
-
-
-def branch_names(step: ConditionStep) -> dict[str | int, str | int]:
-    """Return what a guardrail may call a branch, and the name that control flow gives it."""
-    names: dict[str | int, str | int] = {}
-    if step.condition is not None and step.then is not None:
-        names["then"] = "then"
-    for number, case in enumerate(step.cases or (), start=1):
-        names[number] = number
-        if case.name is not None:
-            names[case.name] = number
-    if step.otherwise is not None:
-        names["otherwise"] = "otherwise"
-    return names
 
 
 def by_step(hits: Iterable[Hit]) -> dict[int, list[Hit]]:

@@ -191,7 +191,7 @@ class _Checker:
         if source.kind != "output" or source.step is None:
             return ""
         step = self.meaning.program.steps[source.step]
-        call = step.parallel_steps[source.sub] if step.type == "parallel" and source.sub is not None else step
+        call = step if source.sub is None else step.sub_steps[source.sub]
         if call.type == "tool":
             return f"`returns: {{type: {word}}}` for the tool `{call.tool}`"
         return f"`returns: {{type: {word}}}` on step `{call.id}`" if call.type == "llm" else ""

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG
-from stepward.vm.language.flow import Transition
+from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import same
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, UNFINISHED, Event
 from stepward.vm.machine.monitors import Left, Part

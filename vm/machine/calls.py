@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.parser import parse
 from stepward.vm.journal.canonical import ErasedError, canonical, is_sealed, opened, portable
-from stepward.vm.language.flow import Transition
-from stepward.vm.language.steps import Failing, LlmCall
+from stepward.vm.language.steps import Failing, LlmCall, ToolCall
+from stepward.vm.language.transitions import Transition
 from stepward.vm.machine.data import completed, filled
 from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, unsealed
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
@@ -178,9 +178,13 @@ def prepare(at: Visit, call: CallPlan, now: CallState, *, asks: bool = True) -> 
     if now.performance and (is_started or call.keeps_key or now.repeats):
         performance = now.performance
     try:
-        if isinstance(call.call, LlmCall):
-            return _prompted(at, call, reader, attempt, performance)
-        args = filled(call.call.args, reader)
+        match call.call:
+            case LlmCall() as asks_model:
+                return _prompted(at, call, asks_model, attempt, performance)
+            case ToolCall() as calls_tool:
+                args = filled(calls_tool.args, reader)
+            case _:
+                assert_never(call.call)
     except (EvaluationError, ErasedError) as error:
         return unstarted(at, call, "blocked", f"`{call.id}` can't start: {error}")
     if call.arg_types is not None:
@@ -195,15 +199,15 @@ def prepare(at: Visit, call: CallPlan, now: CallState, *, asks: bool = True) -> 
     return Call(call.sub, call.id, visit, attempt, performance, args, "", None, attempt > 1, is_started)
 
 
-def _prompted(at: Visit, call: CallPlan, reader: Reader, attempt: int, performance: int) -> Call | Event:
-    assert isinstance(call.call, LlmCall)
-    prompt = filled(call.call.prompt, reader)
-    system = None if call.call.system is None else filled(call.call.system, reader)
+def _prompted(at: Visit, call: CallPlan, step: LlmCall, attempt: int, performance: int) -> Call | Event:
+    reader = Reader(at.plan, at.state.slots)
+    prompt = filled(step.prompt, reader)
+    system = None if step.system is None else filled(step.system, reader)
     if is_sealed(prompt) or is_sealed(system):
         why = f"a sensitive value would reach the prompt of `{call.id}`"
         return unstarted(at, call, "rejected", why, "sensitive-to-model")
     # Whether there is a system text, the program says: one that is a reference to null is the text `null`.
-    prompt, system = as_text(prompt), None if call.call.system is None else as_text(system)
+    prompt, system = as_text(prompt), None if step.system is None else as_text(system)
     return Call(call.sub, call.id, at.number, attempt, performance, None, prompt, system, attempt > 1)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, assert_never
 
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.evaluator import evaluate, evaluate_condition
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.journal.canonical import ErasedError, Secret
-from stepward.vm.language.steps import ConditionStep, EndStep, SetStep
+from stepward.vm.language.steps import ConditionStep, EndStep, LlmStep, ParallelStep, SetStep, ToolStep
 from stepward.vm.machine.calls import barred, ended, enter_calls, go_on, out_of_steps, oversize, way_out
 from stepward.vm.machine.data import filled
 from stepward.vm.machine.events import IDLE, RUNNING, Action, Event, event, unsealed
@@ -39,7 +38,21 @@ def decide(plan: Plan, state: State) -> Action:
         blocked = plan.watch.objection(state.monitors, (step.position, None), Reader(plan, state.slots, UNDEFINED))
         if blocked is not None:
             return barred(plan, state, visit, (step.id, *blocked))
-    return _ENTER[step.kind](plan, state, step, visit)
+    return _enter(plan, state, step, visit)
+
+
+def _enter(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
+    match step.step:
+        case ConditionStep() as condition:
+            return _enter_condition(plan, state, step, condition, visit)
+        case SetStep() as assigning:
+            return _enter_set(plan, state, step, assigning, visit)
+        case EndStep() as end:
+            return _enter_end(plan, state, step, end, visit)
+        case LlmStep() | ToolStep() | ParallelStep():
+            return enter_calls(plan, state, step, visit)
+        case _:
+            assert_never(step.step)
 
 
 def _cancelled(plan: Plan, state: State) -> Event:
@@ -59,15 +72,14 @@ def _passed(plan: Plan, step: StepPlan, visit: int) -> Event:
 # -- conditions, set, end ----------------------------------------------------------------------------------------------
 
 
-def _enter_condition(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
-    assert isinstance(step.step, ConditionStep)
+def _enter_condition(plan: Plan, state: State, step: StepPlan, condition: ConditionStep, visit: int) -> Event:
     reader = Reader(plan, state.slots)
     taken: str | int = "otherwise"
     try:
         for number, clause in enumerate(step.clauses, start=1):
             assert clause.tree is not None
             if evaluate_condition(clause.tree, reader):
-                taken = "then" if step.step.cases is None else number
+                taken = "then" if condition.cases is None else number
                 break
     except (EvaluationError, ErasedError) as error:
         return _stuck(step, visit, str(error))
@@ -79,12 +91,11 @@ def _enter_condition(plan: Plan, state: State, step: StepPlan, visit: int) -> Ev
     return event("branched", {"step": step.id, "visit": visit, "branch": taken, **way_out(plan, way)})
 
 
-def _enter_set(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
-    assert isinstance(step.step, SetStep)
+def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, visit: int) -> Event:
     trees = {clause.path[-1]: clause.tree for clause in step.clauses}
     values: dict[str, Any] = {}
     try:
-        for name, held in step.step.set.items():
+        for name, held in assigning.set.items():
             tree = trees.get(name)
             values[name] = held if tree is None else _computed(plan, state, tree)
     except (EvaluationError, ErasedError) as error:
@@ -103,10 +114,9 @@ def _computed(plan: Plan, state: State, tree: Any) -> Any:
     return Secret(value) if reader.touched else value
 
 
-def _enter_end(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
-    assert isinstance(step.step, EndStep)
+def _enter_end(plan: Plan, state: State, step: StepPlan, end: EndStep, visit: int) -> Event:
     try:
-        output = filled(step.step.output, Reader(plan, state.slots))
+        output = filled(end.output, Reader(plan, state.slots))
     except (EvaluationError, ErasedError) as error:
         return _stuck(step, visit, str(error))
     body = {"step": step.id, "visit": visit, "output": output, **way_out(plan, step.ways["end"])}
@@ -120,13 +130,3 @@ def _stuck(step: StepPlan, visit: int, why: str) -> Event:
         "blocked",
         {"ends": "FAILED", "error": error, "kind": "failed", "reason": "error", "step": step.id, "visit": visit},
     )
-
-
-_ENTER: Final[dict[str, Callable[[Plan, State, StepPlan, int], Action]]] = {
-    "condition": _enter_condition,
-    "set": _enter_set,
-    "end": _enter_end,
-    "llm": enter_calls,
-    "tool": enter_calls,
-    "parallel": enter_calls,
-}

@@ -83,7 +83,7 @@ def applied(plan: Plan, state: State, happened: Event, number: int) -> State:
         return apply(plan, state, happened)
     except MisfitError as error:
         raise JournalError(f"record {number}: {error}; see `stepward verify`") from None
-    except (KeyError, TypeError, ValueError, AttributeError, AssertionError):
+    except (KeyError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError):
         raise JournalError(f"record {number} is no `{happened.kind}` of this program; see `stepward verify`") from None
 
 
@@ -113,8 +113,9 @@ def unfolded(journal: Journal, run: str, records: tuple[Record, ...], last: Entr
     body = records[0].body
     try:
         later = [record.body for record in records if record.kind == "governed"]
-        terms = tuple((tuple(said["policies"]), tuple(said["waived"])) for said in later)
-        documents = body["program"], tuple(body["policies"]), tuple(body["waived"]), terms, body.get("patterns")
+        terms = tuple((_names(said["policies"]), _names(said["waived"])) for said in later)
+        (program,) = _names([body["program"]])
+        documents = program, _names(body["policies"]), _names(body["waived"]), terms, body.get("patterns")
         gone = erased_references(records)
     except (KeyError, TypeError):
         raise JournalError(f"a record of run `{run}` does not name what it must; see `stepward verify`") from None
@@ -128,6 +129,13 @@ def unfolded(journal: Journal, run: str, records: tuple[Record, ...], last: Entr
     unseal = unsealer(secrets, gone)
     events = tuple(event_of(record, unseal) for record in records)
     return History(run, plan, records, events, before(plan), last, secrets)
+
+
+def _names(value: Any) -> Names:
+    """Return the names in a list of a record; raises TypeError for what is no list of texts."""
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise TypeError("it is no list of names")
+    return tuple(value)
 
 
 def require_head(run: str, head: Head | None, last: Entry, key: VerifyKey | None) -> None:

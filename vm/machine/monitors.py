@@ -27,7 +27,8 @@ from stepward.vm.language.guardrails import (
     Requires,
     guards,
 )
-from stepward.vm.language.selectors import Hit, branch_names, matches
+from stepward.vm.language.selectors import Hit, matches
+from stepward.vm.language.steps import ConditionStep
 from stepward.vm.machine.plan import meaning_under
 from stepward.vm.machine.state import Reader
 
@@ -144,7 +145,10 @@ class RequiresMonitor(_Base):
 
 def _branch(guard: AnyGuard, hit: Hit) -> str | int | None:
     """Return the branch, as control flow names it, that a guard waits for; None where success is enough."""
-    return branch_names(hit.part)[guard.branch] if isinstance(guard, BranchSelector) else None  # type: ignore[arg-type]
+    if not isinstance(guard, BranchSelector):
+        return None
+    assert isinstance(hit.part, ConditionStep)
+    return hit.part.branch_names[guard.branch]
 
 
 def _reads(guard: AnyGuard, plan: Plan) -> frozenset[int]:

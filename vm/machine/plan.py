@@ -13,21 +13,13 @@ from stepward.vm.expressions.syntax import Defined, Expression, Reference, walk
 from stepward.vm.expressions.template import embedded, fill
 from stepward.vm.journal.canonical import canonical, portable, restored
 from stepward.vm.journal.records import document_digest
-from stepward.vm.language.flow import Transition
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.meaning import Clause, Meaning
 from stepward.vm.language.names import Source
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import (
-    AnyStep,
-    EndStep,
-    Failing,
-    LlmCall,
-    ParallelStep,
-    SetStep,
-    ToolCall,
-)
+from stepward.vm.language.steps import AnyStep, Failing, LlmCall, ParallelStep, ToolCall, parts
+from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, patterns_of
 from stepward.vm.machine.events import Call, Calls
 from stepward.vm.patterns.matching import RE2, PythonPattern
@@ -78,9 +70,7 @@ class CallPlan:
         "writes",
     )
 
-    def __init__(
-        self, call: LlmCall | ToolCall, sub: int, plan: Plan, source: Source, going: Mapping[str, str]
-    ) -> None:
+    def __init__(self, call: LlmCall | ToolCall, sub: int, plan: Plan, going: Mapping[str, str]) -> None:
         self.id = call.id
         self.sub = sub
         self.call = call
@@ -99,7 +89,7 @@ class CallPlan:
         is_known = isinstance(call, LlmCall) or call.tool in plan.meaning.manifest
         self.may_suspend = spec.suspends or not is_known
         self.has_intent = self.writes or (self.may_suspend and is_known)
-        self.returns = plan.meaning.typing.effective(source)
+        self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[call.id])
         self.allowed = call.allowed_outputs if isinstance(call, LlmCall) else None
         self.going = going
         self.first: Calls | None = None
@@ -126,7 +116,6 @@ class StepPlan:
         "error",
         "id",
         "is_parallel",
-        "kind",
         "max_visits",
         "output",
         "part",
@@ -143,10 +132,9 @@ class StepPlan:
         self.position = position
         self.id = step.id
         self.step = step
-        self.kind = step.type
         self.is_parallel = isinstance(step, ParallelStep)
         self.visits = plan.slot((step.id, "#visits"))
-        self.max_visits = None if isinstance(step, EndStep) else step.max_visits
+        self.max_visits = step.max_visits
         self.ways: dict[str, Transition] = {}
         self.branches: dict[str | int, Transition] = {}
         self.stalls: Transition | None = None
@@ -165,24 +153,21 @@ class StepPlan:
         if isinstance(step, Failing):
             self.output, self.error = plan.slot((step.id, "output")), plan.slot((step.id, "error"))
             self.variable = NOWHERE if step.output_key is None else plan.slot((step.output_key,))
-        if isinstance(step, ParallelStep):
-            self.calls = tuple(
-                CallPlan(part, sub, plan, plan.meaning.names.outputs[part.id], {})
-                for sub, part in enumerate(step.parallel_steps)
-            )
-        elif isinstance(step, LlmCall | ToolCall):
-            way = self.ways["success"]
-            if way.ending is None:
-                going = {"next": plan.program.steps[way.to].id}
-            else:
-                going = {"ends": way.ending.status, "reason": way.ending.reason}
-            self.calls = (CallPlan(step, 0, plan, plan.meaning.names.outputs[step.id], going),)
+        self.calls = tuple(
+            CallPlan(call, sub or 0, plan, self._going(plan) if sub is None else {}) for sub, call in step.calls
+        )
         own = [NOWHERE, self.output, self.error, self.variable]
         own += [slot for call in self.calls for slot in (call.output, call.error, call.variable)]
-        if isinstance(step, SetStep):
-            own += [plan.slot((name,)) for name in step.set]
+        own += [plan.slot((name,)) for name in step.assigns]
         self.assigned = frozenset(own) - {NOWHERE}
-        self.cost = 1 + (len(self.calls) if isinstance(step, ParallelStep) else 0)
+        self.cost = 1 + len(step.sub_steps)
+
+    def _going(self, plan: Plan) -> Mapping[str, str]:
+        """Return what a record says of where control goes on success."""
+        way = self.ways["success"]
+        if way.ending is None:
+            return {"next": plan.program.steps[way.to].id}
+        return {"ends": way.ending.status, "reason": way.ending.reason}
 
 
 class Plan:
@@ -225,8 +210,7 @@ class Plan:
     def _refuse(self) -> None:
         """Raise for what no machine could follow; the checker finds more, and says it better."""
         flow, problems = self.meaning.flow, []
-        ids = [step.id for step in self.program.steps]
-        ids += [part.id for step in self.program.steps if step.type == "parallel" for part in step.parallel_steps]
+        ids = [part.id for step in self.program.steps for _, part in parts(step)]
         if len(ids) != len(set(ids)):
             twice = next(name for name in ids if ids.count(name) > 1)
             problems.append(Problem("SW005", f"two steps have the id `{twice}`", "give each step an id of its own"))
@@ -262,13 +246,9 @@ class Plan:
         for clause in self.meaning.clauses:
             if clause.tree is not None:
                 yield from (reference.names for reference in all_references(clause.tree))
-        for site in self.meaning.calls:
-            call = site.call
-            held = (call.prompt, call.system or "") if isinstance(call, LlmCall) else call.args
-            yield from (found.reference.names for found in embedded(held))
         for step in self.program.steps:
-            if isinstance(step, EndStep):
-                yield from (found.reference.names for found in embedded(step.output))
+            for template in step.templates:
+                yield from (found.reference.names for found in embedded(template.value))
 
     def slot(self, names: Names) -> int:
         """Return the slot of `(variable,)`, `(step, "output")`, `(step, "error")` or `(step, "#visits")`."""

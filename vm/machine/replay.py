@@ -18,22 +18,26 @@ from stepward.vm.journal.records import Record
 from stepward.vm.journal.store import Entry, Journal
 from stepward.vm.journal.verdict import Fault
 from stepward.vm.journal.verify import Replay
+from stepward.vm.language.policy import Policy
 from stepward.vm.language.types import same
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import two_people
 from stepward.vm.machine.calls import Visit, prepare
-from stepward.vm.machine.data import refused
+from stepward.vm.machine.data import completed, refused
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Call, Calls, Event
 from stepward.vm.machine.history import History, Plans, applied, load, stored_plan, unfolded
 from stepward.vm.machine.keys import idempotency_key
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.run import Run
-from stepward.vm.machine.state import FRESH, OPEN, CallState, State, before, visits_of
+from stepward.vm.machine.state import FRESH, OPEN, CallState, Limits, State, before, visits_of
 from stepward.vm.machine.traces import as_once_traced
 
-FROM_OUTSIDE: Final = ("governed", "cancel", "refused", "erased")
+FROM_OUTSIDE: Final = ("cancel", "refused", "erased")
 """What nobody decides: it comes when it comes."""
+
+START_FIELDS: Final = frozenset({"inputs", "policies", "program", "waived"})
+"""What the first record says, beside the dialect of patterns where there are any."""
 
 MAX_PLANS: Final = 64
 """Plans that a check of many runs keeps."""
@@ -129,18 +133,43 @@ def misfits(found: History) -> list[Fault]:
     for number, happened in enumerate(found.events):
         after = applied(plan, state, happened, number)
         try:
-            why = _misfit(plan, found.run, state, happened) if number else None
+            why = _misfit(plan, found.run, state, happened) if number else _start_misfit(plan, happened)
         except ErasedError:  # the journal's word stands, as in `_misfit`
             why = None
+        except (KeyError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError):
+            why = f"it is no `{happened.kind}` of this program"
         state = after
         if why is not None:
             return [Fault(found.run, number, f"record {number}: {why}", FORGED)]
     return []
 
 
+def _start_misfit(plan: Plan, happened: Event) -> str | None:
+    """Return why no machine starts a run like this: it takes inputs of their types, and waives what a policy waives."""
+    body, limits = happened.body, happened.note["limits"]
+    if not START_FIELDS <= body.keys() <= START_FIELDS | {"patterns"}:
+        return "its fields are not those of a start"
+    if len(limits) != len(Limits._fields) or any(type(limit) is not int for limit in limits):
+        return "its limits are none"
+    why = _waiver_misfit(plan, plan.policies, body["waived"])
+    if why is not None or _has_gone(body["inputs"]):
+        return why
+    inputs, why = completed(opened(body["inputs"]), plan.input_types)
+    return "an input is missing" if why is None and inputs.keys() != body["inputs"].keys() else why
+
+
+def _waiver_misfit(plan: Plan, policies: Iterable[Policy], waived: Iterable[str]) -> str | None:
+    """Return which rule is waived that no policy waives; on which day, a replay does not ask."""
+    name = plan.program.name
+    known = {f"{one.policy}:{waiver.rule}" for one in policies for waiver in one.waivers if waiver.program == name}
+    return next((f"no policy waives `{rule}`" for rule in waived if rule not in known), None)
+
+
 def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
     """Return why the machine would not have written this record here, or None."""
     kind = happened.kind
+    if kind == "governed":
+        return _waiver_misfit(plan, plan.terms[state.governed + 1].policies, happened.body["waived"])
     if kind in FROM_OUTSIDE:
         return None
     if kind in HELD:
@@ -214,9 +243,10 @@ def _call_misfit(plan: Plan, run: str, state: State, happened: Event) -> str | N
             return f"the machine would not have called `{call.id}` here"
     if happened.kind == "intent":
         return _intent_misfit(plan, run, state, call, made or _prepared(plan, state, call), happened)
-    if happened.kind != "attempt":
-        return _output_misfit(plan, state, happened)
     held = FRESH if state.calls is None else state.calls[call.sub]
+    if happened.kind != "attempt":
+        is_left = held.phase == OPEN and happened.kind != "doubt"
+        return f"`{call.id}` has started, and nothing says what became of it" if is_left else None
     due: CallState | Call | Event = held if held.phase == OPEN else made or _prepared(plan, state, call)
     note = happened.note
     if not isinstance(due, Event) and (note["attempt"], note["performance"]) != (due.attempt, due.performance):

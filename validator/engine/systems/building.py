@@ -25,7 +25,7 @@ from stepward.validator.engine.systems.system import (
     System,
 )
 from stepward.validator.engine.values.domains import Names, real
-from stepward.vm.language.flow import END, Transition
+from stepward.vm.language.transitions import END, Transition
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.product import Fate
 from stepward.validator.engine.systems.system import (
@@ -26,19 +26,23 @@ from stepward.validator.engine.systems.system import (
 from stepward.validator.engine.values.domains import Domains, Names, primed, real
 from stepward.validator.engine.values.overflow import Overflow
 from stepward.validator.engine.values.states import references_of
-from stepward.vm.expressions.syntax import (
-    Compare,
-    Constant,
-    Defined,
-    Expression,
-    Logic,
-    Negation,
-    Reference,
-)
+from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Logic, Negation, Reference
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.flow import END, Ending, Transition
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import AnyStep, Call, ConditionStep, EndStep, Failing, ParallelStep, SetStep, ToolCall
+from stepward.vm.language.steps import (
+    AnyStep,
+    Call,
+    ConditionStep,
+    EndStep,
+    Failing,
+    LlmStep,
+    ParallelStep,
+    SetStep,
+    ToolCall,
+    ToolStep,
+    parts,
+)
+from stepward.vm.language.transitions import END, Ending, Transition
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Path
 
@@ -104,7 +108,7 @@ class Moves:
     def starts(self, number: int, sub: int | None) -> tuple[Guards, ...]:
         """Return the choices of guards under which a step or sub-step starts once control is there."""
         step = self.flow.steps[number]
-        part = step.parallel_steps[sub] if sub is not None and isinstance(step, ParallelStep) else step
+        part = step if sub is None else step.sub_steps[sub]
         return self._part(number, sub, part).starts if isinstance(part, Call) else _ALWAYS
 
     def writers(self, root: Names) -> list[int]:
@@ -162,25 +166,22 @@ class Moves:
 
     def _all(self, number: int, step: AnyStep) -> Iterator[Leaving]:
         ways = self.flow.transitions[number]
-        if isinstance(step, ConditionStep):
-            yield from self._condition(number, step, ways)
-        elif isinstance(step, SetStep):
-            yield from self._set(number, step, ways)
-        elif isinstance(step, EndStep):
-            yield from self._end(number, ways)
-        elif isinstance(step, ParallelStep):
-            yield from self._parallel(number, step, ways)
-        else:
-            yield from self._call(number, step, ways)
+        match step:
+            case ConditionStep():
+                yield from self._condition(number, step, ways)
+            case SetStep():
+                yield from self._set(number, step, ways)
+            case EndStep():
+                yield from self._end(number, ways)
+            case ParallelStep():
+                yield from self._parallel(number, step, ways)
+            case LlmStep() | ToolStep():
+                yield from self._call(number, step, ways)
+            case _:
+                assert_never(step)
         for way in ways:
             if way.kind == "visits":
-                yield Leaving(way, (), tuple(self._unset(step)), tuple(self._unstarted(step)), 0)
-
-    @staticmethod
-    def _unstarted(step: AnyStep) -> Iterator[tuple[int | None, Fate]]:
-        yield None, UNSTARTED
-        for sub in range(len(step.parallel_steps) if isinstance(step, ParallelStep) else 0):
-            yield sub, UNSTARTED
+                yield Leaving(way, (), tuple(self._unset(step)), tuple((sub, UNSTARTED) for sub, _ in parts(step)), 0)
 
     # -- conditions ------------------------------------------------------------------------------------------------
 
@@ -194,7 +195,7 @@ class Moves:
 
     def evaluated(self, number: int, path: Path) -> Decision | None:
         """Return what is evaluated where an expression reads something: all of a condition, one value of a `set`."""
-        if self.flow.kinds[number] == "condition":
+        if isinstance(self.flow.steps[number], ConditionStep):
             return self.decision(number)
         clauses = self.facts.meaning.clauses_of.get(number, ())
         tree = next((clause.tree for clause in clauses if clause.path == path), None)
@@ -311,9 +312,8 @@ class Moves:
                 wanted.extend(asked or ())
         if not wanted:
             return _ALWAYS, _NEVER if is_sure else _ALWAYS
-        decision = Decision((_and(wanted),))
-        refused = ((Guard(decision, NONE_HOLDS),), (Guard(decision, FAILS),))
-        return ((Guard(decision, 0),),), (refused if is_sure else _ALWAYS)
+        start, *refused = ((Guard(Decision((_and(wanted),)), outcome),) for outcome in (0, NONE_HOLDS, FAILS))
+        return (start,), (tuple(refused) if is_sure else _ALWAYS)
 
     def _type_question(self, value: Any, spec: TypeSpec) -> list[Expression] | None:
         """Return what must hold for an argument to be of its type; None where conditions can't say it."""
@@ -388,7 +388,7 @@ class Moves:
     def _unset(self, step: AnyStep) -> Iterator[Assign]:
         """Yield what a step assigns that is not started again."""
         if isinstance(step, Failing):
-            for part in step.parallel_steps if isinstance(step, ParallelStep) else ():
+            for part in step.sub_steps:
                 yield from self._outputs(part, FAILED)
                 yield from self._error(part, has_one=True)
             yield from self._outputs(step, FAILED)

@@ -15,8 +15,8 @@ from stepward.validator.analysis.product import Fate
 from stepward.validator.engine.values.domains import Names
 from stepward.validator.engine.values.states import State, references_of
 from stepward.vm.expressions.syntax import Expression, Reference
-from stepward.vm.language.flow import Transition
 from stepward.vm.language.names import Source
+from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import same
 
 BAD: Final = -1

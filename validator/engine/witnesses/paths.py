@@ -17,9 +17,9 @@ from stepward.validator.engine.witnesses.walk import Unsure, Walker
 from stepward.validator.engine.witnesses.witness import Does
 from stepward.validator.findings import Move
 from stepward.vm.expressions.syntax import Reference
-from stepward.vm.language.flow import Transition
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ParallelStep
+from stepward.vm.language.transitions import Transition
 from stepward.vm.values import FrozenMap
 
 if TYPE_CHECKING:

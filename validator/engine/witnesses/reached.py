@@ -17,9 +17,9 @@ from stepward.validator.engine.values.domains import Names
 from stepward.validator.engine.values.simplest import simplest
 from stepward.validator.engine.values.states import State, references_of
 from stepward.validator.findings import Move
-from stepward.vm.language.flow import Transition
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import BaseStep, Failing, LlmCall, ParallelStep
+from stepward.vm.language.steps import AnyStep, Failing, LlmCall
+from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, fits
 from stepward.vm.values import freeze
 
@@ -116,10 +116,10 @@ class _Givers:
         """Return nothing: how runs end is not asked."""
         return None
 
-    def _giver(self, step: int, part: BaseStep, root: Names, way: Transition) -> Giver:
+    def _giver(self, step: int, part: AnyStep, root: Names, way: Transition) -> Giver:
         if not isinstance(part, Failing) or way.kind == "fallback" or root[1:] == ("error",):
             return _ANY
-        calls = part.parallel_steps if isinstance(part, ParallelStep) else ()
+        calls = part.sub_steps
         if way.kind != "success":
             return _ANY if calls else _NONE
         owners = [call for call in (part, *calls) if root in ((call.id, "output"), (call.output_key,))]

@@ -161,9 +161,7 @@ class Replayer:
         self._kept: dict[Claim, list[_Court]] = {}
         self._machines: dict[tuple[int, int], tuple[_Court, ExecutionVM]] = {}
         self._runs = 0
-        self._owners = {
-            part.id: step.id for step in program.steps if step.type == "parallel" for part in step.parallel_steps
-        }
+        self._owners = {part.id: step.id for step in program.steps for part in step.sub_steps}
 
     def replay(self, witness: Witness) -> Replayed:
         """Run a witness under all rules; where one stops the run too early, again without it, as long as there is one.

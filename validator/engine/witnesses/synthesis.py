@@ -244,8 +244,7 @@ class Witnesses:
 
     def _asked(self, spot: Spot, number: int) -> Iterator[TypeSpec]:
         """Yield the types of the arguments that a step fills from a spot."""
-        step = self.program.steps[number]
-        for call in step.parallel_steps if isinstance(step, ParallelStep) else (step,):
+        for _, call in self.program.steps[number].calls:
             if not isinstance(call, ToolCall):
                 continue
             for name, spec in (self.meaning.tool(call.tool).args or {}).items():
@@ -400,7 +399,7 @@ class Witnesses:
         """Replay a witness; where parts of its last step start beside the one that is stopped, they return."""
         seen = self._replayed(witness)
         last = self._step(goal.path[-1])
-        parts = {part.id: part for part in (last.parallel_steps if isinstance(last, ParallelStep) else ())}
+        parts = {part.id: part for part in last.sub_steps}
         while not seen.confirmed and seen.missing is not None and seen.missing[0] in parts:
             name, visit, _ = seen.missing
             value = self._output(goal, len(goal.path) - 1, parts.pop(name), "returns", values)

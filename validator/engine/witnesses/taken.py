@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stepward.validator.engine.witnesses.replay import Replayed
 from stepward.validator.findings import Move
-from stepward.vm.language.steps import AnyStep, Failing, ParallelStep
+from stepward.vm.language.steps import AnyStep, Failing
 
 
 def instead(shown: Replayed, path: tuple[Move, ...]) -> str:
@@ -40,8 +40,7 @@ def budget(size: int, steps: Iterator[AnyStep]) -> int:
 def _most(step: AnyStep) -> int:
     if not isinstance(step, Failing):
         return 1
-    parts = step.parallel_steps if isinstance(step, ParallelStep) else (step,)
-    return 1 + (step.max_retries + 1) * sum(part.max_retries + 1 for part in parts)
+    return 1 + (step.max_retries + 1) * sum(call.max_retries + 1 for _, call in step.calls)
 
 
 def spent_after(seen: Replayed, moves: int) -> int:

@@ -30,7 +30,7 @@ from stepward.validator.engine.witnesses.replay import ERROR
 from stepward.vm.errors import EvaluationError, StepwardError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import Call, ParallelStep
+from stepward.vm.language.steps import Call, ConditionStep, ParallelStep
 from stepward.vm.values import FrozenMap, freeze
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Walker:
 
     def _open(self, step: int) -> Iterator[Leaving]:
         """Yield the ways in which the machine can leave a step now."""
-        most = self.facts.flow.fields[step].get("max_visits")
+        most = self.facts.flow.steps[step].max_visits
         is_used_up = most is not None and self.visits[step] >= most
         known: dict[Decision, int] = {}
         for leaving in self.moves.of(step):
@@ -313,7 +313,7 @@ class _Stretch:
         ]
         steps = self.walker.product.found.steps
         for number in dict.fromkeys(steps[entry.pair] for entry in self.trail[place + 1 :]):
-            if self.walker.facts.flow.kinds[number] == "condition":
+            if isinstance(self.walker.facts.flow.steps[number], ConditionStep):
                 for source in sources:
                     yield from ({source.name: value} for value in self.walker.witnesses.varied(source, number))
 

@@ -1,4 +1,4 @@
-"""Random programs with sensitive values that outputs may repeat; helpers only, no tests stand here."""
+"""Random programs with sensitive values that outputs, errors and requests may repeat."""
 
 from __future__ import annotations
 
@@ -11,24 +11,35 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
     "mail": {"effect": "write", "idempotent": True, "returns": {"type": ["string", "null"]}},
     "book": {"effect": "write", "returns": {"type": "object", "properties": {"ref": {"type": "string"}}}},
     "push": {"effect": "write", "suspends": True},
-    "sort": {"effect": "read", "returns": {"enum": ["refund", "eeeeeeeeeeee"]}},
+    "sort": {"effect": "read", "returns": {"type": "string", "enum": ["refund", "eeeeeeeeeeee"]}},
     "open": {
         "effect": "read",
         "returns": {
             "type": "object",
-            "properties": {"pin": HIDDEN, "note": {"type": "string"}, "kind": {"enum": ["refund", "ok"]}},
+            "properties": {
+                "pin": HIDDEN,
+                "note": {"type": "string"},
+                "kind": {"type": "string", "enum": ["refund", "ok"]},
+            },
             "required": ["pin", "note"],
         },
     },
+    "list": {"effect": "read", "returns": {"type": "array", "items": HIDDEN}},
 }
 SALARY: Final = 4711471147
 INPUTS: Final[dict[str, Any]] = {
     "h": HIDDEN,
     "k": {"type": "integer", "minimum": SALARY, "maximum": SALARY, "sensitive": True},
     "o": {"type": "object", "properties": {"a": HIDDEN, "b": {"type": "string"}}},
-    "e": {"enum": ["refund", "order"], "sensitive": True},
+    "e": {"type": "string", "enum": ["refund", "order"], "sensitive": True},
+    "m": {"type": "object", "additionalProperties": HIDDEN},
 }
 VARIABLES: Final = ("v", "w", "z")
+
+MANY: Final = 40
+"""Sensitive values of some runs: of so many the machine looks for each in another way than of few."""
+
+_LETTERS: Final = "bcdfghjklmnpqrstvwz0123456789"
 
 
 def secret_program(seed: str) -> dict[str, Any]:
@@ -38,6 +49,24 @@ def secret_program(seed: str) -> dict[str, Any]:
     steps = [_step(f"s{number}", chance, list(inputs)) for number in range(chance.randint(3, 8))]
     data = {"name": "secret", "inputs": inputs, "tools": TOOLS, "steps": steps, "max_steps": 40}
     return data | {"steps": [*steps, {"id": "end", "type": "end", "output": ["$v", "$w"]}]}
+
+
+def secret_inputs(seed: str, names: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the inputs of a seed, and the values among them that stand nowhere else."""
+    chance = Random(f"secrets {seed}")
+    texts = ["".join(chance.choices(_LETTERS, k=chance.randint(12, 20))) for _ in range(MANY + 2)]
+    fields = chance.choice((1, 3, MANY))
+    inputs: dict[str, Any] = {
+        "h": texts[0],
+        "k": SALARY,
+        "o": {"a": texts[1], "b": "plain"},
+        "e": "refund",
+        "m": {f"f{number}": text for number, text in enumerate(texts[2 : 2 + fields])},
+    }
+    given = {name: inputs[name] for name in names}
+    held = [*(["h"] if "h" in names else []), *(["o"] if "o" in names else [])]
+    unique = [texts["ho".index(name)] for name in held] + (list(inputs["m"].values()) if "m" in names else [])
+    return given, tuple(unique)
 
 
 def _step(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
@@ -54,13 +83,15 @@ def _step(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
         return {"id": name, "type": "parallel", "parallel_steps": parts, "output_key": "z", **more}
     if kind == "ask":
         prompt = f"say {chance.choice(VARIABLES)} of ${chance.choice([*VARIABLES, *VARIABLES, *inputs])}"
-        shape = chance.choice([{}, {"allowed_outputs": ["refund", "order"]}, {"returns": TOOLS["open"]["returns"]}])
+        shape: dict[str, Any] = chance.choice(
+            [{}, {"allowed_outputs": ["refund", "order"]}, {"returns": TOOLS["open"]["returns"]}]
+        )
         return {"id": name, "type": "llm", "prompt": prompt, "on_error": "skip", "output_key": "w", **shape}
     return _call(name, chance, inputs)
 
 
 def _call(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
     args = {"x": f"${chance.choice(inputs)}"} if inputs and chance.random() < 0.7 else {}
-    more = chance.choice([{"on_error": "skip"}, {"on_error": "retry", "max_retries": 3}])
+    more: dict[str, Any] = chance.choice([{"on_error": "skip"}, {"on_error": "retry", "max_retries": 3}])
     tool = chance.choice([*TOOLS, "get", "get", "mail"])
     return {"id": name, "type": "tool", "tool": tool, "args": args, "output_key": chance.choice(VARIABLES), **more}

@@ -6,7 +6,9 @@ Most expressions are well-typed, some are not, and nobody checks the programs: w
 from __future__ import annotations
 
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from stepward.sabotage.drawn.values import POOL, drawn_type
 
 NUMBER: Final = {"type": "number"}
 STRING: Final = {"type": "string"}
@@ -30,7 +32,12 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
     "mail": {"effect": "write", "idempotent": True, "returns": {"type": ["string", "null"]}},
     "sign": {"effect": "none", "suspends": True, "returns": {"type": ["boolean", "null"]}},
     "push": {"effect": "write", "suspends": True},
-    "post": {"effect": "write", "idempotent": True, "suspends": True, "returns": {"enum": [1, "a", None]}},
+    "post": {
+        "effect": "write",
+        "idempotent": True,
+        "suspends": True,
+        "returns": {"type": ["integer", "string", "null"], "enum": [1, "a", None]},
+    },
     "open": {
         "effect": "read",
         "returns": {
@@ -56,24 +63,65 @@ OKS: Final = "['ok']"
 VARIABLES: Final = ("v", "w", "z")
 
 
-def wide_program(seed: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+class Theme(NamedTuple):
+    """What programs have more of. `kinds` of steps, each as often as it is drawn; the shares say how likely a part is.
+
+    `types` is how likely a declared type is a drawn one; `rules`, `policies`, `later` ones and `budgets` that there are
+    such; `repeats` that a step is tried again or visited again; `models` and `waits` that a call asks a model, or a
+    tool that suspends; `calm` that a step reads nothing that may be undefined.
+    """
+
+    kinds: tuple[str, ...] = (*["call"] * 4, *["condition"] * 2, *["set"] * 2, *["parallel"] * 2, "end")
+    most_steps: int = 8
+    types: float = 0.0
+    rules: float = 0.5
+    policies: float = 0.25
+    budgets: float = 0.25
+    repeats: float = 0.0
+    later: float = 0.25
+    models: float = 0.3
+    waits: float = 0.0
+    calm: float = 0.0
+
+
+WIDE: Final = Theme()
+
+
+def wide_program(seed: str, theme: Theme = WIDE) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the program of a seed, and the policies that it runs under."""
-    return _Maker(Random(seed)).program()
+    return _Maker(Random(seed), theme).program()
 
 
 class _Maker:
-    def __init__(self, chance: Random) -> None:
+    def __init__(self, chance: Random, theme: Theme) -> None:
         self.chance = chance
-        self.ids = [f"s{number}" for number in range(chance.randint(2, 8))]
+        self.theme = theme
+        self.ids = [f"s{number}" for number in range(chance.randint(2, theme.most_steps))]
         self.has_inputs = chance.random() < 0.9
-        self.inputs = {name: spec for name, spec in INPUTS.items() if chance.random() < 0.5}
+        self.inputs = {name: self.typed(spec) for name, spec in INPUTS.items() if chance.random() < 0.5}
+        self.tools = {name: self.tool(facts) for name, facts in TOOLS.items()}
         self.subs = {name: [f"{name}_{number}" for number in range(chance.randint(1, 4))] for name in self.ids}
 
     def odds(self, share: float) -> bool:
         return self.chance.random() < share
 
     def pick(self, *choices: Any) -> Any:
+        """Return one of several things."""
         return self.chance.choice(choices)
+
+    def typed(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Return a type, or another that is drawn in its place."""
+        return drawn_type(self.chance) if self.odds(self.theme.types) else spec
+
+    def tool(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Return the facts of a tool, whose types may be drawn."""
+        if not self.theme.types:
+            return facts
+        found = dict(facts)
+        if "args" in found:
+            found["args"] = {name: self.typed(spec) for name, spec in found["args"].items()}
+        found["returns"] = self.typed(found.get("returns", {}))
+        return found
 
     # -- texts ---------------------------------------------------------------------------------------------------------
 
@@ -87,6 +135,8 @@ class _Maker:
             f"${sub}.output",
             f"${step}.output.{sub}",
         ]
+        if self.inputs and self.has_inputs and self.odds(self.theme.calm):
+            return f"${self.chance.choice(list(self.inputs))}"
         names = [*(f"${name}" for name in (*self.inputs, *VARIABLES, *VARIABLES)), "$o.a", "$o.b", "$v.total", *outputs]
         return str(self.chance.choice(names))
 
@@ -107,14 +157,16 @@ class _Maker:
         if depth > 1 or self.odds(0.6):
             return str(self.chance.choice(simple))
         left, right = self.number(depth + 1), self.number(depth + 1)
-        return self.pick(f"{left} + {right}", f"{left} - {right} * 3", f"-({left})", f"({left} + {right}) * {right}")
+        said = (f"{left} + {right}", f"{left} - {right} * 3", f"-({left})", f"({left} + {right}) * {right}")
+        return self.chance.choice(said)
 
     def condition(self, depth: int = 0) -> str:
         if depth < 2 and self.odds(0.35):
             left, right = self.condition(depth + 1), self.condition(depth + 1)
-            return self.pick(f"{left} and {right}", f"{left} or {right}", f"not ({left})", f"defined($v) and {left}")
+            said = (f"{left} and {right}", f"{left} or {right}", f"not ({left})", f"defined($v) and {left}")
+            return self.chance.choice(said)
         text, reference = self.pick("$s", "$w", "'ok'", "$h"), self.reference()
-        return self.pick(
+        simple: tuple[str, ...] = (
             f"{self.number()} {self.pick('<', '<=', '>', '>=', '==', '!=')} {self.number()}",
             f"{text} {self.pick('contains', 'starts_with', 'ends_with', '==')} '{self.pick('o', 'ok', 'k', '')}'",
             f"defined({reference})",
@@ -124,6 +176,7 @@ class _Maker:
             f"$l contains {self.number(2)}",
             self.pick("$f", "true", "false", "1 == 1", "$v", "$w"),
         )
+        return self.chance.choice(simple)
 
     def template(self) -> Any:
         first, second = self.reference(), self.reference()
@@ -135,7 +188,9 @@ class _Maker:
 
     def failing(self, *, top: bool) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        how = self.pick("fail", "skip", "retry", "retry", "route", "route")
+        how = (
+            "retry" if self.odds(self.theme.repeats) else self.pick("fail", "skip", "retry", "retry", "route", "route")
+        )
         if how in ("skip", "retry"):
             fields["on_error"] = how
         if how != "skip" and top and self.odds(0.5):
@@ -150,32 +205,38 @@ class _Maker:
         step = {"id": name, **self.failing(top=top)}
         if self.odds(0.35):
             step["timeout_seconds"] = 2
-        if self.odds(0.3):
-            step |= {
-                "type": "llm",
-                "prompt": self.pick("say", "say $s", "$v", f"say {self.reference()} to {self.reference()}"),
-            }
+        if self.odds(self.theme.models):
+            prompts = ("say", "say $s", "$v", f"say {self.reference()} to {self.reference()}")
+            step |= {"type": "llm", "prompt": "say" if self.odds(self.theme.calm) else self.pick(*prompts)}
             if self.odds(0.2):
                 step["system"] = self.pick("be $s", "be kind", "$x")
             shape = self.pick(
-                {}, {"allowed_outputs": ["yes", "no"]}, {"returns": NUMBER}, {"returns": TOOLS["fetch"]["returns"]}
+                {},
+                {"allowed_outputs": ["yes", "no"]},
+                {"returns": self.typed(NUMBER)},
+                {"returns": self.tools["fetch"]["returns"]},
             )
             step |= shape
-            fallback = (
-                "yes" if not shape or "allowed_outputs" in shape else 7 if shape["returns"] is NUMBER else {"total": 1}
+            fallback: Any = (
+                "yes"
+                if not shape or "allowed_outputs" in shape
+                else 7
+                if shape["returns"].get("type") == "number"
+                else {"total": 1}
             )
         else:
-            tool = self.chance.choice([*TOOLS, "pay", "mail", "mail"])
+            waits = self.odds(self.theme.waits)
+            tool = self.pick("sign", "push", "post") if waits else self.chance.choice([*TOOLS, "pay", "mail", "mail"])
             step |= {"type": "tool", "tool": tool}
             fallback = {"fetch": {"total": 2}, "sign": None, "open": {"pin": "p"}, "mail": "m", "post": "a"}.get(
                 tool, 7
             )
-            args = {"n": self.pick("$x", 1, "$v", "$w")} if tool == "fetch" else {}
+            args = {"n": self.argument("$x", 1, "$v", "$w")} if tool == "fetch" else {}
             if tool == "pay":
-                args = {"amount": self.pick("$x", 5, 50.5, "$v", "$o.a")} | (
+                args = {"amount": self.argument("$x", 5, 50, 50.5, "$v", "$o.a")} | (
                     {"to": self.template()} if self.odds(0.3) else {}
                 )
-            elif tool not in ("fetch",) and self.odds(0.4):
+            elif tool not in ("fetch",) and self.odds(0.4 * (1 - self.theme.calm)):
                 args = {"y": self.template(), "z": self.template()}
             if args or self.odds(0.1):
                 step["args"] = args
@@ -183,21 +244,20 @@ class _Maker:
             step |= {"on_timeout": "fallback", "fallback": fallback}
         return step
 
+    def argument(self, *usual: Any) -> Any:
+        """Return an argument: a usual one or, where types are drawn, anything."""
+        if self.odds(self.theme.calm):
+            return 5
+        return self.pick("$u", "$u", *POOL) if self.odds(self.theme.types) else self.pick(*usual)
+
     def step(self, name: str) -> dict[str, Any]:
-        kind = self.pick(
-            "call", "call", "call", "call", "condition", "condition", "set", "set", "parallel", "parallel", "end"
-        )
+        kind = self.chance.choice(self.theme.kinds)
         if kind == "end":
             return {"id": name, "type": "end", "outcome": self.pick("success", "failure"), "output": self.template()}
         if kind == "condition":
             step = self.branching(name)
         elif kind == "set":
-            value = self.pick(
-                self.number(), self.condition(), self.reference(), "'ok'", 3, [1, 2], {"total": 1.5}, None
-            )
-            step = {"id": name, "type": "set", "set": {self.chance.choice(VARIABLES): value}}
-            if self.odds(0.3):
-                step["set"][self.chance.choice(VARIABLES)] = self.reference()
+            step = self.assigning(name)
         elif kind == "parallel":
             parts = [self.call(sub, top=False) for sub in self.subs[name]]
             step = {"id": name, "type": "parallel", "parallel_steps": parts, **self.failing(top=True)}
@@ -206,13 +266,24 @@ class _Maker:
         else:
             step = self.call(name, top=True)
         if kind != "condition":
-            route = self.pick("fall", "fall", "next", "next", "terminal")
-            if route == "next":
-                step["next_step"] = self.chance.choice(self.ids)
-            elif route == "terminal":
-                step |= {"is_terminal": True, "outcome": self.pick("success", "failure")}
+            step |= self.going()
         if self.odds(0.35):
             step["max_visits"] = self.chance.randint(1, 3)
+        return step
+
+    def going(self) -> dict[str, Any]:
+        route = "next" if self.odds(self.theme.repeats) else self.pick("fall", "fall", "next", "next", "terminal")
+        if route == "next":
+            return {"next_step": self.chance.choice(self.ids)}
+        return {"is_terminal": True, "outcome": self.pick("success", "failure")} if route == "terminal" else {}
+
+    def assigning(self, name: str) -> dict[str, Any]:
+        value = self.pick(self.number(), self.condition(), self.reference(), "'ok'", 3, [1, 2], {"total": 1.5}, None)
+        if self.odds(self.theme.types):
+            value = self.pick(*(one for one in POOL if not isinstance(one, str)))
+        step: dict[str, Any] = {"id": name, "type": "set", "set": {self.chance.choice(VARIABLES): value}}
+        if self.odds(0.3):
+            step["set"][self.chance.choice(VARIABLES)] = self.reference()
         return step
 
     def branching(self, name: str) -> dict[str, Any]:
@@ -233,12 +304,13 @@ class _Maker:
 
     def selector(self) -> dict[str, Any]:
         name = self.chance.choice(self.ids)
-        return self.pick(
+        selectors: list[dict[str, Any]] = [
             {"tool": self.chance.choice(list(TOOLS))},
             {"step": name},
             {"step": self.chance.choice(self.subs[name])},
             {"effect": "write"},
-        )
+        ]
+        return self.chance.choice(selectors)
 
     def guard(self, steps: list[dict[str, Any]]) -> dict[str, Any]:
         conditions = [step for step in steps if step["type"] == "condition"]
@@ -248,7 +320,8 @@ class _Maker:
                 "step": step["id"],
                 "branch": self.pick(*([1, "c0", "c1", 2] if "cases" in step else ["then"]), "otherwise"),
             }
-        return self.pick({"step": self.chance.choice(self.ids)}, {"tool": self.chance.choice(list(TOOLS))})
+        guards = [{"step": self.chance.choice(self.ids)}, {"tool": self.chance.choice(list(TOOLS))}]
+        return self.chance.choice(guards)
 
     def requirement(self, steps: list[dict[str, Any]], depth: int = 0) -> dict[str, Any]:
         if depth > 1 or self.odds(0.6):
@@ -294,17 +367,19 @@ class _Maker:
 
     def policies(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        for name in ("p1", "p2"):
-            if self.odds(0.75):
+        for name in ("p1", "p2", "later"):
+            if not self.odds(self.theme.later if name == "later" else self.theme.policies):
                 continue
             policy: dict[str, Any] = {"policy": name}
-            if self.odds(0.6):
-                tools: list[Any] = [tool for tool in TOOLS if self.odds(0.7)]
+            if self.odds(0.3):
+                policy["four_eyes"] = [tool for tool in TOOLS if self.odds(0.5)]
+            if self.odds(0.7 if name == "later" else 0.4):
+                tools: list[Any] = [tool for tool in TOOLS if self.odds(0.6 if name == "later" else 0.8)]
                 policy["allow"] = [
                     {"tool": tool, "when": self.pick("$args.amount < 20", "not defined($args.y)", "$x > 1")}
-                    if self.odds(0.2)
+                    if self.odds(0.3)
                     else tool
-                    for tool in tools
+                    for tool in (*tools, *(tool for tool in tools if self.odds(0.2)))
                 ]
             if self.odds(0.5):
                 policy["guardrails"] = [self.rule("kept", steps)]
@@ -314,8 +389,16 @@ class _Maker:
                     self.chance.choice(list(TOOLS)): {key: facts[key] for key in facts if self.odds(0.7)}
                 }
             if self.odds(0.3):
-                rule = self.pick("kept", "allow", "SW401", "SW403", "SW404", "SW406")
-                policy["waivers"] = [{"program": "wide", "rule": rule, "reason": "r", "expiry": "2099-01-01"}]
+                rules = ["kept", "allow", "four_eyes", "SW401", "SW402", "SW403", "SW404", "SW405", "SW406"]
+                policy["waivers"] = [
+                    {
+                        "program": self.pick("wide", "wide", "wide", "other"),
+                        "rule": rule,
+                        "reason": "r",
+                        "expiry": self.pick("2099-01-01", "2099-01-01", "2026-01-01", "2025-12-31"),
+                    }
+                    for rule in self.chance.sample(rules, self.pick(1, 1, 2))
+                ]
             if self.odds(0.2):
                 policy["applies_to"] = [self.pick("wide", "w*", "other")]
             found.append(policy)
@@ -326,22 +409,34 @@ class _Maker:
         rules = [self.rule(f"r{number}", steps) for number in range(self.chance.randint(1, 2))]
         if len(steps) > 4 and self.odds(0.1):
             rules[0] = self.trap(steps)
-        elif self.odds(0.5):
+        elif not self.odds(self.theme.rules):
             rules = []
         _settle_arms(steps)
         data: dict[str, Any] = {"name": "wide", "steps": steps}
         if self.has_inputs:
             data["inputs"] = self.inputs
         if self.odds(0.9):
-            data["tools"] = TOOLS
+            called = {part.get("tool") for step in steps for part in (step, *step.get("parallel_steps", ()))}
+            data["tools"] = {name: facts for name, facts in self.tools.items() if name in called or self.odds(0.1)}
         if rules:
             data["guardrails"] = rules
         data["max_steps"] = self.pick(5, 12, 30, 40, 40)
-        if self.odds(0.2):
+        if self.odds(self.theme.budgets):
             data["max_stalled_steps"] = self.chance.randint(1, 6)
-        if self.odds(0.3):
+        if self.odds(self.theme.budgets):
             data["max_tokens"] = self.chance.randint(1, 15)
-        return data, self.policies(steps)
+        found = (data, self.policies(steps))
+        # The machine does less where nothing is sensitive: programs in which nothing is are another half of it.
+        # And a sensitive value that comes again is sealed anew, which the machine takes for a change.
+        is_plain = self.odds(0.5) or "max_stalled_steps" in data
+        return _without_sensitive(found) if is_plain else found
+
+
+def _without_sensitive(data: Any) -> Any:
+    """Return data without what it says of sensitive values."""
+    if isinstance(data, dict):
+        return {key: _without_sensitive(item) for key, item in data.items() if key != "sensitive"}
+    return type(data)(map(_without_sensitive, data)) if isinstance(data, list | tuple) else data
 
 
 def _settle_arms(steps: list[dict[str, Any]]) -> None:

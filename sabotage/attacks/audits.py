@@ -1,0 +1,376 @@
+"""Hash corruption: what a store shows of a run is edited in every part at once, and held against a plain verifier."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.tampering import is_carried, receipt_for
+from stepward.sabotage.forging import Forger, Shelf, chained, flipped, stranger
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.plain_verifier import Kept, Paper, is_good, is_sound
+from stepward.sabotage.stage import KEY_SEED, Stage
+from stepward.sabotage.through import ThroughStore
+from stepward.vm.journal.receipts import Receipt
+from stepward.vm.journal.records import digest_of
+from stepward.vm.journal.store import Entry, Head, Journal
+from stepward.vm.journal.verdict import Verdict
+from stepward.vm.journal.verify import verify
+from stepward.vm.machine.run import Run
+
+EDITS: Final = 12
+"""Edits of one run, each by itself or on top of the one before."""
+
+
+class _ShownVault:
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def get(self, run: str) -> dict[str, Any]:
+        """Return the values."""
+        del run
+        return dict(self.values)
+
+
+class Shown(ThroughStore):
+    """A store that shows of a run what an attacker wants it to show."""
+
+    def __init__(self, inner: Journal, shelf: Shelf) -> None:
+        super().__init__(inner)
+        self.shelf = shelf
+
+    @property
+    def vault(self) -> Any:
+        """Where the sensitive values are."""
+        return _ShownVault(self.shelf.secrets)
+
+    def read(self, run: str, start: int = 0) -> list[Entry]:
+        """Return the entries of the run."""
+        del run
+        return self.shelf.entries[start:]
+
+    def head(self, run: str) -> Head | None:
+        """Return the end of its chain."""
+        del run
+        return self.shelf.head
+
+    def document(self, digest: str) -> bytes | None:
+        """Return a document."""
+        return self.shelf.documents.get(digest)
+
+
+class _Editor:
+    """What may be done to a shelf and to receipts, by chance."""
+
+    def __init__(self, random: Random, run: str) -> None:
+        self._random = random
+        self._run = run
+        self.edits: tuple[Callable[[Shelf], Shelf], ...] = (
+            self.bit,
+            self.digest,
+            self.rehashed,
+            self.field,
+            self.field_rehashed,
+            self.dropped,
+            self.twice,
+            self.swapped,
+            self.typed,
+            self.head,
+            self.signature,
+            self.document,
+            self.value,
+            self.added,
+        )
+
+    def _place(self, shelf: Shelf) -> int:
+        return self._random.randrange(len(shelf.entries)) if shelf.entries else 0
+
+    def _with(self, shelf: Shelf, place: int, **fields: Any) -> Shelf:
+        entries = list(shelf.entries)
+        entries[place] = entries[place]._replace(**fields)
+        return shelf._replace(entries=entries)
+
+    def bit(self, shelf: Shelf) -> Shelf:
+        """Turn over a bit of a record."""
+        place = self._place(shelf)
+        raw = shelf.entries[place].record
+        return self._with(shelf, place, record=flipped(raw, self._random.randrange(len(raw) * 8)))
+
+    def digest(self, shelf: Shelf) -> Shelf:
+        """Turn over a bit of a digest."""
+        place = self._place(shelf)
+        return self._with(shelf, place, digest=flipped(shelf.entries[place].digest, self._random.randrange(256)))
+
+    def rehashed(self, shelf: Shelf) -> Shelf:
+        """Turn over a bit of a record, and compute its digest."""
+        shelf = self.bit(shelf)
+        entries = [entry._replace(digest=digest_of(entry.record)) for entry in shelf.entries]
+        return self._ended(shelf._replace(entries=entries))
+
+    def _changed(self, record: dict[str, Any]) -> None:
+        changes: tuple[Callable[[], Any], ...] = (
+            lambda: record.update(v=self._random.choice([0, 1, 2, 3, True, "1"])),
+            lambda: record.update(seq=self._random.choice([record["seq"] + 1, -1, "0", True])),
+            lambda: record.update(at=self._random.choice([record["at"] + 1, "1", None, True])),
+            lambda: record.update(kind=self._random.choice(["started", "joined", 7])),
+            lambda: record.update(prev=self._random.choice(["", "0" * 64, record["prev"].upper(), None])),
+            lambda: record.update(note=self._random.choice([[], {"run": "another"}, {"run": self._run}])),
+            lambda: record.update(body=self._random.choice([[], {"x": 1}, {**record["body"], "more": "#v"}])),
+            lambda: record.update(more=1),
+            lambda: record.pop(self._random.choice(sorted(record))),
+            lambda: record["body"].update(policies=self._random.choice([[], "x", [7], ["00"]])),
+            lambda: record["body"].update(program=self._random.choice([None, "00"])),
+            lambda: record["body"].pop("program", None),
+            lambda: record["body"].update(references=self._random.choice([[], "x", [7], ["00"]])),
+            lambda: record["note"].update(run=self._random.choice(["another", None])),
+            lambda: record["body"].update(number=1.5),
+        )
+        self._random.choice(changes)()
+
+    def field(self, shelf: Shelf) -> Shelf:
+        """Edit a field of a record, and compute its own digest."""
+        place = self._place(shelf)
+        record = json.loads(shelf.entries[place].record)
+        self._changed(record)
+        raw = json.dumps(record, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+        return self._ended(self._with(shelf, place, record=raw, digest=digest_of(raw)))
+
+    def field_rehashed(self, shelf: Shelf) -> Shelf:
+        """Edit a field of a record that stays one, and compute all that follows."""
+        place = self._place(shelf)
+        records = [json.loads(entry.record) for entry in shelf.entries]
+        try:
+            self._changed(records[place])
+            entries = chained(records)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return self.field(shelf)
+        return self._ended(shelf._replace(entries=entries))
+
+    def _ended(self, shelf: Shelf) -> Shelf:
+        """Make the last entry the head, or leave the head."""
+        if shelf.head is None or self._random.random() < 0.5:
+            return shelf
+        last = shelf.entries[-1]
+        return shelf._replace(head=shelf.head._replace(seq=last.seq, digest=last.digest))
+
+    def dropped(self, shelf: Shelf) -> Shelf:
+        """Leave out an entry, or all from one on."""
+        place, entries = self._place(shelf), list(shelf.entries)
+        del entries[place : self._random.choice([place + 1, len(entries)])]
+        return self._ended(shelf._replace(entries=entries)) if entries else shelf._replace(entries=[])
+
+    def twice(self, shelf: Shelf) -> Shelf:
+        """Have an entry twice."""
+        place = self._place(shelf)
+        return shelf._replace(entries=[*shelf.entries[: place + 1], *shelf.entries[place:]])
+
+    def swapped(self, shelf: Shelf) -> Shelf:
+        """Swap two entries, or their contents."""
+        one, other, entries = self._place(shelf), self._place(shelf), list(shelf.entries)
+        entries[one], entries[other] = entries[other], entries[one]
+        if self._random.random() < 0.5:
+            entries = [entry._replace(seq=seq) for seq, entry in enumerate(entries)]
+        return shelf._replace(entries=entries)
+
+    def typed(self, shelf: Shelf) -> Shelf:
+        """Make a part of an entry one of another type."""
+        field: dict[str, Any] = self._random.choice([{"seq": "x"}, {"record": "text"}, {"digest": "text"}])
+        return self._with(shelf, self._place(shelf), **field)
+
+    def head(self, shelf: Shelf) -> Shelf:
+        """Edit the head, or take it away."""
+        head = shelf.head
+        if head is None:
+            return shelf
+        changes: tuple[Head | None, ...] = (
+            None,
+            head._replace(run="another"),
+            head._replace(seq=head.seq + 1 if type(head.seq) is int else 0),
+            head._replace(seq=-1),
+            head._replace(digest=flipped(head.digest, self._random.randrange(256))),
+            head._replace(seq="x"),  # type: ignore[arg-type]
+            head._replace(digest="x" * 32),  # type: ignore[arg-type]
+        )
+        return shelf._replace(head=self._random.choice(changes))
+
+    def signature(self, shelf: Shelf) -> Shelf:
+        """Edit the signature, take it away, or put that of another key."""
+        head = shelf.head
+        if head is None or type(head.digest) is not bytes or type(head.seq) is not int:
+            return shelf
+        other = stranger().sign_head(self._run, head.seq, head.digest)
+        made: list[Any] = [None, "text", other]
+        if type(head.signature) is bytes:
+            made += [head.signature[:63], flipped(head.signature, self._random.randrange(len(head.signature) * 8))]
+        return shelf._replace(head=head._replace(signature=self._random.choice(made)))
+
+    def document(self, shelf: Shelf) -> Shelf:
+        """Edit a document, or take it away."""
+        documents: dict[str, Any] = dict(shelf.documents)
+        name = self._random.choice(sorted(documents)) if documents else ""
+        if name and self._random.random() < 0.4:
+            del documents[name]
+        elif name:
+            documents[name] = self._random.choice([b"{}", documents[name] + b" ", "text"])
+        return shelf._replace(documents=documents)
+
+    def value(self, shelf: Shelf) -> Shelf:
+        """Edit a sensitive value, take it away, or swap two."""
+        values: dict[str, Any] = dict(shelf.secrets)
+        names = sorted(values)
+        if not names:
+            return shelf
+        one, other = self._random.choice(names), self._random.choice(names)
+        change = self._random.randrange(4)
+        if change == 0:
+            del values[one]
+        elif change == 1:
+            values[one], values[other] = values[other], values[one]
+        else:
+            values[one] = self._random.choice([b"", values[one] + b" ", "text"])
+        return shelf._replace(secrets=values)
+
+    def added(self, shelf: Shelf) -> Shelf:
+        """Append a record that says that a value was erased which may be there."""
+        if not shelf.entries or type(shelf.entries[-1].record) is not bytes:
+            return shelf
+        try:
+            records = [json.loads(entry.record) for entry in shelf.entries]
+            names = self._random.sample(sorted(shelf.secrets), min(1, len(shelf.secrets)))
+            records.append({**records[-1], "kind": "erased", "body": {"references": names}, "note": {}})
+            entries = chained(records)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return shelf
+        return self._ended(shelf._replace(entries=entries))
+
+    def receipt(self, receipt: Receipt) -> Receipt:
+        """Edit a receipt."""
+        changes: tuple[Receipt, ...] = (
+            replace(receipt, seq=receipt.seq + self._random.choice([-1, 1, 99])),
+            replace(receipt, digest=flipped(receipt.digest, self._random.randrange(256))),
+            replace(receipt, run="another"),
+            replace(receipt, key=None, signature=None),
+            replace(receipt, key=stranger().id),
+            replace(receipt, status=receipt.status.lower()),
+            Receipt.give(receipt.run, receipt.seq, receipt.digest, receipt.status, receipt.trace, stranger()),
+        )
+        return self._random.choice(changes)
+
+
+class EditsAndAPlainVerifier(Attack):
+    """Records, digests, links, heads, signatures, documents, values and receipts are edited in every way, one or more
+    at once, and verified with and without the key and the receipts; a plain verifier says what has to be found."""
+
+    name = "edits-and-a-plain-verifier"
+    family = Family.HASHES
+    surface = "everything that a store shows of a run"
+    action = "edited by chance, in several places at once"
+    invariant = Invariant.TAMPERING
+    defence = "every rule for verifying a run is asked of every record, and of what lies beside it"
+    severity = "critical"
+    weight = 4
+
+    def play(self, stage: Stage) -> Outcome:
+        """Edit a run, and see that verification finds a fault just where there is one."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        run = scene.start()
+        receipts = [signed_receipt(stage, run)]
+        if not run.is_over and is_carried(stage):
+            run = scene.carry_on(run)
+            receipts.append(signed_receipt(stage, run))
+        if stage.pick("the run is erased", st.booleans()):
+            run = stage.do(scene.machine().erase(run.id))
+            receipts.append(signed_receipt(stage, run))
+        random = Random(int(stage.pick("edits by the seed", st.integers(0, 1 << 32))))
+        editor = _Editor(random, run.id)
+        honest = Forger(scene).shelf()
+        store = Shown(scene.store.inner, honest)
+        self._judge(stage, store, run.id, receipts)
+        shelf, shown = honest, receipts
+        for _ in range(EDITS):
+            if random.random() < 0.6:
+                shelf, shown = honest, receipts
+            if random.random() < 0.25:
+                shown = [editor.receipt(receipt) if random.random() < 0.5 else receipt for receipt in shown]
+            else:
+                edit = random.choice(editor.edits)
+                try:
+                    shelf = edit(shelf)
+                except (AttributeError, TypeError, ValueError, KeyError, IndexError):
+                    shelf = honest  # what was edited before can't be edited in this way
+                    continue
+                stage.tell(f"edit: {edit.__name__}")
+            store.shelf = shelf
+            self._judge(stage, store, run.id, shown)
+        return Outcome.DETECTED
+
+    def _judge(self, stage: Stage, store: Shown, run: str, receipts: list[Receipt]) -> None:
+        shelf = store.shelf
+        entries = [(entry.seq, entry.record, entry.digest) for entry in shelf.entries]
+        end = shelf.head
+        head = None if end is None else (end.run, end.seq, end.digest, end.signature)
+        kept = Kept(run, entries, head, shelf.documents, shelf.secrets)
+        papers = [Paper(**{name: getattr(one, name) for name in Paper._fields}) for one in receipts]
+        for keys, shown in itertools.product((False, True), (False, True)):
+            stage.count()
+            found = verify(
+                store,
+                run,
+                keys=[stranger().public, stage.key.public] if keys else (),
+                receipts=receipts if shown else (),
+            )
+            # Where a second key is trusted, what it has signed is in order: the plain verifier is asked of both.
+            due = any(is_sound(kept, papers if shown else (), key) for key in (_keys() if keys else (None,)))
+            due = due or (keys and _mixed(kept, papers if shown else []))
+            who = f"somebody with{'' if keys else 'out'} keys, with{'' if shown else 'out'} receipts"
+            what = f"{who} is told of {found.faults[:1]}, and the run is {'sound' if due else 'not sound'}"
+            stage.hold(found.is_intact == due, self.invariant, what)
+            if due:
+                _hold_verdict(stage, found, kept, receipts if shown else [], keys=keys)
+
+
+def _keys() -> tuple[bytes, bytes]:
+    return _public(KEY_SEED), _public(bytes(32))
+
+
+def _public(seed: bytes) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+
+
+def _mixed(kept: Kept, papers: list[Paper]) -> bool:
+    """Whether a run is sound whose head one of the keys has signed, and whose receipts any of them."""
+    return any(is_sound(kept, (), key) for key in _keys()) and all(
+        any(is_sound(kept._replace(head=None), (), None) or _is_paper(kept, paper, key) for key in _keys())
+        for paper in papers
+    )
+
+
+def _is_paper(kept: Kept, paper: Paper, key: bytes) -> bool:
+    return is_good(kept, paper, key)
+
+
+def _hold_verdict(stage: Stage, found: Verdict, kept: Kept, receipts: list[Receipt], *, keys: bool) -> None:
+    """See that a verdict on a run in order says what there is."""
+    signer = found.signed_by in (stage.key.id, stranger().id) if keys else found.signed_by is None
+    stage.hold(signer, Invariant.TAMPERING, f"the head is called signed by {found.signed_by}")
+    said = (found.run, found.records, found.receipts)
+    due = (kept.run, len(kept.entries), len(receipts))
+    stage.hold(said == due, Invariant.TAMPERING, f"the verdict says {said}, and it is {due}")
+
+
+def signed_receipt(stage: Stage, run: Run) -> Receipt:
+    """Return a receipt for a run as it is, signed by the key of the machines."""
+    plain = receipt_for(run)
+    return Receipt.give(plain.run, plain.seq, plain.digest, plain.status, plain.trace, stage.key)
+
+
+ATTACKS: Final[tuple[type[Attack], ...]] = (EditsAndAPlainVerifier,)

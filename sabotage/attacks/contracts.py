@@ -1,0 +1,279 @@
+"""Time: every call that a store takes, in any order and at any moment, held against a plain model of a store."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from random import Random
+from typing import Any, Final
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.store_model import ROOM, Refused, StoreModel
+from stepward.vm.journal.records import digest_of
+from stepward.vm.journal.sqlite import SQLiteJournal
+from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Lease, LeaseLost
+
+MOVES: Final = 60
+"""Calls of one case."""
+
+HOLDERS: Final = ("ann", "bob", "cid")
+STATUSES: Final = ("RUNNING", "SUSPENDED", "SUCCESS")
+PROGRAMS: Final = ("pay", "ship")
+LEASES: Final = (60.0, 7.0, 0.5)
+STEPS: Final = (0.0, 0.001, 0.5, 6.999, 30.0, 59.999, 61.0)
+"""Seconds that go by before a call."""
+
+BESIDE: Final = (-1.0, -0.001, 0.0, 0.001, 1.0)
+"""Seconds before or after the end of a lease at which somebody asks for it."""
+
+MANY: Final = 1_100
+"""Runs of a store that holds more than are read at once."""
+
+
+class _Twins:
+    """A store, and the model of it; each call is made of both, and both have to answer the same. Raises Breach."""
+
+    def __init__(self, stage: Stage, stores: list[Journal], random: Random) -> None:
+        self.model = StoreModel()
+        self.now = ROOM
+        self._stage = stage
+        self._stores = stores
+        self._random = random
+        self._names = {name: f"{stage.run_id()}-{name}" for name in ("a", "b", "c", "d")}
+        self._programs = {name: f"{stage.run_id()}-{name}" for name in PROGRAMS}
+        self._leases: list[Lease] = []
+        self._number = 0
+
+    def move(self) -> None:
+        """Make one call, at some moment."""
+        self.now += self._random.choice(STEPS)
+        moves: tuple[tuple[Callable[[], None], int], ...] = (
+            (self.create, 3),
+            (self.append, 6),
+            (self.acquire, 6),
+            (self.renew, 5),
+            (self.release, 3),
+            (self.values, 4),
+            (self.erase, 1),
+            (self.document, 1),
+        )
+        self._random.choices([move for move, _ in moves], [weight for _, weight in moves])[0]()
+        self.look()
+
+    def _store(self) -> Journal:
+        return self._random.choice(self._stores)
+
+    def _run(self) -> str:
+        return self._random.choice(list(self._names.values()))
+
+    def _entries(self, start: int) -> list[Entry]:
+        made = []
+        for seq in range(start, start + self._random.randint(1, 3)):
+            self._number += 1
+            record = f"record {self._number}\0".encode() * self._random.choice((1, 1, 60))
+            made.append(Entry(seq, record, digest_of(record)))
+        return made
+
+    def _signature(self) -> bytes | None:
+        return self._random.choice((None, self._random.randbytes(64)))
+
+    def create(self) -> None:
+        """Make a run, or one that exists."""
+        run, entries, status = self._run(), self._entries(0), self._random.choice(STATUSES)
+        program, holder = self._random.choice(list(self._programs.values())), self._random.choice(HOLDERS)
+        ttl, signature = self._random.choice(LEASES), self._signature()
+        append = Append(run, -1, entries, status, self.now, self._random.random() < 0.5, signature)
+        due = self.model.create(run, entries, status, self.now, signature, program, holder, ttl)
+        got = self._made(f"create {run}", lambda: self._store().create(append, program, holder, ttl), due)
+        self._keep(got)
+
+    def append(self) -> None:
+        """Add entries behind the last one, or another, under a lease, an old one, or none."""
+        run, status = self._run(), self._random.choice(STATUSES)
+        kept = self.model.runs.get(run)
+        last, leases = (0, 1) if kept is None else (len(kept.entries) - 1, kept.leases)
+        expected = last + self._random.choice((0, 0, 0, 0, -1, 1))
+        number = self._random.choice((leases, leases, None, None, leases - 1, leases + 1))
+        entries, signature = self._entries(expected + 1), self._signature()
+        append = Append(run, expected, entries, status, self.now, self._random.random() < 0.5, signature)
+        due = self.model.append(run, expected, entries, status, self.now, signature, number)
+        self._made(f"append to {run} behind {expected}", lambda: self._store().append(append, number), due)
+
+    def acquire(self) -> None:
+        """Ask for a lease, now, or about the moment when that of somebody else ends."""
+        run, holder, ttl = self._run(), self._random.choice(HOLDERS), self._random.choice(LEASES)
+        kept = self.model.runs.get(run)
+        if kept is not None and kept.ends and self._random.random() < 0.6:
+            self.now = kept.ends + self._random.choice(BESIDE)
+        due = self.model.acquire(run, holder, self.now, ttl)
+        self._keep(self._made(f"lease {run}", lambda: self._store().acquire(run, holder, self.now, ttl), due))
+
+    def renew(self) -> None:
+        """Renew a lease, the newest or an older one."""
+        if self._leases:
+            lease, ttl = self._random.choice(self._leases[-4:]), self._random.choice(LEASES)
+            due = self.model.renew(lease, self.now, ttl)
+            self._made(f"renew {lease}", lambda: self._store().renew(lease, self.now, ttl), due)
+
+    def release(self) -> None:
+        """Give a lease back, the newest or an older one."""
+        if self._leases:
+            lease = self._random.choice(self._leases[-4:])
+            self._made(f"release {lease}", lambda: self._store().release(lease), self.model.release(lease))  # type: ignore[func-returns-value]
+
+    def values(self) -> None:
+        """Put values into the vault, some of them again."""
+        run, count = self._run(), self._random.randint(1, 3)
+        values = {self._random.choice(("x", "y", "token:pay:1:1")): self._random.randbytes(20) for _ in range(count)}
+        self._made(f"put values of {run}", lambda: self._store().vault.put(run, values), self.model.put(run, values))
+
+    def erase(self) -> None:
+        """Erase the values of a run, also of one that has none."""
+        run = self._run()
+        self._made(f"erase {run}", lambda: self._store().vault.erase(run), self.model.erase(run))
+
+    def document(self) -> None:
+        """Put a document, perhaps again."""
+        digest = f"{self._names['a']}-{self._random.choice('pq')}"
+        text = self.model.documents.setdefault(digest, digest.encode() * 3)
+        self._made("put a document", lambda: self._store().put_document(digest, text), None)
+
+    def _keep(self, lease: Any) -> None:
+        if isinstance(lease, Lease):
+            self._leases.append(lease)
+
+    def _made(self, what: str, call: Callable[[], Any], due: Any) -> Any:
+        self._stage.tell(f"{what}, at {self.now - ROOM:g} s")
+        self._stage.count()
+        got: Any
+        try:
+            got = call()
+        except AppendConflict:
+            got = Refused("conflict")
+        except LeaseLost:
+            got = Refused("lost")
+        except JournalError:
+            got = Refused("no run")
+        self._same(what, got, due)
+        return got
+
+    def _same(self, what: str, got: Any, due: Any) -> None:
+        if got != due:
+            raise Breach(Invariant.DRIVER, f"{what}: the store answers {got}, and it has to be {due}")
+
+    def look(self) -> None:
+        """See that the store shows all that it has to."""
+        model, store, chosen = self.model, self._store(), self._random
+        run = self._run()
+        start = chosen.randint(0, 3)
+        self._same(f"read from {start}", store.read(run, start), model.read(run, start))
+        for name in self._names.values():
+            self._same("head", store.head(name), model.head(name))
+            self._same("line of a run", store.row(name), model.row(name))
+            self._same("values", store.vault.get(name), model.values.get(name, {}))
+        program = chosen.choice(list(self._programs.values()))
+        statuses = chosen.choice((None, [], ["RUNNING"], ["SUCCESS", "SUSPENDED"], list(STATUSES)))
+        since = chosen.choice((None, None, self.now, *(kept.started for kept in model.runs.values())))
+        limit = chosen.choice((None, None, 0, 1, 2, 9))
+        said = f"runs of {statuses} since {since}, {limit} at most"
+        rows = store.rows(None if statuses is None else iter(statuses), program=program, since=since, limit=limit)
+        self._same(said, rows, model.rows(statuses, program, since, limit))
+        mine = set(self._names.values())
+        ours = [row for row in store.rows(statuses, since=since) if row.run in mine]
+        self._same(said, ours, model.rows(statuses, None, since, None))
+        names = [name for name in itertools.islice(store.names(), MANY * 3) if name in mine]
+        self._same("names", names, list(model.runs))
+        for digest in (f"{self._names['a']}-{one}" for one in "pqr"):
+            self._same("document", store.document(digest), model.documents.get(digest))
+
+
+class StoreAgainstModel(Attack):
+    """Runs are made, added to, leased, renewed, given back, erased and listed, in any order, at any moment and by
+    anybody; a plain model of a store says what each call has to answer, and what the store has to show then."""
+
+    name = "store-against-model"
+    family = Family.TIME
+    surface = "calls of a store"
+    action = "in any order, at any moment, by anybody"
+    invariant = Invariant.DRIVER
+    defence = "a store keeps its contract: who has a lease, until when, and what is added under it"
+    severity = "critical"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Make calls of the store, and hold each answer against the model."""
+        return _played(stage, [stage.store])
+
+
+class FileAgainstModel(Attack):
+    """The same on the file of a store, which two processes have open; it is closed and opened again in between."""
+
+    name = "file-against-model"
+    family = Family.TIME
+    surface = "calls of the store in a file"
+    action = "in any order, at any moment, by two processes"
+    invariant = Invariant.DRIVER
+    defence = "the file keeps the contract of a store for all who have it open, and for whoever opens it again"
+    severity = "critical"
+    store = "sqlite"
+    weight = 3
+
+    def play(self, stage: Stage) -> Outcome:
+        """Make calls of both, and of one that is opened last; hold each answer against the model."""
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True))
+            path = os.path.join(folder, "runs.db")
+            opened: list[Journal] = [SQLiteJournal(path) for _ in range(2)]
+            for store in opened:
+                stack.callback(store.close)
+            return _played(stage, opened)
+
+
+def _played(stage: Stage, stores: list[Journal]) -> Outcome:
+    from hypothesis import strategies as st
+
+    random = Random(int(stage.pick("calls by the seed", st.integers(0, 1 << 32))))
+    twins = _Twins(stage, stores, random)
+    for _ in range(MOVES):
+        twins.move()
+    return Outcome.ABSORBED
+
+
+class ManyRuns(Attack):
+    """A store has more runs than it reads at once, and somebody goes through all of them."""
+
+    name = "many-runs"
+    family = Family.LOAD
+    surface = "list of runs"
+    action = "longer than what is read at once"
+    invariant = Invariant.HISTORY
+    defence = "every run is named once, in the order in which they were made"
+    severity = "medium"
+    store = "sqlite"
+    weight = 100
+
+    def play(self, stage: Stage) -> Outcome:
+        """Make runs, and see that each is named."""
+        prefix = stage.run_id()
+        made = [f"{prefix}-{number}" for number in range(MANY)]
+        for number, run in enumerate(made):
+            entry = Entry(0, run.encode(), digest_of(run.encode()))
+            append = Append(run, -1, [entry], "SUCCESS", ROOM + number, False)
+            stage.hold(stage.store.create(append, prefix, "ann", 1.0) is not None, self.invariant, "a run was not made")
+        stage.count(MANY)
+        named = [name for name in _bounded(stage.store) if name.startswith(f"{prefix}-")]
+        stage.hold(named == made, self.invariant, f"of {MANY} runs {len(named)} are named")
+        listed = [row.run for row in stage.store.rows(program=prefix)]
+        stage.hold(listed == made, self.invariant, f"of {MANY} runs {len(listed)} are listed")
+        return Outcome.ABSORBED
+
+
+def _bounded(store: Journal) -> Iterator[str]:
+    return itertools.islice(store.names(), 100 * MANY)
+
+
+ATTACKS: tuple[type[Attack], ...] = (StoreAgainstModel, FileAgainstModel, ManyRuns)

@@ -1,0 +1,170 @@
+"""Programs that chance draws: small, of every feature, and played beside the reference interpreter.
+
+No attack here aims at anything. What a run means is decided in hundreds of places of the machine; each of them shows in
+some small program, and the reference says what had to come of it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from stepward.sabotage.attack import Attack, Family, Severity
+from stepward.sabotage.drawn.cases import drawn_case
+from stepward.sabotage.drawn.lockstep import Case, Parted, played
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.stage import Stage
+from stepward.vm.values import freeze, to_json
+
+SEEDS: Final = 1 << 24
+
+_BROKEN: Final = {
+    "inputs": Invariant.DATA,
+    "charges": Invariant.BOUNDS,
+    "values": Invariant.DATA,
+    "arguments": Invariant.DATA,
+    "sensitive": Invariant.SECRECY,
+    "secrets": Invariant.SECRECY,
+    "broken": Invariant.GUARDRAIL,
+    "performance": Invariant.ONCE,
+    "key": Invariant.ONCE,
+    "performances under one key": Invariant.ONCE,
+    "state when read again": Invariant.REPLAY,
+    "misfits of an honest journal": Invariant.REPLAY,
+}
+"""What is broken where machine and reference part over something; elsewhere it is where control goes."""
+
+
+class _Drawn(Attack):
+    """Programs of one theme, with a world for each."""
+
+    surface = "program, inputs, answers and deliveries"
+    invariant = Invariant.GRAPH
+    defence = "the machine does what the page of the language says, and the reference interpreter says so too"
+    severity: ClassVar[Severity] = "high"
+    weight = 12
+    enumerates = "programs that are drawn one after the other"
+    theme: ClassVar[str]
+    programs: ClassVar[int] = 30
+
+    def play(self, stage: Stage) -> Outcome:
+        """Draw programs, and play each on the machine and on the reference; raises Breach where they part."""
+        from hypothesis import strategies as st
+
+        seed = stage.pick("drawn from", st.integers(0, SEEDS - 1))
+        for number in stage.each("program", self.programs):
+            try:
+                self._play(stage, f"{seed} {number}")
+            except Parted as error:
+                raise Breach(_BROKEN.get(error.about, Invariant.GRAPH), str(error)) from None
+        return Outcome.ABSORBED
+
+    def _play(self, stage: Stage, seed: str) -> None:
+        case = drawn_case(self.theme, seed, stage.weakness.options)
+        if case is None:
+            return
+        try:
+            stage.count(stage.do(played(case)).records)
+        except Exception:
+            _tell(stage, case)
+            raise
+
+
+def _tell(stage: Stage, case: Case) -> None:
+    stage.tell(f"run this program, as answers drawn from `{case.seed}` say: {to_json(freeze(case.program.to_dict()))}")
+    for words, policies in (("under", case.policies), ("machines that go on with it have", case.later)):
+        for policy in policies:
+            stage.tell(f"{words} this policy: {to_json(freeze(policy.to_data()))}")
+
+
+class DrawnPrograms(_Drawn):
+    """Programs of every feature of the language, with faults, cancellations and deliveries."""
+
+    name = "drawn-programs"
+    family = Family.TRANSITIONS
+    action = "small programs of every feature"
+    theme = "all"
+
+
+class DrawnTypes(_Drawn):
+    """Programs whose inputs, arguments, outputs and replies have drawn types; values lie at their bounds, or look like
+    one of another kind."""
+
+    name = "drawn-types"
+    family = Family.INJECTION
+    action = "values at the bounds of drawn types, and just beside them"
+    invariant = Invariant.DATA
+    theme = "types"
+
+
+class DrawnExpressions(_Drawn):
+    """Programs of conditions and computed variables over values of every kind."""
+
+    name = "drawn-expressions"
+    family = Family.INJECTION
+    action = "drawn conditions and computations"
+    invariant = Invariant.DATA
+    theme = "expressions"
+
+
+class DrawnRules(_Drawn):
+    """Programs under guardrails, and under policies with guardrails, allow-lists and waivers."""
+
+    name = "drawn-rules"
+    family = Family.TRANSITIONS
+    action = "drawn guardrails, allow-lists and waivers"
+    invariant = Invariant.GUARDRAIL
+    severity = "critical"
+    theme = "rules"
+
+
+class DrawnDeliveries(_Drawn):
+    """Programs that wait, again and again, under `four_eyes`, and on machines that have other policies each time."""
+
+    name = "drawn-deliveries"
+    family = Family.INJECTION
+    action = "people with and without names, and policies that are new to a run"
+    invariant = Invariant.PERMISSION
+    severity = "critical"
+    theme = "people"
+
+
+class DrawnBudgets(_Drawn):
+    """Programs of retries, rounds and siblings whose budgets of steps, tokens and idle steps are small."""
+
+    name = "drawn-budgets"
+    family = Family.LOAD
+    action = "small budgets, retries, rounds and waves"
+    invariant = Invariant.BOUNDS
+    theme = "budgets"
+
+
+class DrawnSizes(_Drawn):
+    """Outputs, payloads and variables as large as may be, or a byte larger, in characters of one to four bytes."""
+
+    name = "drawn-sizes"
+    family = Family.LOAD
+    action = "values at the limit of size"
+    invariant = Invariant.BOUNDS
+    theme = "sizes"
+
+
+class DrawnSecrets(_Drawn):
+    """Programs with one sensitive value or with dozens, which outputs, errors and requests repeat in each spelling."""
+
+    name = "drawn-secrets"
+    family = Family.INJECTION
+    action = "few and many sensitive values, repeated in each spelling"
+    invariant = Invariant.SECRECY
+    theme = "secrets"
+
+
+ATTACKS: Final[tuple[type[Attack], ...]] = (
+    DrawnPrograms,
+    DrawnTypes,
+    DrawnExpressions,
+    DrawnRules,
+    DrawnDeliveries,
+    DrawnBudgets,
+    DrawnSizes,
+    DrawnSecrets,
+)

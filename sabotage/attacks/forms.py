@@ -1,0 +1,474 @@
+"""Time: the forms without an event loop, Ctrl-C in them, and whoever keeps a lease for a tool that goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, NamedTuple, cast
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks import callers
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.through import ThroughStore
+from stepward.sabotage.variants import call_in, variant
+from stepward.sabotage.virtual_time import START
+from stepward.sabotage.world import ProcessModel, ProcessTools
+from stepward.vm.journal.records import digest_of
+from stepward.vm.journal.store import Append, Entry, Journal, JournalError, Lease
+from stepward.vm.machine import keeping
+from stepward.vm.machine.clock import SystemClock
+from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.keeping import Keeper, Left
+from stepward.vm.machine.refusals import RunBusy
+from stepward.vm.machine.tools import ToolContext
+
+FORMS: Final = ("with a loop", "without a loop")
+WITHOUT: Final = ("run", "get", "recover", "recover_all", "resume", "reconcile", "cancel", "erase")
+"""What a machine does that has a form without an event loop."""
+
+
+class _Forms:
+    """A machine whose calls are those without an event loop; each is made where somebody awaits it."""
+
+    def __init__(self, machine: ExecutionVM) -> None:
+        for name in WITHOUT:
+            setattr(self, name, partial(partial, getattr(machine, f"{name}_sync")))
+
+
+class _AtOnce:
+    """Stands in for a loop: what is to be run is a call."""
+
+    def run(self, work: Callable[[], Any]) -> Any:
+        """Make the call."""
+        return work()
+
+
+@contextmanager
+def _without_a_loop(stage: Stage) -> Iterator[None]:
+    before, stage.runner = stage.runner, cast(asyncio.Runner, _AtOnce())
+    try:
+        yield
+    finally:
+        stage.runner = before
+
+
+def _machine(scene: Scene, tools: Any = None) -> ExecutionVM:
+    """Return the product's machine as it is, with nothing around its calls of the store."""
+    world, target, stage = scene.world, scene.target, scene.stage
+    made = tools or ProcessTools(world, Points())
+    return ExecutionVM(
+        made,
+        ProcessModel(world, Points()),
+        scene.store,
+        target.policies,
+        None,
+        key=stage.key,
+        clock=scene.clock,
+        random=stage.random,
+    )
+
+
+class FormsWithoutALoop(Attack):
+    """A run is started and carried on by a machine whose store blocks, in the forms with an event loop, in which the
+    store is called in threads, and in those without; it is cancelled or erased on its way, and asked for again."""
+
+    name = "forms-without-a-loop"
+    family = Family.TIME
+    surface = "forms without an event loop"
+    action = "used for all that a caller can ask"
+    invariant = Invariant.REPLAY
+    defence = "both forms do the same"
+    severity = "high"
+    weight = 2
+    store = "sqlite"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Play a run in one form, and see that it comes to what the program says, also where it is cancelled."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene()
+        scene.store.blocks = True
+        form = stage.pick("form", st.sampled_from(FORMS))
+        ends = stage.pick("then somebody", st.sampled_from(["carries on", "cancels", "erases"]))
+        if form == FORMS[0]:
+            self._played(scene, _machine(scene), ends)
+        else:
+            with _without_a_loop(stage):
+                self._played(scene, cast(ExecutionVM, _Forms(_machine(scene))), ends)
+        return Outcome.ABSORBED
+
+    def _played(self, scene: Scene, machine: Any, ends: str) -> None:
+        stage = scene.stage
+        run = scene.start(machine)
+        again = stage.do(machine.get(run.id))
+        stage.hold(again.head == run.head, self.invariant, "the run that was returned is not the one that is there")
+        if ends == "carries on":
+            run = scene.carry_on(run, machine)
+        elif ends == "cancels":
+            was_over = run.is_over
+            run = stage.do(machine.cancel(run.id, by="ann"))
+            stage.hold(run.is_over, self.invariant, f"a cancelled run is {run.status}")
+            stage.hold(was_over or _said_by(scene, "cancel") == "ann", self.invariant, "who cancelled is not written")
+        else:
+            run = stage.do(machine.erase(run.id, by="bob"))
+            left = scene.store.inner.vault.get(run.id)
+            stage.hold(not left, Invariant.ERASURE, f"the vault has {len(left)} values of a run that was erased")
+            is_named = not scene.target.plan.has_sensitive or _said_by(scene, "erased") == "bob"
+            stage.hold(is_named, self.invariant, "who erased is not written")
+        stage.hold(
+            [one.id for one in stage.do(machine.recover(run.id))] == [run.id],
+            self.invariant,
+            "an ended run is not returned to who recovers it",
+        )
+        if ends != "erases":
+            scene.oracle.judge(stage.do(machine.get(run.id)))
+
+
+def _said_by(scene: Scene, kind: str) -> str | None:
+    found = [record["note"].get("by") for record in scene.oracle.records if record["kind"] == kind]
+    return found[-1] if found else None
+
+
+class _Interrupting:
+    """Tools, in one call of which Ctrl-C is pressed."""
+
+    def __init__(self, inner: ProcessTools, number: int) -> None:
+        self.pressed = False
+        self._inner = inner
+        self._left = number
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tool of that name."""
+        return self._inner.has(name)
+
+    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
+        """Return what to await for the output of a tool."""
+        return self._call(name, args, context)
+
+    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        output = await self._inner.call(name, args, context)
+        self._left -= 1
+        if self._left == -1:
+            self.pressed = True
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                raise Killed("nobody listens to Ctrl-C")
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(0)
+        return output
+
+
+class Interrupted(Attack):
+    """Ctrl-C is pressed while a tool is awaited in the form without an event loop."""
+
+    name = "interrupted"
+    family = Family.TIME
+    surface = "process in the form without an event loop"
+    action = "interrupted while it awaits a tool"
+    invariant = Invariant.DRIVER
+    defence = "the caller hears of it, the lease is given back, and the next one starts from what the journal has"
+    severity = "high"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a tool, and a process whose first thread this is."""
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            return "Ctrl-C is not ours to press here"
+        return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
+
+    def play(self, stage: Stage) -> Outcome:
+        """See that it is raised, that nothing is left of it, and that everything happens once."""
+        from hypothesis import strategies as st
+
+        scene = stage.scene(faults=False)
+        tools = _Interrupting(ProcessTools(scene.world, Points()), stage.pick("in call", st.integers(0, 3)))
+        machine = _machine(scene, tools)
+        raised: BaseException | None = None
+        try:
+            machine.run_sync(stage.target.program, scene.inputs, run_id=scene.run)
+        except (KeyboardInterrupt, Killed) as error:
+            raised = error
+        if not tools.pressed:
+            return Outcome.NOT_APPLICABLE
+        stage.tell("Ctrl-C is pressed while a tool is awaited")
+        stage.count()
+        stage.hold(isinstance(raised, KeyboardInterrupt), self.invariant, f"Ctrl-C comes to {raised!r}")
+        is_back = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        stage.hold(is_back, self.invariant, "what Ctrl-C does is another thing than before")
+        row = scene.store.inner.row(scene.run)
+        is_free = row is None or row.expires <= scene.clock.time / 1e6
+        stage.hold(is_free, self.invariant, "an interrupted caller keeps its lease, and nothing of it goes on")
+        scene.oracle.forget()
+        scene.oracle.judge(scene.carry_on(scene.reload()))
+        return Outcome.ABSORBED
+
+
+# -- a lease that is kept for a tool -----------------------------------------------------------------------------------
+
+
+class _Hands:
+    """Hands of a clock that only waiting moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        """Return the seconds that have gone by."""
+        return self.seconds
+
+
+class _Ends:
+    """An event that is set at some time; whoever waits for it moves the hands."""
+
+    def __init__(self, hands: _Hands, at: float, look: Callable[[], None]) -> None:
+        self._hands = hands
+        self._at = at
+        self._look = look
+
+    def is_set(self) -> bool:
+        """Return whether it is time."""
+        return self._hands.seconds >= self._at
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until it is time, or for so long."""
+        self._look()
+        waits = max(min(timeout, self._at - self._hands.seconds), 1e-4)
+        for share in (0.999, 0.001):  # also just before it is time
+            self._hands.seconds += waits * share
+            self._look()
+        return self.is_set()
+
+
+class _Clock(SystemClock):
+    def __init__(self, hands: _Hands) -> None:
+        self._hands = hands
+
+    def now(self) -> int:
+        """Return microseconds since the epoch."""
+        return START + round(self._hands.seconds * 1_000_000)
+
+
+class _Failing(ThroughStore):
+    """A store of which one renewal fails."""
+
+    def __init__(self, inner: Journal, number: int | None) -> None:
+        super().__init__(inner)
+        self._left = number
+
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
+        """Make a lease last longer, or fail."""
+        if self._left is not None:
+            self._left -= 1
+            if self._left == -1:
+                raise JournalError("the store does not answer")
+        return super().renew(lease, now, ttl)
+
+
+class _Kept(NamedTuple):
+    ends: list[float]
+    until: float | None
+
+
+TIMES: Final = (0.0, 5.0, 19.0, 21.0, 45.0, 130.0, 400.0)
+"""Seconds after which a part of a call ends, or is given up, about thirds and lengths of a lease."""
+
+SECONDS: Final = 60.0
+
+
+class LeaseKeptForATool(Attack):
+    """Somebody keeps the lease of a caller that is gone, for calls whose parts end at any time, or are given up; a
+    renewal fails, or another machine gets the run in between."""
+
+    name = "lease-kept-for-a-tool"
+    family = Family.TIME
+    surface = "lease of a caller that is gone"
+    action = "kept for calls that end early, late or never"
+    invariant = Invariant.DRIVER
+    defence = "it lasts as long as any of them goes on, and ends with the last"
+    severity = "critical"
+
+    def play(self, stage: Stage) -> Outcome:
+        """See that the lease lasts all the while, is given back then, and that of another is left alone."""
+        from hypothesis import strategies as st
+
+        one = st.fixed_dictionaries(
+            {
+                "parts end at": st.lists(st.sampled_from(TIMES), min_size=1, max_size=2),
+                "given up at": st.one_of(st.none(), st.sampled_from(TIMES)),
+            }
+        )
+        said = stage.pick("calls", st.lists(one, min_size=1, max_size=3))
+        calls = [_Kept([float(at) for at in call["parts end at"]], _number(call["given up at"])) for call in said]
+        fails = stage.pick("renewal that fails", st.one_of(st.none(), st.integers(0, 3)))
+        taken = stage.pick("taken by another at", st.one_of(st.none(), st.sampled_from(TIMES)))
+        _Vigil(stage, calls, fails, _number(taken)).play()
+        return Outcome.ABSORBED
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+class _Vigil:
+    """One case: the hands, the lease, and what it has to be."""
+
+    def __init__(self, stage: Stage, calls: list[_Kept], fails: int | None, taken: float | None) -> None:
+        self.stage = stage
+        self.hands = _Hands()
+        self.calls = calls
+        self.run = stage.run_id()
+        self._store = stage.store
+        self._fails = fails
+        self._taken = taken
+        self._other: Lease | None = None
+        self._wrong = ""
+        entry = Entry(0, b"first", digest_of(b"first"))
+        append = Append(self.run, -1, [entry], "RUNNING", START / 1e6, False)
+        lease = self._store.create(append, "kept", "ann", SECONDS)
+        assert lease is not None, "a new run is made"
+        self.lease = lease
+
+    @property
+    def ends(self) -> float:
+        """When the last call has ended or is given up, in seconds."""
+        return max(min(max(call.ends), 1e9 if call.until is None else call.until) for call in self.calls)
+
+    def play(self) -> None:
+        """Keep the lease to the end."""
+        clock = _Clock(self.hands)
+        left = [
+            Left(tuple(cast(Any, _Ends(self.hands, at, self._look)) for at in call.ends), call.until)
+            for call in self.calls
+        ]
+        module: Any = keeping
+        before, module.time = module.time, self.hands
+        try:
+            keeper = Keeper(_Failing(self._store, self._fails), clock, self.lease, SECONDS, left)
+            keeper.start()
+            keeper._thread.join(callers.PATIENCE_SECONDS)
+            is_left, row = keeper._thread.is_alive(), self._store.row(self.run)
+            keeper.let_go()  # where a broken one has not done so
+        finally:
+            module.time = before
+        self.stage.count()
+        self._hold(not is_left, "whoever keeps a lease does not come to an end")
+        self._hold(not self._wrong, self._wrong)
+        assert row is not None, "the run is there"
+        if self._other is not None:
+            self._hold(row.expires == self._other.expires, "the lease of another was renewed or given back")
+            return
+        self._hold(row.expires == 0.0, "all calls have ended, and the lease is kept")
+        is_then = abs(self.hands.seconds - self.ends) < 0.01
+        self._hold(is_then, f"the lease was given back after {self.hands.seconds} s, not after {self.ends}")
+
+    def _look(self) -> None:
+        """See that the lease lasts; another may take the run, as a person may who passes over a lease."""
+        now = START / 1e6 + self.hands.seconds
+        row = self._store.row(self.run)
+        assert row is not None, "the run is there"
+        if self._other is None and self._taken is not None and self.hands.seconds >= self._taken:
+            self._other = self._store.acquire(self.run, "bob", row.expires, 10 * SECONDS)
+        elif self._other is None and self.hands.seconds < self.ends:
+            least = now if self._fails is None else now - 0.002
+            if not least < row.expires <= now + SECONDS + 0.002:
+                self._wrong = f"after {self.hands.seconds} s the lease lasts for {row.expires - now:f} s more"
+
+    def _hold(self, kept: bool, what: str) -> None:
+        self.stage.hold(kept, Invariant.DRIVER, what)
+
+
+SOON: Final = 0.05
+"""Seconds of a time-out that is over while a case goes on."""
+
+PATIENCE: Final = 4.0
+"""Seconds that the lease may take to be given back then: whoever plays a breach again waits as long."""
+
+
+class CallerCancelledForGood(callers.CallerCancelledInTool):
+    """The task of a caller is cancelled while a tool with a time-out runs in a thread, and the tool never comes to an
+    end; somebody else asks for the run once the time-out is over."""
+
+    name = "caller-cancelled-for-good"
+    action = "cancelled while a tool goes on past its time-out"
+    defence = "the lease is kept for as long as anybody waits for the tool, and given back then"
+    weight = 4
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a tool that writes or may suspend."""
+        return None if any(_can_hang(call) for call in target.calls.values()) else "no tool writes or suspends"
+
+    def play(self, stage: Stage) -> Outcome:
+        """See that the lease is given back, though the tool goes on."""
+        from hypothesis import strategies as st
+
+        names = sorted(call.id for call in stage.target.calls.values() if _can_hang(call))
+        name = stage.pick("hangs", st.sampled_from(names))
+
+        def change(data: dict[str, Any]) -> None:
+            call_in(data, name)["timeout_seconds"] = SOON
+
+        target = variant(stage.target, f"{name} has little time", change)
+        scene = stage.scene(target=target, faults=False)
+        scene.clock = callers._Tasks()
+        tools = _HangsIn(ProcessTools(scene.world, Points()), name)
+        try:
+            return self._played(scene, tools)
+        finally:
+            tools.let_go()
+
+    def _played(self, scene: Scene, tools: callers._GoesOn) -> Outcome:
+        stage = scene.stage
+        machine = scene.machine(around=lambda _: tools)
+        task = stage.do(callers._begun(machine.run(scene.target.program, scene.inputs, run_id=scene.run), tools))
+        if tools.call_plan is None:
+            return Outcome.NOT_APPLICABLE
+        stage.tell(f"the caller is cancelled while `{tools.call_plan.id}` runs, which never ends")
+        stage.count()
+        stage.do(callers._cancelled(task))
+        self._wait_for_the_lease(scene, PATIENCE)
+        try:
+            stage.do(scene.machine().get(scene.run))
+            stage.do(scene.machine().cancel(scene.run))
+        except RunBusy as error:
+            raise Breach(self.invariant, f"a tool that nobody waits for keeps the run: {error}") from None
+        tools.let_go()
+        stage.do(tools.ended())
+        return Outcome.ABSORBED
+
+
+def _can_hang(call: Any) -> bool:
+    return call.has_intent and not call.is_model
+
+
+class _HangsIn(callers._GoesOn):
+    """Tools of which the first call of a step goes on until it is let."""
+
+    def __init__(self, inner: ProcessTools, step: str) -> None:
+        super().__init__(inner, 0, callers.FORMS[0])
+        self._step = step
+
+    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        if context.step != self._step or self.call_plan is not None:
+            return await self._inner.call(name, args, context)
+        self._left = 0
+        asking, _ = await self._inner.met(name, args, context)
+        self.call_plan = asking.call
+        self.here.set()
+        await _in_a_thread(self, name, context)
+        return None
+
+
+async def _in_a_thread(tools: callers._GoesOn, name: str, context: ToolContext) -> None:
+    from stepward.vm.machine.tools import FunctionTools
+
+    await FunctionTools({name: tools._wait}).call(name, {}, context)
+
+
+ATTACKS: Final[tuple[type[Attack], ...]] = (FormsWithoutALoop, Interrupted, LeaseKeptForATool, CallerCancelledForGood)

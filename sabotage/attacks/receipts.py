@@ -1,0 +1,152 @@
+"""Hash corruption: a whole store is verified, with receipts for runs that were cut, edited or taken away."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.audits import signed_receipt
+from stepward.sabotage.forging import flipped
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.scene import Scene
+from stepward.sabotage.stage import Stage
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.receipts import Receipt, ReceiptRefused
+from stepward.vm.journal.signing import SigningKey
+from stepward.vm.journal.store import JournalError
+from stepward.vm.journal.verify import verify_all
+from stepward.vm.machine.replay import replayer
+
+
+class StoreAudited(Attack):
+    """A store of several runs is verified whole, with receipts for some of them; runs are cut, edited and taken away,
+    and a receipt is written anew as text."""
+
+    name = "store-audited"
+    family = Family.HASHES
+    surface = "store of many runs"
+    action = "runs of it cut, edited or taken away"
+    invariant = Invariant.TAMPERING
+    defence = "every run is verified, and every receipt is held against the run that it names, or that is gone"
+    severity = "high"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """Verify all, and see which runs are called damaged."""
+        from hypothesis import strategies as st
+
+        deeds = stage.pick("runs are", st.lists(st.sampled_from(_DEEDS), min_size=1, max_size=4))
+        with_key = stage.pick("with the key", st.booleans())
+        store = MemoryJournal()
+        receipts: list[Receipt] = []
+        due: dict[str, bool] = {}
+        gone: list[str] = []
+        for number, deed in enumerate(deeds):
+            scene = stage.scene(f"run {number}", faults=False, store=store)
+            run = scene.start()
+            receipt = signed_receipt(stage, run)
+            if not deed.endswith("without a receipt"):
+                receipts.append(receipt)
+                _hold_text(stage, receipt)
+            stage.tell(f"run {number}: {deed}")
+            due[run.id] = self._done(scene, store, deed, with_key=with_key)
+            if run.id not in store._runs:
+                gone.append(run.id)
+        self._audit(stage, store, receipts, due, gone, keys=[stage.key] if with_key else [])
+        return Outcome.DETECTED if not all(due.values()) else Outcome.ABSORBED
+
+    def _done(self, scene: Scene, store: MemoryJournal, deed: str, *, with_key: bool) -> bool:
+        """Do something to a run; return whether it still has to be in order."""
+        kept = store._runs[scene.run]
+        if deed.startswith("left"):
+            return True
+        if deed.startswith("taken away"):
+            del store._runs[scene.run]
+            return deed.endswith("without a receipt")
+        if deed.startswith("cut"):
+            del kept.entries[-1]
+            return not with_key and deed.endswith("without a receipt") and bool(kept.entries)
+        kept.entries[0] = kept.entries[0]._replace(record=flipped(kept.entries[0].record, 9))
+        return False
+
+    def _audit(
+        self,
+        stage: Stage,
+        store: MemoryJournal,
+        receipts: list[Receipt],
+        due: dict[str, bool],
+        gone: list[str],
+        *,
+        keys: list[SigningKey],
+    ) -> None:
+        stage.count()
+        public = [key.public for key in keys]
+        found = {
+            verdict.run: verdict
+            for verdict in verify_all(
+                store, keys=public, receipts=receipts, replay=lambda run, own: replayer(store, run, own)
+            )
+        }
+        named = [run for run in due if run not in gone]
+        told = [receipt.run for receipt in receipts if receipt.run in gone]
+        stage.hold(list(found) == [*named, *told], self.invariant, f"the runs that are verified are {list(found)}")
+        for run, verdict in found.items():
+            what = f"a run that is {'in order' if due[run] else 'damaged'} is told of {verdict.faults[:1]}"
+            stage.hold(verdict.is_intact == due[run], self.invariant, what)
+
+
+_DEEDS: Final = (
+    "left as it is",
+    "left as it is, without a receipt",
+    "cut",
+    "cut, without a receipt",
+    "edited",
+    "edited, without a receipt",
+    "taken away",
+    "taken away, without a receipt",
+)
+
+
+def _hold_text(stage: Stage, receipt: Receipt) -> None:
+    """See that a receipt comes back from its text, and that no other text passes for one."""
+    text = receipt.to_json()
+    stage.hold(Receipt.from_json(text) == receipt, Invariant.TAMPERING, "a receipt is read as another one")
+    data = json.loads(text)
+    spread = json.dumps(dict(reversed(data.items())), indent=1)
+    stage.hold(Receipt.from_json(spread) == receipt, Invariant.TAMPERING, "spaces in a receipt matter")
+    for name, values in _NO_RECEIPTS.items():
+        for value in values:
+            _refused(stage, json.dumps({**data, name: value}), f"`{name}` is {value!r}")
+        _refused(stage, json.dumps({key: data[key] for key in data if key != name}), f"`{name}` is missing")
+    _refused(stage, json.dumps({**data, "more": 1}), "a field more")
+    _refused(stage, text[:-1] + ',"seq":0}', "a field that comes twice")
+    _refused(stage, f"[{text}]", "a list")
+    _refused(stage, text[1:], "half a text")
+
+
+_NO_RECEIPTS: Final[dict[str, tuple[Any, ...]]] = {
+    "v": (2, True, "1", None),
+    "run": (7, None, "\ud800"),
+    "status": (7, None),
+    "seq": (-1, True, "1", 1.0, 2**53, None),
+    "digest": ("", "0" * 63, "F" * 64, "g" * 64, None),
+    "trace": ("", "0" * 65, "F" * 64, None),
+    "key": ("0" * 15, None, 7),
+    "signature": ("0" * 127, None, 7),
+}
+"""What a field of a receipt can't be."""
+
+
+def _refused(stage: Stage, text: str, what: str) -> None:
+    stage.count()
+    try:
+        Receipt.from_json(text)
+    except ReceiptRefused:
+        return
+    except JournalError as error:
+        raise Breach(Invariant.REFUSAL, f"a receipt in which {what} is refused as {error}") from None
+    raise Breach(Invariant.TAMPERING, f"a text in which {what} is taken for a receipt")
+
+
+ATTACKS: Final[tuple[type[Attack], ...]] = (StoreAudited,)

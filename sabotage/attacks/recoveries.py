@@ -1,0 +1,340 @@
+"""Crash: a store full of runs, of which one machine picks up those that nobody drives, and no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Mapping
+from typing import Any, Final
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.forging import hands_of
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.scene import LEASE_SECONDS, Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.target import Target
+from stepward.sabotage.through import ThroughStore
+from stepward.sabotage.variants import under, variant
+from stepward.sabotage.world import ProcessModel, ProcessTools, WorldClock
+from stepward.vm.errors import StepwardError
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.store import Append, JournalError, Lease, Row
+from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.models import ModelReply, ModelRequest
+from stepward.vm.machine.refusals import NoSuchRun, RunBusy, RunRefused
+from stepward.vm.machine.run import Run
+from stepward.vm.machine.tools import ToolContext
+
+STATES: Final = (
+    "its process died",
+    "it is driven",
+    "its lease ends in a moment",
+    "its lease ended just now",
+    "its lease was given by a clock that was ahead",
+    "its lease is as long as any",
+    "it waits or has ended",
+    "its first record was edited",
+    "its line in the list can't be read",
+    "its policy is new, and broken",
+    "its tools are another machine's",
+)
+"""In what state the machine finds a run."""
+
+DAY: Final = 86_400
+AHEAD: Final[Mapping[str, float]] = {
+    "it is driven": LEASE_SECONDS / 2,
+    "its lease ends in a moment": 0.5,
+    "its lease ended just now": -0.5,
+    "its lease was given by a clock that was ahead": 3.5 * DAY,
+    "its lease is as long as any": DAY - 5,
+}
+"""In how many seconds the lease of a run ends; long ago where nothing is said."""
+
+MOST: Final = 5
+LONG_AGO: Final = -1_000.0
+FAULT: Final = "`started` can't be read"
+
+
+class _Store(ThroughStore):
+    """A store in which some lines of the list can't be read. It knows which run was leased last."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryJournal())
+        self.faulty: set[str] = set()
+        self.scenes: dict[str, Scene] = {}
+        self.last = ""
+
+    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
+        """Lease a run."""
+        self.last = run
+        lease = super().acquire(run, holder, now, ttl)
+        if lease is not None and run in self.scenes:
+            self.scenes[run].oracle.look(durable=True)
+        return lease
+
+    def append(self, append: Append, fence: int | None) -> None:
+        """Add entries, and have the oracle of the run look."""
+        super().append(append, fence)
+        if append.run in self.scenes:
+            self.scenes[append.run].oracle.look(durable=append.durable)
+
+    def rows(self, statuses: Any = None, **filters: Any) -> list[Row]:
+        """Return the list of runs."""
+        found = super().rows(statuses, **filters)
+        return [row._replace(fault=FAULT, started=0.0) if row.run in self.faulty else row for row in found]
+
+
+class _AllWorlds:
+    """Tools and model of one machine, for the worlds of many runs."""
+
+    def __init__(self, store: _Store, scenes: Mapping[str, Scene], missing: frozenset[str]) -> None:
+        self._store = store
+        self._scenes = scenes
+        self._missing = missing
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tool of that name."""
+        return name not in self._missing
+
+    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
+        """Return what to await for the output of a tool."""
+        scene, row = self._scenes[context.run], self._store.inner.row(context.run)
+        left = 0.0 if row is None else row.expires - scene.clock.time / 1e6
+        if not 0 < left <= LEASE_SECONDS:
+            scene.stage.error = Breach(Invariant.DRIVER, f"the lease of a run that was picked up lasts {left:g} s more")
+            raise Killed("the lease is wrong")
+        return ProcessTools(scene.world, Points()).call(name, args, context)
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Return the reply."""
+        return await ProcessModel(self._scenes[self._store.last].world, Points()).complete(request)
+
+
+class RunsFoundTogether(Attack):
+    """One machine finds many runs: dead ones, driven ones, ended ones, damaged ones, ones that break a new policy and
+    ones whose tools it lacks. It recovers all, then each by its name."""
+
+    name = "runs-found-together"
+    family = Family.CRASH
+    surface = "list of runs"
+    action = "full of runs in every state, and recovered at once"
+    invariant = Invariant.DRIVER
+    defence = "who recovers picks up what nobody drives, in its order, and one bad run stops no other"
+    severity = "critical"
+    weight = 2
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a tool."""
+        return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
+
+    def play(self, stage: Stage) -> Outcome:
+        """Recover all, and see which are picked up, which are named with an error, and which are left alone."""
+        from hypothesis import strategies as st
+
+        states = stage.pick("runs", st.lists(st.sampled_from(STATES), min_size=1, max_size=MOST))
+        return _Fleet(stage, [*states, STATES[0]]).play()
+
+
+class _Fleet:
+    """The runs of one case, all with one clock."""
+
+    def __init__(self, stage: Stage, states: list[str]) -> None:
+        self.stage = stage
+        self.store = _Store()
+        self.clock = WorldClock()
+        self.scenes = self.store.scenes
+        self.states: dict[str, str] = {}
+        self.broken = under(stage.target, "nothing may", {"policy": "nothing-may", "allow": []})
+        for number, state in enumerate(states):
+            self._made(number, state)
+
+    def _made(self, number: int, state: str) -> None:
+        """Bring a run into a state."""
+        stage = self.stage
+        target = stage.target
+        if state == "its tools are another machine's":
+            target = variant(target, "other tools", _with_other_tools)
+        scene = stage.scene(f"run {number}", faults=False, store=self.store, target=target)
+        scene.clock = self.clock
+        points = Points(None if state == "it waits or has ended" else 3 + number)
+        try:
+            scene.start(scene.machine(points))
+        except Killed:
+            scene.oracle.forget()
+        if scene.found() is None:
+            return
+        self.scenes[scene.run] = scene
+        self.states[scene.run] = state
+        stage.tell(f"run {number}: {state}")
+        if state == "its first record was edited":
+            scene.oracle.rest()
+            entries = self.store.inner.read(scene.run)
+            edited = entries[0]._replace(record=entries[0].record.replace(b'"at":1', b'"at":2', 1))
+            hands_of(self.store.inner).put(scene.run, [edited, *entries[1:]], None, None)
+        elif state == "its line in the list can't be read":
+            self.store.faulty.add(scene.run)
+
+    def play(self) -> Outcome:
+        """Set the leases, recover all, and look."""
+        self.clock.time += 10_000_000_000
+        now = self.clock.time / 1e6
+        runs = {run: self.scenes[run].reload() for run, state in self.states.items() if "edited" not in state}
+        for run, state in self.states.items():
+            self.store.inner._runs[run].expires = now + AHEAD.get(state, LONG_AGO)  # type: ignore[attr-defined]
+        machine = self._machine()
+        due = [run for run in self.states if self._is_due(run, runs)]
+        asked = {run: len(scene.world.asked) for run, scene in self.scenes.items()}
+        if self._is_strict():  # what a run comes to under a policy that is new to it, the reference does not know
+            for scene in self.scenes.values():
+                scene.oracle.rest()
+        self.stage.tell("a machine recovers all runs")
+        self.stage.count()
+        recovered, failures = self.stage.do(machine.recover_all())
+        self._same("the runs that are picked up", [run.id for run in recovered], due)
+        wrong = [run for run in self.states if self._is_wrong(run, runs)]
+        self._same("the runs that are named with an error", sorted(failures), sorted(wrong))
+        for run, error in failures.items():
+            self._hold(type(error) is self._error(run), f"`{error}` is said of a run: {self.states[run]}")
+        for run in self.states:
+            self._left(run, run in due, asked[run])
+        self._by_name(machine, runs, due)
+        self._unknown(machine)
+        return Outcome.BLOCKED if len(due) < len(self.states) else Outcome.ABSORBED
+
+    def _machine(self) -> ExecutionVM:
+        plan = self.stage.target.plan
+        others = frozenset(f"{call.tool}_elsewhere" for step in plan.steps for call in step.calls if not call.is_model)
+        worlds = _AllWorlds(self.store, self.scenes, others)
+        broken = [run for run, state in self.states.items() if state == "its policy is new, and broken"]
+        policies = self.broken.policies if broken else self.stage.target.policies
+        stage = self.stage
+        return ExecutionVM(
+            worlds, worlds, self.store, policies, None, key=stage.key, clock=self.clock, random=stage.random
+        )
+
+    def _is_due(self, run: str, runs: Mapping[str, Run]) -> bool:
+        """Whether a run is to be picked up."""
+        free = AHEAD.get(self.states[run], LONG_AGO) <= 0
+        known = runs.get(run)
+        is_whole = known is not None and known.status == "RUNNING" and run not in self.store.faulty
+        is_ours = self.states[run] != "its tools are another machine's"
+        return free and is_whole and is_ours and not self._is_wrong(run, runs)
+
+    def _is_wrong(self, run: str, runs: Mapping[str, Run]) -> bool:
+        """Whether an error is to be said of a run."""
+        known, row = runs.get(run), self.store.inner.row(run)
+        if row is None:
+            return False
+        if self.states[run] == "its first record was edited":
+            return self._was_running(run)
+        if known is None or known.status != "RUNNING":
+            return False
+        return run in self.store.faulty or (
+            self._is_strict() and AHEAD.get(self.states[run], LONG_AGO) <= 0 and self._has_called(run)
+        )
+
+    def _was_running(self, run: str) -> bool:
+        row = self.store.inner.row(run)
+        return row is not None and row.status == "RUNNING"
+
+    def _is_strict(self) -> bool:
+        return "its policy is new, and broken" in self.states.values()
+
+    def _has_called(self, run: str) -> bool:
+        """Whether a tool has started, which no policy allows now."""
+        return any(re.search(rb'"kind":"intent"', entry.record) for entry in self.store.inner.read(run)) or any(
+            not asked.asking.call.is_model and self._is_recorded(run, asked.asking.call.id)
+            for asked in self.scenes[run].world.asked
+        )
+
+    def _is_recorded(self, run: str, step: str) -> bool:
+        said = f'"step":"{step}"'.encode()
+        return any(b'"kind":"attempt"' in entry.record and said in entry.record for entry in self.store.inner.read(run))
+
+    def _error(self, run: str) -> type[StepwardError]:
+        state = self.states[run]
+        is_damaged = state == "its first record was edited" or run in self.store.faulty
+        return JournalError if is_damaged else RunRefused
+
+    def _left(self, run: str, is_due: bool, asked: int) -> None:
+        """See that a run that is not picked up is left as it was, and free if it was."""
+        row = self.store.inner.row(run)
+        assert row is not None, "the run was there"
+        if not is_due:
+            self._hold(len(self.scenes[run].world.asked) == asked, "a run that is not to be picked up has called")
+            ends = self.clock.time / 1e6
+            free = AHEAD.get(self.states[run], LONG_AGO) <= 0
+            self._hold(not free or row.expires <= ends, "a run that was not picked up is leased all the same")
+            return
+        if self._is_strict():
+            later = [one.asking.call.id for one in self.scenes[run].world.asked[asked:] if not one.asking.call.is_model]
+            self._hold(not later, f"`{later[:1]}` was called, which a policy that is new to the run does not allow")
+        if self._status(run) != "RUNNING":
+            over = self._status(run) not in ("SUSPENDED", "IN_DOUBT")
+            self._hold(over or row.expires <= self.clock.time / 1e6, "a run that waits again is leased")
+
+    def _status(self, run: str) -> str:
+        row = self.store.inner.row(run)
+        return "" if row is None else row.status
+
+    def _by_name(self, machine: ExecutionVM, runs: Mapping[str, Run], due: list[str]) -> None:
+        """Recover each by its name: that passes over a lease which no machine gives, and over no other."""
+        for run, known in runs.items():
+            state, ends = self.states[run], AHEAD.get(self.states[run], LONG_AGO)
+            if run in due or known.status != "RUNNING":
+                continue
+            self.stage.tell(f"it recovers a run by its name: {state}")
+            is_ahead = ends > DAY
+            expected: type[StepwardError] | None = RunBusy if ends > 0.4 and not is_ahead else None
+            if state == "its tools are another machine's" or (expected is None and self._refuses(run)):
+                expected = RunRefused
+            if is_ahead and expected is None:
+                self._is_said(machine, run)
+            got: type[StepwardError] | None = None
+            try:
+                self.stage.do(machine.recover(run))
+            except (RunBusy, RunRefused, JournalError) as error:
+                got = type(error)
+            self._same(f"what a recovery by name comes to ({state})", got, expected)
+            row = self.store.inner.row(run)
+            is_over = row is not None and row.status in ("SUCCESS", "FAILED", "BUDGET_EXCEEDED", "STALLED", "CANCELLED")
+            if expected is None and row is not None and not is_over:
+                self._hold(row.expires <= self.clock.time / 1e6, "a run that was recovered by its name stays leased")
+
+    def _refuses(self, run: str) -> bool:
+        return self._is_strict() and self._has_called(run)
+
+    def _is_said(self, machine: ExecutionVM, run: str) -> None:
+        """See that whoever wants a run which a wrong clock has leased is told for how long."""
+        row = self.store.inner.row(run)
+        assert row is not None, "the run was there"
+        days = (row.expires - self.clock.time / 1e6) / DAY
+        busy = self.stage.do(machine._busy(run))
+        self._hold(f"{days:,.0f} more days" in str(busy), f"of a lease that lasts {days} days is said: {busy}")
+
+    def _unknown(self, machine: ExecutionVM) -> None:
+        try:
+            self.stage.do(machine.recover("no such run"))
+        except NoSuchRun:
+            return
+        raise Breach(Invariant.REFUSAL, "a run that does not exist was recovered")
+
+    def _same(self, what: str, got: Any, due: Any) -> None:
+        self._hold(got == due, f"{what}: {got}, and they have to be {due}")
+
+    def _hold(self, kept: bool, what: str) -> None:
+        self.stage.hold(kept, Invariant.DRIVER, what)
+
+
+def _with_other_tools(data: dict[str, Any]) -> None:
+    from stepward.sabotage.variants import calls_in
+
+    for call in calls_in(data):
+        if call["type"] == "tool":
+            if call["tool"] in data.get("tools", {}):
+                data["tools"][f"{call['tool']}_elsewhere"] = data["tools"][call["tool"]]
+            call["tool"] = f"{call['tool']}_elsewhere"
+    data.pop("guardrails", None)
+
+
+ATTACKS: Final[tuple[type[Attack], ...]] = (RunsFoundTogether,)

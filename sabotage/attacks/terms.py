@@ -1,0 +1,339 @@
+"""Injection past a policy as time goes by: waivers end, policies come later, and who checks programs is asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.injection import called_tools, tools_of
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.scene import LEASE_SECONDS, Scene
+from stepward.sabotage.variants import variant
+from stepward.sabotage.world import WorldClock
+from stepward.vm.language.policy import Policy
+from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.models import ScriptedModel
+from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.machine.tools import ToolContext
+
+if TYPE_CHECKING:
+    from stepward.sabotage.machines import Machine
+    from stepward.sabotage.stage import Stage
+    from stepward.sabotage.target import Target
+    from stepward.vm.language.program import Program
+
+DAY: Final = 86_400_000_000
+MIDNIGHT: Final = 20_500 * DAY
+"""The first microsecond of 2026-02-16."""
+
+EXPIRIES: Final = ("2026-02-15", "2026-02-16", "2027-02-15")
+TODAY: Final = {-1: "2026-02-15", 0: "2026-02-16", 1: "2026-02-17"}
+BESIDE: Final = (-1_000_000, 0, DAY - 1_000_000, DAY, 12 * 3_600_000_000)
+"""Microseconds beside that midnight at which a machine is asked."""
+
+WHOSE: Final = ("this program", "another program", "another rule", "another policy")
+OURS: Final = 4
+"""How often a waiver is for this program, for each time that it is for something else."""
+
+
+class PolicyOverTime(Attack):
+    """A policy bars a tool, and waives that until some day: for this program or another, this rule or another. Runs are
+    started, gone on with, and come under the policy later, about the midnight at which the waiver ends."""
+
+    name = "policy-over-time"
+    family = Family.INJECTION
+    surface = "waivers of a policy"
+    action = "relied on before, on and after their last day"
+    invariant = Invariant.PERMISSION
+    defence = (
+        "a waiver counts through its last day by UTC, for its program and its rule, and for runs that began by then"
+    )
+    severity = "critical"
+    weight = 2
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a tool."""
+        return None if tools_of(target) else "no step calls a tool"
+
+    def play(self, stage: Stage) -> Outcome:
+        """See that the tool is called where a waiver lets it be, and nowhere else."""
+        from hypothesis import strategies as st
+
+        called = list(dict.fromkeys(call.tool for call in called_tools(stage)))
+        if not called:
+            return Outcome.NOT_APPLICABLE
+        barred = stage.pick("barred", st.sampled_from(called))
+        expiry = stage.pick("the waiver ends on", st.sampled_from(EXPIRIES))
+        whose = WHOSE[max(0, stage.pick("the waiver is for", st.integers(0, OURS + len(WHOSE) - 2)) - OURS + 1)]
+        when = [MIDNIGHT + stage.pick(f"moment {number}", st.sampled_from(BESIDE)) for number in (1, 2)]
+        policies = _policies(stage.target, barred, expiry, whose)
+        case = _Case(stage, barred, policies, expiry, whose == WHOSE[0])
+        attempts = (lambda: case.starts(when), lambda: case.goes_on(when), lambda: case.comes_under(max(when)))
+        outcomes = [attempts[number]() for number in stage.each("what is attempted", len(attempts))]
+        return next((one for one in outcomes if one is not Outcome.NOT_APPLICABLE), Outcome.NOT_APPLICABLE)
+
+
+def _policies(target: Target, barred: str, expiry: str, whose: str) -> tuple[Policy, ...]:
+    """Return the policies of a machine: those of the target, one that bars the tool, and one that waives its own."""
+    others = sorted({call.tool for call in tools_of(target)} - {barred})
+    waiver = {
+        "program": "elsewhere" if whose == WHOSE[1] else target.program.name,
+        "rule": "another" if whose == WHOSE[2] else "allow",
+        "reason": "an attack",
+        "expiry": expiry,
+    }
+    gate: dict[str, Any] = {"policy": "gate", "allow": others}
+    lax: dict[str, Any] = {"policy": "lax", "allow": [*others, barred]}
+    (lax if whose == WHOSE[3] else gate)["waivers"] = [waiver]
+    return (*target.policies, Policy.from_dict(gate), Policy.from_dict(lax))
+
+
+class _Case:
+    """A tool, the policies that bar it, and what is known of the waiver."""
+
+    def __init__(self, stage: Stage, barred: str, policies: tuple[Policy, ...], expiry: str, is_ours: bool) -> None:
+        self.stage = stage
+        self.barred = barred
+        self.policies = policies
+        self._expiry = expiry
+        self._is_ours = is_ours
+
+    def _scene(self) -> Scene:
+        scene = self.stage.scene(faults=False)
+        scene.oracle.rest()  # it knows the waivers of another day
+        return scene
+
+    def _is_waived(self, at: int) -> bool:
+        """Whether the waiver counts at a moment: the days about that midnight are few."""
+        return self._is_ours and TODAY[(at - MIDNIGHT) // DAY] <= self._expiry
+
+    def _called(self, scene: Scene) -> bool:
+        return any(asked.asking.call.tool == self.barred for asked in scene.world.asked)
+
+    def _hold(self, scene: Scene, due: bool, at: int) -> Outcome:
+        said = f"on {TODAY[(at - MIDNIGHT) // DAY]} `{self.barred}` was {'' if self._called(scene) else 'not '}called"
+        self.stage.hold(self._called(scene) == due, Invariant.PERMISSION, said)
+        return Outcome.ABSORBED if due else Outcome.BLOCKED
+
+    def starts(self, when: Sequence[int]) -> Outcome:
+        """Start two runs by one machine, at two moments."""
+        outcome = Outcome.ABSORBED
+        machine: Machine | None = None
+        for at in sorted(when):
+            scene = self._scene()
+            if machine is None:
+                machine = scene.machine(policy=self.policies)
+            other = scene.machine(policy=self.policies)
+            other._plans, other._stored = machine._plans, machine._stored  # what one machine keeps for all its runs
+            machine = other
+            scene.clock.time = at
+            self.stage.tell(f"start a run on {TODAY[(at - MIDNIGHT) // DAY]}")
+            scene.carry_on(scene.start(machine), machine)
+            outcome = self._hold(scene, self._is_waived(at), at)
+        return outcome
+
+    def goes_on(self, when: Sequence[int]) -> Outcome:
+        """Start a run whose process dies before anything is called, and have another go on with it later."""
+        scene = self._scene()
+        scene.clock.time = min(when)
+        with_death = scene.machine(_BeforeTheFirst(), policy=self.policies)
+        with suppress(Killed):
+            scene.start(with_death)
+        if scene.found() is None or self._called(scene):
+            return Outcome.NOT_APPLICABLE
+        scene.clock.time = max(*when, min(when) + int(2 * LEASE_SECONDS * 1_000_000))
+        machine = scene.machine(policy=self.policies)
+        self.stage.tell("another machine goes on with it")
+        scene.carry_on(self.stage.do(machine.recover(scene.run))[0], machine)
+        return self._hold(scene, self._is_waived(min(when)), min(when))
+
+    def comes_under(self, at: int) -> Outcome:
+        """Start a run under the target's policies alone; its process dies somewhere, and it comes under the others."""
+        from hypothesis import strategies as st
+
+        scene = self._scene()
+        scene.clock.time = at - int(2 * LEASE_SECONDS * 1_000_000)
+        with suppress(Killed):
+            points = self.stage.pick("killed so many points after the call", st.integers(0, 8))
+            scene.start(scene.machine(_AfterTheCall(self.barred, points)))
+        run = scene.found()
+        if run is None or run.is_over:
+            return Outcome.NOT_APPLICABLE
+        has_begun = f'"tool":"{self.barred}"'.encode() in b"".join(
+            entry.record for entry in scene.store.inner.read(scene.run)
+        ) or any(
+            asked.asking.call.tool == self.barred and self._is_written(scene, asked.asking.call.id)
+            for asked in scene.world.asked
+        )
+        asked = len(scene.world.asked)
+        scene.clock.time = at
+        machine = scene.machine(policy=self.policies)
+        self.stage.tell(f"a machine with the policy goes on with it on {TODAY[(at - MIDNIGHT) // DAY]}")
+        try:
+            scene.carry_on(run, machine)
+        except RunRefused:
+            is_due = has_begun and not self._is_waived(at)
+            self.stage.hold(is_due, Invariant.PERMISSION, "a run was refused that broke no rule")
+            return Outcome.BLOCKED
+        is_late = has_begun and not self._is_waived(at)
+        self.stage.hold(not is_late, Invariant.PERMISSION, "a machine went on with a run that broke its rule")
+        came = [one for one in scene.store.inner.read(scene.run) if b'"kind":"governed"' in one.record]
+        self.stage.hold(len(came) == 1, Invariant.PERMISSION, f"the run came under the policies {len(came)} times")
+        later = any(one.asking.call.tool == self.barred for one in scene.world.asked[asked:])
+        is_allowed = self._is_waived(at) or not later
+        self.stage.hold(is_allowed, Invariant.PERMISSION, f"`{self.barred}` was called under a policy that bars it")
+        return Outcome.ABSORBED
+
+    def _is_written(self, scene: Scene, step: str) -> bool:
+        said = f'"step":"{step}"'.encode()
+        return any(
+            b'"kind":"attempt"' in entry.record and said in entry.record for entry in scene.store.inner.read(scene.run)
+        )
+
+
+class _BeforeTheFirst(Points):
+    """Points at the first call of which the process dies."""
+
+    async def pass_by(self, name: str) -> None:
+        """Go past a point."""
+        if " is asked by " in name or self.is_dead:
+            self.is_dead = True
+            raise Killed(name)
+        await super().pass_by(name)
+
+
+class _AfterTheCall(Points):
+    """Points of which the process dies at one, counted from the first call of a tool."""
+
+    def __init__(self, tool: str, left: int) -> None:
+        super().__init__()
+        self._tool = tool
+        self._left = left
+        self._is_near = False
+
+    async def pass_by(self, name: str) -> None:
+        """Go past a point."""
+        self._is_near = self._is_near or name.startswith(f"before {self._tool} is asked by ")
+        self._left -= self._is_near
+        if self._left < 0:
+            self.is_dead = True
+        if self.is_dead:
+            raise Killed(name)
+        await super().pass_by(name)
+
+
+# -- who checks programs -----------------------------------------------------------------------------------------------
+
+
+class _Finding(NamedTuple):
+    code: str
+    message: str
+    severity: str
+
+
+FINDINGS: Final = (
+    _Finding("SW401", "it is bypassed", "error"),
+    _Finding("SW408", "it is unproved", "error"),
+    _Finding("SW301", "it is odd", "warning"),
+    _Finding("SW209", "it is a pity", "warning"),
+)
+
+
+class _Broken:
+    """Tools that all fail: what a run comes to is none of the checker's business."""
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tool of that name."""
+        return bool(name)
+
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Fail."""
+        del args, context
+        raise RuntimeError(f"{name} is broken")
+
+
+class ProgramNotAdmitted(Attack):
+    """A machine whose checker finds errors or warnings in a program is asked to run it, again and again, and with codes
+    that are accepted; the program is changed in between."""
+
+    name = "program-not-admitted"
+    family = Family.INJECTION
+    surface = "program that the machine's checker refuses"
+    action = "run all the same, with codes that are accepted"
+    invariant = Invariant.REFUSAL
+    defence = "a program with an error that nobody accepts does not start, and the verdict is that of this very program"
+    severity = "high"
+
+    def play(self, stage: Stage) -> Outcome:
+        """See that a program starts just where every error is accepted, and the checker is asked once of each."""
+        from hypothesis import strategies as st
+
+        codes = [finding.code for finding in FINDINGS]
+        scene = stage.scene(faults=False)
+        found = stage.pick("findings", st.lists(st.sampled_from(codes), unique=True))
+        later = stage.pick("findings in the program as it is then", st.lists(st.sampled_from(codes), unique=True))
+        said = {stage.target.plan.digest: found}
+        asked: list[str] = []
+
+        def check(program: Program, policies: Sequence[Policy]) -> Iterable[Any]:
+            digest = changed.plan.digest if program is changed.program else stage.target.plan.digest
+            asked.append(digest)
+            stage.hold(len(policies) == len(stage.target.policies), self.invariant, "the checker has other policies")
+            return [finding for finding in FINDINGS if finding.code in said[digest]]
+
+        changed = variant(stage.target, "a step more", _with_a_step)
+        said[changed.plan.digest] = later
+        machine = ExecutionVM(
+            _Broken(),
+            ScriptedModel({}),
+            stage.store,
+            stage.target.policies,
+            check,
+            clock=WorldClock(),
+            random=stage.random,
+        )
+        outcome = Outcome.ABSORBED
+        for number in range(4):
+            accept = stage.pick(f"accepted {number}", st.lists(st.sampled_from(codes), unique=True))
+            target = stage.pick(f"program {number}", st.sampled_from(["as it was", "changed"]))
+            played = changed if target == "changed" else stage.target
+            due = [one for one in FINDINGS if one.code in said[played.plan.digest] and one.severity == "error"]
+            refused = [one for one in due if one.code not in accept]
+            if self._is_refused(stage, machine, played, scene.inputs, accept, refused):
+                outcome = Outcome.BLOCKED
+        stage.hold(len(asked) == len(set(asked)), self.invariant, "the checker is asked twice of one program")
+        return outcome
+
+    def _is_refused(
+        self,
+        stage: Stage,
+        machine: ExecutionVM,
+        played: Target,
+        inputs: Mapping[str, Any],
+        accept: list[str],
+        due: list[_Finding],
+    ) -> bool:
+        run = stage.run_id()
+        stage.tell(f"run it, and accept {accept}")
+        stage.count()
+        said = ""
+        try:
+            stage.do(machine.run(played.program, inputs, run_id=run, accept=accept))
+        except RunRefused as error:
+            said = str(error)
+        stage.hold(bool(due) == bool(said), self.invariant, f"findings {[one.code for one in due]}, and it says {said}")
+        named = all(one.code in said for one in due)
+        stage.hold(named, self.invariant, f"what is refused is not named: {said}")
+        is_there = stage.store.head(run) is not None
+        stage.hold(is_there == (not due), self.invariant, "a refused run left records")
+        return bool(due)
+
+
+def _with_a_step(data: dict[str, Any]) -> None:
+    data["steps"] = [*data["steps"], {"id": "one_more_end", "type": "end"}]
+
+
+ATTACKS: Final[tuple[type[Attack], ...]] = (PolicyOverTime, ProgramNotAdmitted)

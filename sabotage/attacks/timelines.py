@@ -1,0 +1,382 @@
+"""Time: calls that take their time, and what has to be done meanwhile and afterwards, at the very moment."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from stepward.sabotage.answers import Answer
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.drivers import is_inside
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.machines import Machine, WatchedStore
+from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.scene import MAX_DELIVERIES, Scene
+from stepward.sabotage.stage import Stage
+from stepward.sabotage.virtual_time import VirtualClock, virtual_time
+from stepward.sabotage.world import Asking, ProcessModel, ProcessTools, given, replied
+from stepward.vm.journal.store import Append, Journal, Lease
+from stepward.vm.machine.models import ModelReply, ModelRequest
+from stepward.vm.machine.refusals import RunBusy
+from stepward.vm.machine.run import Run
+from stepward.vm.machine.tools import ToolContext
+
+SLACK: Final = 0.002
+"""Seconds by which a time may be beside the one that is due: clocks are looked at one after the other."""
+
+LEASES: Final = (60.0, 9.0, 0.6)
+"""Seconds that leases last."""
+
+PARTS: Final = (0.0, 0.3, 0.5, 1.1, 2.6, 7.4)
+"""How long a call takes, in lengths of a lease."""
+
+AS_IT_IS: Final = "as the machine has them"
+DELAYS: Final[Mapping[str, Callable[[int], float] | None]] = {
+    AS_IT_IS: None,
+    "of our own": lambda attempt: 0.3 + 0.7 * attempt,
+}
+"""Pauses before an attempt, by its number."""
+
+
+def _usual_delay(attempt: int) -> float:
+    """Return the pause before an attempt where nobody says another: it doubles from one second on, up to 30."""
+    return min(2.0 ** (attempt - 2), 30.0)
+
+
+_ATTEMPTS: Final = range(2, 12)
+
+
+class Span(NamedTuple):
+    """When an attempt began and ended, in microseconds since the epoch, and the number of the delivery before it."""
+
+    asking: Asking
+    began: int
+    ends: int
+    delivery: int
+
+
+class LeaseBook(WatchedStore):
+    """A store that looks at every time and lease that a machine hands to it. Raises Breach.
+
+    `excused` are the seconds by which the next one may be late: the process was paused on its way to the store.
+    """
+
+    def __init__(self, inner: Journal, scene: Scene, seconds: float) -> None:
+        super().__init__(inner, scene)
+        self.excused = 0.0
+        self._seconds = seconds
+        self._holders: set[str] = set()
+        self._given: Lease | None = None
+
+    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
+        """Make a run."""
+        self._look("made", append.now, ttl)
+        return self._noted(super().create(append, program, holder, ttl), holder, append.now + ttl)
+
+    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
+        """Lease a run."""
+        self._look("leased", now, ttl)
+        return self._noted(super().acquire(run, holder, now, ttl), holder, now + ttl)
+
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
+        """Make a lease last longer."""
+        self._look("leased again", now, ttl)
+        self._own(lease)
+        renewed = super().renew(lease, now, ttl)
+        self._ends(renewed, now + ttl)
+        return renewed
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+        self._own(lease)
+        super().release(lease)
+
+    def append(self, append: Append, fence: int | None) -> None:
+        """Add entries."""
+        self._look("written", append.now, self._seconds)
+        super().append(append, fence)
+
+    def _noted(self, lease: Lease | None, holder: str, ends: float) -> Lease | None:
+        if lease is None:
+            return None
+        self._hold(holder not in self._holders, "two leases are held under one name")
+        self._holders.add(holder)
+        self._given = lease
+        self._ends(lease, ends)
+        return lease
+
+    def _own(self, lease: Lease) -> None:
+        given = self._given
+        is_own = given is not None and (lease.run, lease.fence) == (given.run, given.fence)
+        self._hold(is_own, f"{lease} is renewed or given back, and {given} was given")
+
+    def _ends(self, lease: Lease, ends: float) -> None:
+        row = self.inner.row(lease.run)
+        is_due = row is not None and abs(row.expires - ends) < SLACK and abs(lease.expires - ends) < SLACK
+        self._hold(is_due, f"a lease ends at {lease.expires}, which the list of runs has as {row and row.expires}")
+
+    def _look(self, what: str, now: float, ttl: float) -> None:
+        clock, late = self.scene.clock.time / 1e6, self.excused + SLACK
+        self.excused = 0.0
+        is_now = clock - late <= now <= clock + SLACK
+        self._hold(is_now, f"a run is {what} at {now:f}, and the clock says {clock:f}")
+        self._hold(ttl == self._seconds, f"a run is {what} for {ttl} seconds, not {self._seconds}")
+
+    def _hold(self, kept: bool, what: str) -> None:
+        if not kept:
+            raise Breach(Invariant.DRIVER, what)
+
+
+class _Pausing(Points):
+    """Points, at one or two of which the process is paused: time goes by, and it does not notice. It may die, too."""
+
+    def __init__(self, clock: VirtualClock, scene: Scene, at: int | None, seconds: float, dies: int | None) -> None:
+        from hypothesis import strategies as st
+
+        super().__init__(dies, scene.stage.tell)
+        self._clock = clock
+        self._scene = scene
+        self._at = at
+        self._again = scene.stage.pick("and again so many points later", st.integers(0, 4))
+        self._seconds = seconds
+
+    async def pass_by(self, name: str) -> None:
+        """Go past a point."""
+        is_calling = is_inside(name) or " was asked by " in name
+        if self._at is not None and len(self.passed) >= self._at and not is_calling:
+            self._at, self._again = (len(self.passed) + self._again, 0) if self._again else (None, 0)
+            self._scene.stage.tell(f"the process is paused for {self._seconds:g} seconds {name}")
+            self._clock.time += int(self._seconds * 1_000_000)
+            assert isinstance(self._scene.store, LeaseBook), "the store of a plot looks at times"
+            self._scene.store.excused = self._seconds if name.startswith("before ") else 0.0
+        await super().pass_by(name)
+
+
+class _Slow:
+    """Tools and model of a process that take their time. While they do, somebody else looks after the run."""
+
+    def __init__(self, plot: _Plot, points: Points) -> None:
+        self._plot = plot
+        self._tools = ProcessTools(plot.scene.world, points)
+        self._model = ProcessModel(plot.scene.world, points)
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tool of that name."""
+        return self._tools.has(name)
+
+    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
+        """Return what to await for the output of a tool."""
+        return self._call(name, args, context)
+
+    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        asking, answer = await self._tools.met(name, args, context)
+        await self._plot.take_time(asking, answer)
+        return given(asking.call, answer)
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Return the reply."""
+        asking, answer = await self._model.met(request)
+        await self._plot.take_time(asking, answer)
+        return replied(asking, answer)
+
+
+class _Plot:
+    """One case: how long everything takes, and what was seen of it."""
+
+    def __init__(self, scene: Scene, clock: VirtualClock) -> None:
+        from hypothesis import strategies as st
+
+        stage = scene.stage
+        self.scene = scene
+        self.clock = clock
+        self.lease: float = float(stage.pick("a lease lasts for", st.sampled_from(LEASES)))
+        self.delays = stage.pick("pauses before attempts are", st.sampled_from(sorted(DELAYS)))
+        self.pause = stage.pick("paused at point", st.one_of(st.none(), st.integers(0, 20)))
+        self.paused_for = float(stage.pick("paused for leases", st.sampled_from([0.4, 1, 3]))) * self.lease
+        self.dies = stage.pick("dies at point", st.one_of(st.none(), st.integers(0, 20)))
+        self.points = Points()
+        self.spans: list[Span] = []
+        self.deliveries = 0
+        scene.store = LeaseBook(scene.store.inner, scene, self.lease)
+        scene.world.decides.append(self._decide)
+
+    def machine(self, points: Points) -> Machine:
+        """Return a machine whose calls take their time."""
+        self.points, slow = points, _Slow(self, points)
+        options: dict[str, Any] = {"lease_seconds": self.lease}
+        delay = DELAYS[self.delays]
+        if delay is not None:
+            options["retry_delay"] = delay
+        return self.scene.machine(points, around=lambda _: slow, model=slow, **options)
+
+    def _decide(self, asking: Asking) -> Answer | None:
+        from hypothesis import strategies as st
+
+        stage, call = self.scene.stage, asking.call
+        is_late = call.timeout is not None and stage.pick(f"is late: {asking.name}", st.integers(0, 3)) == 1
+        return Answer("late") if is_late else None
+
+    async def take_time(self, asking: Asking, answer: Answer) -> None:
+        """Let the time of a call go by, and look after the run meanwhile."""
+        from hypothesis import strategies as st
+
+        part = float(self.scene.stage.pick(f"takes: {asking.name}", st.sampled_from(PARTS)))
+        timeout, seconds = asking.call.timeout, part * self.lease
+        if answer.kind == "late":
+            assert timeout is not None, "only what has a time-out is late"
+            seconds = timeout + 5 * SLACK
+        elif timeout is not None and seconds >= timeout:
+            seconds = timeout - 5 * SLACK
+        began = self.clock.time
+        ends = began + round(min(seconds, seconds if timeout is None else timeout) * 1_000_000)
+        self.spans.append(Span(asking, began, ends, self.deliveries))
+        self._is_leased()
+        for share in (0.37, 0.5, 0.13):
+            await asyncio.sleep(seconds * share)
+            if self.pause is None:  # a pause may be one inside of a tool, where only the tool could fence
+                self._is_leased()
+                await self._somebody_asks()
+
+    def _is_leased(self) -> None:
+        """See that the lease lasts for two thirds of its length at least, and for no more than its length."""
+        if self.points.is_dead:  # what dies in one task of a process ends all of them
+            raise Killed("the process is dead")
+        row, now = self.scene.store.inner.row(self.scene.run), self.clock.time / 1e6
+        assert row is not None, "a run that calls is there"
+        lasts = row.expires - now
+        is_paused = self.pause is not None  # its lease was renewed before the pause
+        least = 0.0 if is_paused else self.lease * 2 / 3 - SLACK
+        self._hold(least < lasts, f"the lease of a run that is driven lasts for {lasts:f} s more, of {self.lease}")
+        self._hold(lasts <= self.lease + SLACK, f"a lease of {self.lease} s lasts for {lasts:f} s more")
+
+    async def _somebody_asks(self) -> None:
+        try:
+            await self.scene.machine(lease_seconds=self.lease).recover(self.scene.run)
+        except RunBusy:
+            return
+        self._hold(False, "a second machine was given a run that is driven")
+
+    def _hold(self, kept: bool, what: str) -> None:
+        if not kept:
+            self.scene.stage.error = Breach(Invariant.DRIVER, what)
+            raise Killed(what)
+
+
+class SlowCalls(Attack):
+    """Calls take longer than leases and up to their time-outs, the process is paused or dies, and all the while
+    somebody else looks after the run: of each lease, each record, each time-out and each pause the time is looked at.
+    """
+
+    name = "slow-calls"
+    family = Family.TIME
+    surface = "time that calls take"
+    action = "longer than leases, and up to a time-out"
+    invariant = Invariant.DRIVER
+    defence = "a lease is renewed each third of its time, given back at each stop, and lasts as long as it says"
+    severity = "critical"
+    weight = 2
+
+    def play(self, stage: Stage) -> Outcome:
+        """Run in virtual time, and hold every time that is written or kept to against the clock."""
+        with virtual_time(stage) as clock:
+            scene = stage.scene()
+            scene.clock = clock
+            plot = _Plot(scene, clock)
+            points = _Pausing(clock, scene, plot.pause, plot.paused_for, plot.dies)
+            machine = plot.machine(points)
+            if plot.delays == AS_IT_IS:
+                said, due = (
+                    [delay(attempt) for attempt in _ATTEMPTS] for delay in (machine._setup.retry_delay, _usual_delay)
+                )
+                stage.hold(said == due, Invariant.BOUNDS, f"the pauses before attempts are {said}, not {due}")
+            try:
+                run = self._played(plot, machine)
+            except Killed:
+                if not points.is_dead:
+                    raise
+                scene.oracle.forget()
+                if scene.found() is None:
+                    return Outcome.ABSORBED
+                run = self._taken_over(plot)
+            scene.oracle.judge(run)
+            _hold_times(plot)
+        return Outcome.ABSORBED
+
+    def _played(self, plot: _Plot, machine: Machine, run: Run | None = None) -> Run:
+        scene = plot.scene
+        run = scene.deliver(run, machine) if run is not None else scene.start(machine)
+        for _ in range(MAX_DELIVERIES):
+            if run.is_over:
+                break
+            row = scene.store.inner.row(run.id)
+            is_free = row is not None and row.expires == 0
+            scene.stage.hold(is_free, self.invariant, f"a run that is {run.status} is still leased")
+            plot.deliveries += 1
+            run = scene.deliver(run, machine)
+        return run
+
+    def _taken_over(self, plot: _Plot) -> Run:
+        """See that the run of a process that died is free once its lease ends, and not before."""
+        scene, clock = plot.scene, plot.clock
+        machine = plot.machine(Points())
+        row = scene.store.inner.row(scene.run)
+        assert row is not None, "a run that was found is there"
+        left = row.expires - clock.time / 1e6
+        found = scene.reload()
+        plot.deliveries += 1
+        if found.is_over:
+            return found
+        if left <= 2 * SLACK or found.status != "RUNNING":
+            clock.time = max(clock.time, int(row.expires * 1_000_000) + 1)
+            return self._played(plot, machine, found)
+        scene.stage.hold(left <= plot.lease + SLACK, self.invariant, f"a lease lasts {left:f} s after a death")
+        clock.time += int((left - SLACK) * 1_000_000)
+        scene.stage.tell("somebody recovers the run just before its lease ends")
+        scene.stage.count()
+        try:
+            scene.stage.do(machine.recover(scene.run))
+        except RunBusy:
+            pass
+        else:
+            raise Breach(self.invariant, "a second machine was given a run before the end of its lease")
+        clock.time += int(2 * SLACK * 1_000_000)
+        scene.stage.tell("somebody does so just after it")
+        return self._played(plot, machine, found)
+
+
+def _hold_times(plot: _Plot) -> None:
+    """Hold the times of records, and the pauses between attempts, against what happened when."""
+    hold = partial(plot.scene.stage.hold)
+    spans = {(one.asking.call.id, one.asking.visit, one.asking.attempt): one for one in plot.spans}
+    last = 0
+    for entry in plot.scene.store.inner.read(plot.scene.run):
+        record = json.loads(entry.record)
+        body, note, at = record["body"], record["note"], record["at"]
+        hold(at >= last or plot.pause is not None, Invariant.HISTORY, "a record is dated before the one before it")
+        last = at
+        span = spans.get((body.get("step"), body.get("visit"), note.get("attempt")))
+        if record["kind"] != "attempt" or span is None or "took" not in note:
+            continue
+        began, ended = note["started"], note["started"] + note["took"]
+        is_so = abs(began - span.began) <= 1e6 * SLACK
+        hold(is_so, Invariant.HISTORY, f"`{body['step']}` began at {span.began}, and {note} is said")
+        if plot.pause is not None:
+            continue
+        is_so = abs(ended - span.ends) <= 1e6 * SLACK
+        hold(is_so, Invariant.HISTORY, f"`{body['step']}` took from {span.began} to {span.ends}, and {note} is said")
+        hold(abs(at - span.ends) <= 1e6 * SLACK, Invariant.HISTORY, f"an outcome of {span.ends} is dated {at}")
+    due = DELAYS[plot.delays] or _usual_delay
+    siblings = {call.id for step in plot.scene.target.plan.steps if step.is_parallel for call in step.calls}
+    for before, after in zip(plot.spans, plot.spans[1:], strict=False):
+        one, other = before.asking, after.asking
+        is_retry = (one.call.id, one.visit, one.attempt + 1) == (other.call.id, other.visit, other.attempt)
+        if is_retry and before.delivery == after.delivery and plot.pause is None and one.performance > 0:
+            waited, said = (after.began - before.ends) / 1e6, due(other.attempt)
+            is_so = waited >= said - SLACK and (waited <= said + SLACK or one.call.id in siblings)
+            hold(is_so, Invariant.BOUNDS, f"attempt {other.attempt} waits {waited} s, not {said}")
+
+
+ATTACKS: tuple[type[Attack], ...] = (SlowCalls,)

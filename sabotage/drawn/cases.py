@@ -1,0 +1,118 @@
+"""The cases that chance draws, by what they have most of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from types import MappingProxyType
+from typing import Any, Final
+
+from stepward.sabotage.drawn.expressions import expression_program
+from stepward.sabotage.drawn.fate import Manner
+from stepward.sabotage.drawn.lockstep import Case, Parted
+from stepward.sabotage.drawn.nulls import misread, with_nulls
+from stepward.sabotage.drawn.secret import secret_inputs, secret_program
+from stepward.sabotage.drawn.wide import Theme, wide_program
+from stepward.vm import Policy, Program
+from stepward.vm.language.meaning import Meaning
+from stepward.vm.machine.state import Limits
+
+MOST_DRAWS: Final = 5
+"""Programs that are drawn for one case: one whose types contradict each other has no meaning, and is left out."""
+
+CALLS: Final = ("call",) * 4
+
+THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
+    "all": (Theme(calm=0.3), Manner()),
+    "types": (
+        Theme((*CALLS, "set", "parallel", "end"), 5, types=0.7, rules=0.1, policies=0.1, budgets=0.05, calm=0.2),
+        Manner(beside=0.3, echoes=0.0),
+    ),
+    "rules": (
+        Theme(
+            (*CALLS, "condition", "condition", "set", "parallel"),
+            most_steps=6,
+            rules=1.0,
+            policies=0.4,
+            budgets=0.05,
+            repeats=0.3,
+            later=0.3,
+            calm=0.7,
+        ),
+        Manner(beside=0.02, echoes=0.0),
+    ),
+    "people": (
+        Theme((*CALLS, *CALLS, "set", "parallel"), 5, rules=0.3, policies=0.3, later=0.9, waits=0.6, calm=0.9),
+        Manner(beside=0.02, echoes=0.0),
+    ),
+    "budgets": (
+        Theme(
+            (*CALLS, "condition", "set", *["parallel"] * 4),
+            most_steps=5,
+            rules=0.2,
+            policies=0.1,
+            budgets=0.6,
+            repeats=0.4,
+            later=0.1,
+            models=0.6,
+            calm=0.8,
+        ),
+        Manner(beside=0.05, echoes=0.0),
+    ),
+    "sizes": (
+        Theme((*CALLS, "set", "set", "parallel"), 5, rules=0.1, policies=0.1, budgets=0.1, calm=0.7),
+        Manner(beside=0.02, at_limit=0.5, echoes=0.0),
+    ),
+}
+"""What programs have more of, and how the world answers them."""
+
+
+def drawn_case(theme: str, seed: str, options: Mapping[str, Any] = MappingProxyType({})) -> Case | None:
+    """Return the case of a theme and a seed, on machines with these options; None where no program came of it.
+
+    Raises Parted for a program that is read as another one.
+    """
+    for number in range(MOST_DRAWS):
+        case = _MAKERS.get(theme, _of_theme)(theme, f"{theme} {seed} {number}")
+        if not Meaning(case.program, case.policies).typing.conflicts:
+            return case._replace(options=options)
+    return None
+
+
+def _of_theme(name: str, seed: str) -> Case:
+    theme, manner = THEMES[name]
+    data, policies = wide_program(seed, theme)
+    made = [Policy.from_dict(policy) for policy in policies]
+    chance = Random(f"limits {seed}")
+    program = Program.from_dict(data)
+    if name == "all":
+        noisy = with_nulls(data, chance)
+        read = Program.from_dict(noisy)
+        why = misread(read, noisy, program)
+        if why is not None:
+            raise Parted("program", why)
+    most = chance.choice((24, 40, 100, 300, 600)) if manner.at_limit else Limits().output_bytes
+    return Case(
+        program,
+        seed,
+        [policy for policy in made if policy.policy != "later"],
+        [policy for policy in made if policy.policy == "later"],
+        manner,
+        Limits(output_bytes=most, steps=chance.choice((8, 60, 60, 60))),
+    )
+
+
+def _secret(_: str, seed: str) -> Case:
+    program = Program.from_dict(secret_program(seed))
+    inputs, unique = secret_inputs(seed, list(program.inputs or {}))
+    manner = Manner(beside=0.1, echoes=0.5)
+    secrets = unique or ("refund", "4711471147", "9422942294")
+    return Case(program, seed, manner=manner, limits=Limits(steps=60), secrets=secrets, unique=unique, inputs=inputs)
+
+
+def _computing(_: str, seed: str) -> Case:
+    program, inputs = expression_program(seed)
+    return Case(Program.from_dict(program), seed, inputs=inputs)
+
+
+_MAKERS: Final[Mapping[str, Callable[[str, str], Case]]] = {"secrets": _secret, "expressions": _computing}

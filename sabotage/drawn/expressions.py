@@ -1,0 +1,126 @@
+"""Random programs that compute: most of their expressions have a value, over numbers, texts and lists that are near."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+NUMBERS: Final = (0, 1, 1, 2, -1, 0.5, 1.0, 10, 1e3)
+TEXTS: Final = ("", "a", "ab", "ba", "aba", "1", "é𝔘")
+NUMBER: Final = {"type": "number"}
+TEXT: Final = {"type": "string"}
+INPUTS: Final[dict[str, dict[str, Any]]] = {
+    "n0": NUMBER,
+    "n1": NUMBER,
+    "n2": {"type": "integer"},
+    "t0": TEXT,
+    "t1": TEXT,
+    "b0": {"type": "boolean"},
+    "b1": {"type": "boolean"},
+    "l0": {"type": "array", "items": NUMBER},
+    "l1": {"type": "array", "items": TEXT},
+    "q": {"type": ["number", "null"]},
+    "o": {"type": "object", "properties": {"a": NUMBER, "t": TEXT, "z": {"type": ["null", "string"]}}},
+}
+ILL: Final = 0.015
+"""How often an operand is of any kind."""
+
+STEPS: Final = 7
+MOST_DEPTH: Final = 3
+
+
+def expression_program(seed: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the program of a seed, and its inputs."""
+    chance = Random(f"expressions {seed}")
+    maker = _Maker(chance)
+    steps = [maker.step(number) for number in range(STEPS)]
+    ending = {"id": f"s{STEPS}", "type": "end", "output": {"all": "$v0", "text": "$v1 of $t0 and $l0, $o"}}
+    names = {"n": NUMBERS, "t": TEXTS, "b": (True, False), "q": (*NUMBERS, None)}
+    inputs: dict[str, Any] = {name: chance.choice(names[name[0]]) for name in INPUTS if name[0] in names}
+    inputs["n2"] = chance.choice((0, 1, 2, -1))
+    inputs["l0"] = [chance.choice(NUMBERS) for _ in range(chance.randint(0, 3))]
+    inputs["l1"] = [chance.choice(TEXTS) for _ in range(chance.randint(0, 3))]
+    inputs["o"] = {
+        name: value
+        for name, value in (("a", chance.choice(NUMBERS)), ("t", chance.choice(TEXTS)), ("z", None))
+        if chance.random() < 0.7
+    }
+    first = {"id": "first", "type": "set", "set": {"v0": True, "v1": 1, "v2": "'a'"}}
+    return {"name": "computes", "inputs": INPUTS, "steps": [first, *steps, ending], "max_steps": 30}, inputs
+
+
+class _Maker:
+    def __init__(self, chance: Random) -> None:
+        self.chance = chance
+
+    def step(self, number: int) -> dict[str, Any]:
+        """Return a step that computes or decides; both ways of a decision go on to what follows."""
+        name, following = f"s{number}", f"s{number + 1}"
+        if self.chance.random() < 0.7:
+            said = {"v0": self.truth(0), "v1": self.number(0), "v2": self.text()}
+            kept = {key: said[key] for key in said if self.chance.random() < 0.8} or {"v0": said["v0"]}
+            return {"id": name, "type": "set", "set": kept, "next_step": following}
+        later = f"s{self.chance.randint(number + 1, STEPS)}"
+        if self.chance.random() < 0.5:
+            return {"id": name, "type": "condition", "condition": self.truth(0), "then": later, "otherwise": following}
+        cases = [{"when": self.truth(1), "then": self.chance.choice((later, following))} for _ in range(2)]
+        return {"id": name, "type": "condition", "cases": cases, "otherwise": following}
+
+    def any(self) -> str:
+        return self.chance.choice(
+            [f"${name}" for name in (*INPUTS, "v0", "v1", "v2")]
+            + ["null", "1", "'a'", "$nothing", "1e999", "9e999 * 10", "1e500 * 1e499"]
+        )
+
+    def truth(self, depth: int) -> str:
+        chance = self.chance
+        if chance.random() < ILL:
+            return self.any()
+        if depth < MOST_DEPTH and chance.random() < 0.5:
+            left, right, third = (self.truth(depth + 1) for _ in range(3))
+            return chance.choice(
+                (
+                    f"({left} and {right})",
+                    f"({left} or {right})",
+                    f"not ({left})",
+                    f"({left} or {right} and {third})",
+                    f"({left} and not {right})" if right.startswith(("(", "$")) else f"({left} and {right})",
+                )
+            )
+        a, b, text, other = self.number(depth + 1), self.number(depth + 1), self.text(), self.text()
+        order, equal = chance.choice(("<", "<=", ">", ">=")), chance.choice(("==", "!="))
+        element, negation = chance.choice(("in", "not in")), chance.choice(("contains", "not contains"))
+        return chance.choice(
+            (
+                f"{a} {order} {b}",
+                f"{a} {order} {b}",
+                f"{a} {equal} {b}",
+                f"{text} {equal} {other}",
+                f"{text} {chance.choice(('starts_with', 'ends_with', negation))} {other}",
+                f"{a} {element} $l0",
+                f"$l1 {negation} {text}",
+                f"{text} {element} ['a', 'ab']",
+                f"$q {equal} null",
+                f"$o.{chance.choice('zz')} {equal} null"
+                if chance.random() < 0.2
+                else f"defined($o.{chance.choice('atz')})",
+                "defined($o.a) and $o.a >= 1",
+                f"defined($q) {chance.choice(('and', 'or'))} $q {order} 1",
+                chance.choice(("$b0", "$b1", "$v0", "true", "false")),
+                f"$b0 {equal} $b1",
+            )
+        )
+
+    def number(self, depth: int) -> str:
+        chance = self.chance
+        if chance.random() < ILL:
+            return self.any()
+        simple = ("0", "1", "2", "0.5", "$n0", "$n1", "$n2", "$v1", "len($t0)", "len($l0)", "len($v2)")
+        if depth > 1 or chance.random() < 0.5:
+            return chance.choice(simple)
+        a, b, c = (self.number(depth + 1) for _ in range(3))
+        return chance.choice((f"({a} + {b})", f"({a} - {b} - {c})", f"{a} * {b}", f"-({a})", f"({a} + {b} * {c})"))
+
+    def text(self) -> str:
+        chance = self.chance
+        return self.any() if chance.random() < ILL else chance.choice(("$t0", "$t1", "$v2", "''", "'a'", "'ab'", "'é'"))

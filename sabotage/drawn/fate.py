@@ -1,0 +1,206 @@
+"""What the world answers to a program: it hangs on a seed and on what is asked, so that two machines can ask apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from stepward.sabotage.drawn.spellings import SPELLINGS
+from stepward.sabotage.drawn.values import beside, fitting, of_size
+from stepward.sabotage.reference import Answer, Lost, Raised, Replied, Returned, TimedOut, Waits
+from stepward.sabotage.reference.echoes import says
+from stepward.vm.language.types import TypeSpec, fits
+from stepward.vm.machine.plan import CallPlan, Plan
+from stepward.vm.values import ValueRefused, freeze
+
+KINDS: Final = ("good", "raise", "late", "lost", "odd", "wait")
+WEIGHTS: Final = (
+    (8, 1, 1, 1, 1, 4),
+    (30, 1, 1, 0, 0, 9),
+    (3, 2, 2, 2, 2, 2),
+    (4, 4, 0, 0, 1, 3),
+    (4, 0, 4, 1, 0, 1),
+    (6, 0, 0, 3, 2, 1),
+    (6, 0, 0, 0, 6, 3),
+    (40, 1, 0, 0, 1, 20),
+    (20, 6, 1, 1, 1, 5),
+)
+ODD: Final[tuple[Any, ...]] = (
+    None,
+    5,
+    -1.5,
+    True,
+    "zz",
+    " yes ",
+    "YES",
+    "yes.",
+    ["yes"],
+    [],
+    [1, "a"],
+    {},
+    {"a": 1},
+    float("nan"),
+    object(),
+    "\ud800",
+    "[1]",
+    "1e3",
+    "NaN",
+    10**999,
+    10**1000,
+    Decimal("1e999"),
+    Decimal("1e1000"),
+    Decimal("1e-999"),
+    Decimal("1e-1000"),
+    Decimal("0.10"),
+    "1e999",
+    "1e1000",
+)
+TOKENS: Final[tuple[Any, ...]] = (0, 1, 2, 3, 4, 4, 7, -1, None)
+"""Tokens that a reply says it took: of what is no number, and below nothing, none are charged."""
+
+COSTS: Final = ("0", "0.1", "0.25", "3")
+
+PEOPLE: Final = ("", "ann", "bob")
+
+
+class Manner(NamedTuple):
+    """How the world answers: the share of values just beside a type, of values at the limit of size, and of echoes."""
+
+    beside: float = 0.1
+    at_limit: float = 0.0
+    echoes: float = 0.3
+
+
+class World:
+    """What a seed answers, and what it does to a run that waits for somebody.
+
+    `secrets` are the sensitive values that outputs, errors and requests repeat; `said` is each spelling that was made.
+    """
+
+    def __init__(self, plan: Plan, seed: str, manner: Manner, secrets: tuple[str, ...], most_bytes: int) -> None:
+        self.seed = seed
+        self.manner = manner
+        self.secrets = secrets
+        self.said: set[str] = set()
+        self.calls: dict[str, CallPlan] = {call.id: call for step in plan.steps for call in step.calls}
+        self.top = {step.id for step in plan.program.steps}
+        self.weights = self.chance("weights").choice(WEIGHTS)
+        self.cancelled_at = self.chance("cancel").choice([0] * 9 + [1, 2, 3])
+        """The number of the call during which somebody cancels the run; 0 for never."""
+        self._most_bytes = most_bytes
+
+    def chance(self, *names: Any) -> Random:
+        """Return the chance that decides something."""
+        return Random(" ".join(map(str, (self.seed, *names))))
+
+    def cancels(self, step: str, number: int) -> bool:
+        """Return whether somebody cancels the run during a call: at a write, which the machine commits at once.
+
+        Not at a sub-step: which of its siblings have started by then is a matter of timing.
+        """
+        return number == self.cancelled_at and self.calls[step].writes and step in self.top
+
+    def input(self, name: str, spec: TypeSpec | None) -> Any:
+        """Return what is given for an input: mostly a value of its type."""
+        chance = self.chance("input", name)
+        share = chance.random()
+        if share < 0.02:
+            return chance.choice(ODD)
+        value = beside(spec, chance) if share < 0.02 + self.manner.beside * 0.3 else fitting(spec, chance)
+        if spec is None and chance.random() < self.manner.at_limit:
+            return of_size(self._most_bytes, chance)
+        return value
+
+    def value(self, step: str, chance: Random) -> Any:
+        """Return an output or a reply: mostly one that is accepted."""
+        call = self.calls[step]
+        if call.allowed:
+            text = str(chance.choice(call.allowed))
+            return text if chance.random() < 0.8 else f" {text}\n"
+        if chance.random() < self.manner.at_limit:
+            value = self._sized(call, chance)
+        else:
+            value = (beside if chance.random() < self.manner.beside else fitting)(call.returns, chance)
+        value = self.echo(step, value)
+        is_read = not call.is_model or isinstance(value, str) or chance.random() < 0.3
+        return value if is_read else json.dumps(value, default=float)
+
+    def _sized(self, call: CallPlan, chance: Random) -> Any:
+        found = of_size(self._most_bytes, chance)
+        return found if _is_of(found, call.returns) else fitting(call.returns, chance)
+
+    def echo(self, step: str, value: Any) -> Any:
+        """Return an output that may repeat a sensitive value, in some spelling, in some part of it."""
+        chance = self.chance("echo", step, repr(value))
+        if chance.random() >= self.manner.echoes:
+            return value
+        said = self.spelled(chance)
+        found = _with(value, said, chance)
+        return found if _is_of(found, self.calls[step].returns) else value
+
+    def spelled(self, chance: Random) -> str:
+        """Return a sensitive value in some spelling."""
+        secret = chance.choice(self.secrets)
+        said = chance.choice(list(SPELLINGS.values()))(secret)
+        if len(said) > len(secret) and not said.isdigit() and says(said, secret):
+            self.said.add(said)
+        return said
+
+    def answer(self, step: str, visit: int, attempt: int) -> Answer:
+        """Return what is answered to an attempt."""
+        call, chance = self.calls[step], self.chance(step, visit, attempt)
+        kind = chance.choices(KINDS, self.weights)[0]
+        cannot_wait = kind == "wait" and not call.may_suspend and chance.random() < 0.9
+        if (kind == "late" and call.timeout is None) or cannot_wait:
+            kind = "good"
+        if kind == "raise":
+            return Raised(why=chance.choice("ab"))
+        if kind in ("late", "lost"):
+            return TimedOut() if kind == "late" else Lost()
+        if kind == "wait" and not call.is_model:
+            return Waits()
+        value = chance.choice((*ODD, beside(call.returns, chance))) if kind == "odd" else self.value(step, chance)
+        return Replied(value, chance.choice(TOKENS)) if call.is_model else Returned(value)
+
+    def cost(self, step: str, visit: int, attempt: int) -> str:
+        """Return what a reply costs."""
+        return self.chance("cost", step, visit, attempt).choice(COSTS)
+
+    def words(self, step: str, visit: int, attempt: int) -> str:
+        """Return what an error or a request says: it may quote a sensitive value."""
+        chance = self.chance("words", step, visit, attempt)
+        return self.spelled(chance) if chance.random() < self.manner.echoes else "it broke"
+
+    def starter(self) -> str:
+        """Return who starts the run; nobody says so where it is empty."""
+        return self.chance("by").choice(PEOPLE[:2])
+
+
+def _is_of(value: Any, spec: TypeSpec | None) -> bool:
+    try:
+        return fits(freeze(value), spec)
+    except ValueRefused:
+        return False
+
+
+def _with(value: Any, said: str, chance: Random) -> Any:
+    if isinstance(value, str):
+        return chance.choice([said, {"a": said}, {said: 1, "b": 2}, ["x", [said]]]) if chance.random() < 0.5 else said
+    if isinstance(value, dict) and value:
+        name = chance.choice(list(value))
+        return value | ({name: _with(value[name], said, chance)} if chance.random() < 0.8 else {said: 5})
+    if isinstance(value, list):
+        return [*value, said]
+    return int(said) if said.isascii() and said.isdigit() and type(value) is int else value
+
+
+def given(plan: Plan, world: World) -> Mapping[str, Any]:
+    """Return the inputs of a run; one that has a default is given half the time."""
+    return {
+        name: world.input(name, spec)
+        for name, spec in plan.input_types.items()
+        if spec is None or not spec.has_default or world.chance("given", name).random() < 0.5
+    }

@@ -1,0 +1,204 @@
+"""Types that chance draws, and values of a type at its bounds, or just beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any, Final
+
+from stepward.vm.language.types import TypeSpec, fits
+from stepward.vm.patterns.languages import shortest
+from stepward.vm.values import freeze
+
+POOL: Final[tuple[Any, ...]] = (
+    None,
+    True,
+    False,
+    0,
+    1,
+    1.0,
+    -1,
+    0.5,
+    "",
+    "a",
+    "1",
+    "true",
+    "ok",
+    [],
+    [1],
+    [True],
+    {},
+    {"a": 1},
+    {"a": True},
+)
+"""Values that are easily taken for one another."""
+
+LETTERS: Final = ("a", "b", "é", "€", "𝔘")
+"""Characters of one to four bytes."""
+
+PATTERNS: Final = ("^a+$", "b", "^[a-c]{2}$", "^$", "a|é", r"^\d+$", "a$")
+
+WORDS: Final = ("boolean", "integer", "number", "string", "array", "object", "null")
+
+
+MOST_TRIES: Final = 8
+
+
+def drawn_type(chance: Random) -> dict[str, Any]:
+    """Return the data of a type of which there are values."""
+    for _ in range(MOST_TRIES):
+        data = _drawn(chance, 0)
+        try:
+            TypeSpec.model_validate(data)
+        except ValueError:  # it contradicts itself
+            continue
+        return data
+    return {}
+
+
+def _drawn(chance: Random, depth: int) -> dict[str, Any]:
+    def odds(share: float) -> bool:
+        return chance.random() < share
+
+    words = WORDS if depth < 2 else WORDS[:4]
+    word = chance.choice(words)
+    spec: dict[str, Any] = {"type": word if odds(0.75) else sorted({word, chance.choice(WORDS)})}
+    if odds(0.2):
+        spec["enum"] = [chance.choice(POOL) for _ in range(chance.randint(1, 3))]
+        if odds(0.6):
+            spec["type"] = list(WORDS)
+    if word in ("integer", "number") or odds(0.1):
+        spec |= {key: chance.choice((0, 1, 2, -1, 1.5)) for key in ("minimum", "maximum") if odds(0.5)}
+    if word == "string" or odds(0.1):
+        spec |= {"maxLength": chance.randint(0, 3)} if odds(0.5) else {}
+        spec |= {"pattern": chance.choice(PATTERNS)} if odds(0.3) else {}
+    if word == "array" and odds(0.8):
+        spec["items"] = _drawn(chance, depth + 1)
+    if word == "object":
+        names = [name for name in ("a", "b") if odds(0.7)]
+        spec["properties"] = {name: _drawn(chance, depth + 1) for name in names}
+        spec["required"] = [name for name in (*names, "c") if odds(0.4)]
+        if odds(0.5):
+            spec["additionalProperties"] = chance.choice((False, True, None)) if odds(0.6) else _drawn(chance, 2)
+    if odds(0.1) and depth < 2:
+        spec["sensitive"] = True
+    return spec
+
+
+def fitting(spec: TypeSpec | None, chance: Random) -> Any:
+    """Return a value of a type, often one at its bounds; of a type that leaves hardly any it may be none."""
+    if spec is None:
+        return chance.choice(POOL)
+    for _ in range(5):
+        value = _of(spec, chance)
+        if fits(freeze(value), spec):
+            return value
+    return value
+
+
+def _of(spec: TypeSpec, chance: Random) -> Any:
+    if spec.enum is not None:
+        value = chance.choice(spec.enum)
+        return float(value) if type(value) is int and chance.random() < 0.2 else plain(value)
+    match chance.choice(sorted(spec.kinds)):
+        case "boolean":
+            return chance.random() < 0.5
+        case "null":
+            return None
+        case "integer" | "number" as word:
+            return _number(spec, chance, is_whole=word == "integer")
+        case "string":
+            return _text(spec, chance)
+        case "array":
+            return [fitting(spec.items, chance) for _ in range(chance.randint(0, 3))]
+        case _:
+            return _object(spec, chance)
+
+
+def _number(spec: TypeSpec, chance: Random, *, is_whole: bool) -> int | float:
+    ends = [float(end) for end in (spec.minimum, spec.maximum) if end is not None]
+    near = [end + step for end in ends for step in (0, 0, 1, -1, 0.5, -0.5)] + [0.0, 1.0, 7.0]
+    low = float("-inf") if spec.minimum is None else float(spec.minimum)
+    high = float("inf") if spec.maximum is None else float(spec.maximum)
+    good = [one for one in near if low <= one <= high and not (is_whole and one % 1)] or near
+    number = chance.choice(good)
+    return int(number) if not number % 1 and chance.random() < 0.7 else number
+
+
+def _text(spec: TypeSpec, chance: Random) -> str:
+    most = spec.max_length
+    if spec.pattern is not None:
+        return chance.choice(shortest(spec.pattern, most, 4) or ("a",))
+    if chance.random() < 0.3:
+        return chance.choice(("ok", "yes", "true", "1", "", "refund"))
+    length = chance.choice((0, 1, 3)) if most is None else chance.choice((0, most, most))
+    return chance.choice(LETTERS) * length
+
+
+def _object(spec: TypeSpec, chance: Random) -> dict[str, Any]:
+    known, rest = spec.properties or {}, spec.additional_properties
+    names = [*known, *(name for name in spec.required if name not in known)]
+    found = {}
+    for name in names:
+        if name in spec.required or chance.random() < 0.5:
+            found[name] = fitting(known.get(name), chance)
+    if rest is not False and chance.random() < 0.3:
+        found["x"] = fitting(rest if isinstance(rest, TypeSpec) else None, chance)
+    return found
+
+
+def beside(spec: TypeSpec | None, chance: Random) -> Any:
+    """Return a value that is nearly one of a type: another kind that looks alike, or one step beyond a bound."""
+    value = fitting(spec, chance)
+    return _changed(value, spec, chance)
+
+
+def _changed(value: Any, spec: TypeSpec | None, chance: Random) -> Any:
+    known = {} if spec is None else spec.properties or {}
+    if isinstance(value, dict) and value and chance.random() < 0.6:
+        name = chance.choice(list(value))
+        return {**value, name: _changed(value[name], known.get(name), chance)}
+    if isinstance(value, list) and value and chance.random() < 0.6:
+        *others, last = value
+        return [*others, _changed(last, None if spec is None else spec.items, chance)]
+    return chance.choice([*_twins(value), *_beyond(spec), None])
+
+
+def _twins(value: Any) -> Iterable[Any]:
+    """Yield values of other kinds, or of another size, that look like one."""
+    if isinstance(value, bool):
+        return (int(value), str(value).lower(), not value, float(value))
+    if isinstance(value, int | float):
+        return (bool(value), str(value), value + 1, value - 1, value + 0.5, -value, [value])
+    if isinstance(value, str):
+        return (f"{value}a", f"{value}𝔘", value[:-1], value.upper(), [value], 1, True, f" {value}", f"{value}\n", "٣")
+    if isinstance(value, dict):
+        return ({**value, "zz": 1}, {**value, "x": "a"}, dict(list(value.items())[1:]), list(value), [value])
+    return ([*value, None], [*value, True], [*value, 1], {}, "") if isinstance(value, list) else (0, False, "", "null")
+
+
+def _beyond(spec: TypeSpec | None) -> Iterable[Any]:
+    if spec is None:
+        return
+    if spec.minimum is not None:
+        yield from (float(spec.minimum) - 1, float(spec.minimum) - 0.5)
+    if spec.maximum is not None:
+        yield from (float(spec.maximum) + 1, float(spec.maximum) + 0.5)
+    if spec.max_length is not None:
+        yield from (letter * (spec.max_length + 1) for letter in ("a", "𝔘"))
+
+
+def of_size(size: int, chance: Random) -> Any:
+    """Return a value with about so many bytes of JSON: exactly, or one or two more or less."""
+    letter, within = chance.choice(LETTERS), chance.randrange(3)
+    left = max(size + chance.choice((-1, 0, 0, 1, 2, 4, size)) - (2, 4, 8)[within], 0)
+    width = len(letter.encode())
+    text = letter * (left // width) + "a" * (left % width)
+    return (text, [text], {"k": text})[within]
+
+
+def plain(value: Any) -> Any:
+    """Return a frozen value as somebody outside would make it."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, tuple) else value

@@ -1,0 +1,171 @@
+"""Verification as specs/journal.md says it, step by step; it shares no code with the product."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+_FIELDS: Final = {"at": int, "body": dict, "kind": str, "note": dict, "prev": str, "seq": int, "v": int}
+_LARGEST: Final = 2**53 - 1
+
+
+class Kept(NamedTuple):
+    """All that a store shows of a run: entries and head as they are kept, documents and values by their names.
+
+    An entry is a number, the bytes of the record and a digest; a head is the run, the number, a digest and a signature.
+    """
+
+    run: str
+    entries: Sequence[tuple[Any, Any, Any]]
+    head: tuple[Any, Any, Any, Any] | None
+    documents: Mapping[str, Any]
+    values: Mapping[str, Any]
+
+
+class Paper(NamedTuple):
+    """A receipt as plain data; the digests and the signature are bytes."""
+
+    run: str
+    seq: int
+    digest: bytes
+    status: str
+    trace: bytes
+    key: str | None
+    signature: bytes | None
+
+
+def is_sound(kept: Kept, papers: Sequence[Paper], key: bytes | None) -> bool:
+    """Return whether nothing is wrong with a run, held against receipts and, where there is one, a public key."""
+    records = list(_records(kept))
+    if not kept.entries or len(records) != len(kept.entries):
+        return False
+    if records[0]["kind"] != "started" or records[0]["note"].get("run") != kept.run:
+        return False
+    last = kept.entries[-1]
+    if kept.head is None or kept.head[:3] != (kept.run, last[0], last[2]):
+        return False
+    signed = _digest_text(kept.run, last[0], last[2])
+    if key is not None and not _has_signed(key, b"stepward.head.1\n" + signed, kept.head[3]):
+        return False
+    return (
+        all(is_good(kept, paper, key) for paper in papers)
+        and _are_documents_there(kept, records[0]["body"])
+        and _are_values_there(kept, records)
+    )
+
+
+def _records(kept: Kept) -> Iterator[dict[str, Any]]:
+    """Yield the records up to the first that is not in order."""
+    before = bytes(32)
+    for number, (seq, raw, digest) in enumerate(kept.entries):
+        if type(seq) is not int or seq != number or type(raw) is not bytes or type(digest) is not bytes:
+            return
+        if sha256(b"stepward.record.1\n" + raw).digest() != digest:
+            return
+        try:
+            record = json.loads(raw)
+            written = _canonical(record).encode()
+        except (ValueError, RecursionError):
+            return
+        if written != raw or not isinstance(record, dict) or {one: type(record[one]) for one in record} != _FIELDS:
+            return
+        if record["v"] not in (1, 2) or record["seq"] != number or record["prev"] != before.hex():
+            return
+        before = digest
+        yield record
+
+
+def _canonical(data: Any) -> str:
+    if isinstance(data, dict):
+        names = sorted(data, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+        return "{" + ",".join(f"{_canonical(name)}:{_canonical(data[name])}" for name in names) + "}"
+    if isinstance(data, list):
+        return "[" + ",".join(map(_canonical, data)) + "]"
+    if isinstance(data, float) or (isinstance(data, int) and abs(data) > _LARGEST):
+        raise ValueError("it is not exact")
+    return json.dumps(data, ensure_ascii=False)
+
+
+def _digest_text(run: str, seq: int, digest: bytes) -> bytes:
+    return _canonical({"run": run, "seq": seq, "digest": digest.hex()}).encode()
+
+
+def _has_signed(key: bytes, message: bytes, signature: Any) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if type(signature) is not bytes:
+        return False
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def is_good(kept: Kept, paper: Paper, key: bytes | None) -> bool:
+    """Whether a receipt is of this run, signed where it has to be, and lies on the chain."""
+    if paper.run != kept.run or not 0 <= paper.seq < len(kept.entries):
+        return False
+    said = {
+        "digest": paper.digest.hex(),
+        "key": paper.key,
+        "run": paper.run,
+        "seq": paper.seq,
+        "status": paper.status,
+        "trace": paper.trace.hex(),
+        "v": 1,
+    }
+    if key is not None:
+        message = b"stepward.receipt.1\n" + _canonical(said).encode()
+        if paper.key != sha256(key).hexdigest()[:16] or not _has_signed(key, message, paper.signature):
+            return False
+    return sha256(b"stepward.record.1\n" + kept.entries[paper.seq][1]).digest() == paper.digest
+
+
+def _are_documents_there(kept: Kept, body: dict[str, Any]) -> bool:
+    program, policies = body.get("program"), body.get("policies")
+    if not isinstance(program, str) or not isinstance(policies, list):
+        return False
+    for digest in (program, *policies):
+        text = kept.documents.get(digest) if isinstance(digest, str) else None
+        if type(text) is not bytes or sha256(b"stepward.document.1\n" + text).hexdigest() != digest:
+            return False
+    return True
+
+
+def _are_values_there(kept: Kept, records: Sequence[dict[str, Any]]) -> bool:
+    gone: set[str] = set()
+    for record in records:
+        if record["kind"] == "erased":
+            names = record["body"].get("references")
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                return False
+            gone.update(names)
+    if gone & {name for name, value in kept.values.items() if type(value) is bytes}:
+        return False
+    for record in records:
+        for reference, commitment in _sealed(record["body"]):
+            value = kept.values.get(reference)
+            is_there = type(value) is bytes and _commitment(value) == commitment
+            if reference not in gone and not is_there:
+                return False
+    return True
+
+
+def _commitment(value: bytes) -> str:
+    return sha256(b"stepward.sensitive-value.1\n" + value).hexdigest()
+
+
+def _sealed(value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _sealed(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _sealed(item)
+    elif isinstance(value, str) and value.startswith("#v"):
+        reference, _, commitment = value[2:].partition(":")
+        yield reference, commitment

@@ -1,0 +1,90 @@
+"""Canaries of programs that chance draws; a helper, no tests stand here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from canaries import Canary
+from canaries_load import READ
+from stepward.vm.expressions import evaluator
+from stepward.vm.language import types
+from stepward.vm.machine import apply, authority, calls, decide, deliveries, driver, monitors, redaction
+from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.state import State
+
+REAL_KEY, REAL_ORDERED, REAL_TWO = types.key_of, evaluator._ordered, authority.two_people
+REAL_OUT_OF_STEPS = calls.out_of_steps
+
+
+def keeps_outputs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(apply, "_unset", lambda step, error: [(step.error, error)] if step.error >= 0 else [])
+
+
+def takes_true_for_one(patch: pytest.MonkeyPatch) -> None:
+    is_scalar = lambda value: value is None or isinstance(value, str | int | Decimal)  # noqa: E731
+    patch.setattr(types, "key_of", lambda value: value if is_scalar(value) else REAL_KEY(value))
+
+
+def orders_strictly(patch: pytest.MonkeyPatch) -> None:
+    ordered = lambda operator, left, right: REAL_ORDERED(operator.removesuffix("="), left, right)  # noqa: E731
+    patch.setattr(evaluator, "_ordered", ordered)
+
+
+def excludes_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(monitors.ExclusiveMonitor, "objection", lambda *_: None)
+
+
+def lets_strangers_settle(patch: pytest.MonkeyPatch) -> None:
+    def two_people(plan: Plan, state: State, call: Any, by: str) -> tuple[str, str] | None:
+        return REAL_TWO(plan, state, call, by) if state.by or not by else None
+
+    for module in (authority, deliveries):
+        patch.setattr(module, "two_people", two_people)
+
+
+def has_a_step_more(patch: pytest.MonkeyPatch) -> None:
+    for module in (calls, decide):
+        patch.setattr(module, "out_of_steps", lambda plan, state, cost: REAL_OUT_OF_STEPS(plan, state, cost - 1))
+
+
+def counts_characters(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(driver, "MAX_CHARACTER", 1)
+
+
+def seeks_no_groups_of_many(patch: pytest.MonkeyPatch) -> None:
+    def near(self: Any, read: Any) -> Iterator[Any]:
+        for text in (read.text, *read.folded):
+            for at in range(len(text)):
+                yield from self._by_start.get(text[at : at + redaction.LEAST_IN_BASE64], ())
+
+    patch.setattr(redaction.Sought, "_near", near)
+
+
+CANARIES = (
+    Canary("keeps-outputs", "a step that fails has no output", "drawn-programs", READ, keeps_outputs),
+    Canary("takes-true-for-one", "a boolean is no number", "drawn-types", READ, takes_true_for_one),
+    Canary("orders-strictly", "`<=` holds of equal numbers", "drawn-expressions", READ, orders_strictly),
+    Canary(
+        "excludes-nothing", "of two that exclude each other one is performed", "drawn-rules", READ, excludes_nothing
+    ),
+    Canary(
+        "lets-strangers-settle",
+        "nobody settles a call of a run whose starter is not known",
+        "drawn-deliveries",
+        READ,
+        lets_strangers_settle,
+    ),
+    Canary("has-a-step-more", "a budget of steps is exact", "drawn-budgets", READ, has_a_step_more),
+    Canary("counts-characters", "the size of an output is in bytes", "drawn-sizes", READ, counts_characters),
+    Canary(
+        "seeks-no-groups-of-many",
+        "of many sensitive values each is sought in each spelling",
+        "drawn-secrets",
+        READ,
+        seeks_no_groups_of_many,
+    ),
+)

@@ -1,0 +1,94 @@
+"""The step types: each has one file, with the fields that it has and no others, and its anatomy.
+
+The anatomy (`Anatomy`) says what a step is made of. Who reads a program asks it and need not know the types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from stepward.vm.language.steps.anatomy import Anatomy
+from stepward.vm.language.steps.assign import SetStep
+from stepward.vm.language.steps.base import (
+    BaseStep,
+    Count,
+    Failing,
+    FailingStep,
+    Outcome,
+    Routed,
+    VariableName,
+)
+from stepward.vm.language.steps.call import Call
+from stepward.vm.language.steps.condition import Case, ConditionStep
+from stepward.vm.language.steps.end import EndStep
+from stepward.vm.language.steps.llm import LlmCall, LlmStep
+from stepward.vm.language.steps.parallel import ParallelStep
+from stepward.vm.language.steps.tool import ToolCall, ToolStep
+from stepward.vm.reading.source import Path
+
+__all__ = [
+    "STEP_MODELS",
+    "SUB_STEP_MODELS",
+    "AnyCall",
+    "AnyPart",
+    "AnyStep",
+    "BaseStep",
+    "Call",
+    "Case",
+    "ConditionStep",
+    "Count",
+    "EndStep",
+    "Failing",
+    "FailingPart",
+    "FailingStep",
+    "LlmCall",
+    "LlmStep",
+    "Outcome",
+    "ParallelStep",
+    "Routed",
+    "SetStep",
+    "Step",
+    "ToolCall",
+    "ToolStep",
+    "VariableName",
+    "parts",
+    "path_of",
+]
+
+AnyStep = LlmStep | ToolStep | ConditionStep | ParallelStep | SetStep | EndStep
+AnyCall = LlmCall | ToolCall
+Step = Annotated[AnyStep, Field(discriminator="type")]
+
+AnyPart = AnyStep | AnyCall
+FailingPart = AnyCall | ParallelStep
+
+STEP_MODELS: dict[str, type[BaseStep]] = {
+    "llm": LlmStep,
+    "tool": ToolStep,
+    "condition": ConditionStep,
+    "parallel": ParallelStep,
+    "set": SetStep,
+    "end": EndStep,
+}
+SUB_STEP_MODELS: dict[str, type[BaseStep]] = {"llm": LlmCall, "tool": ToolCall}
+
+
+def parts(step: AnyStep) -> Iterator[tuple[int | None, AnyPart]]:
+    """Yield a step, and then its sub-steps with their positions in it."""
+    yield None, step
+    yield from enumerate(step.sub_steps)
+
+
+def path_of(step: int, sub: int | None) -> Path:
+    """Return the path of a step in the document, by its position, or that of a sub-step of it."""
+    return ("steps", step) if sub is None else ("steps", step, "parallel_steps", sub)
+
+
+if TYPE_CHECKING:
+
+    def _tells_all(step: AnyStep) -> Anatomy:
+        """Fail in the type checker where a step type lacks a part of the anatomy."""
+        return step

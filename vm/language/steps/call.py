@@ -1,0 +1,35 @@
+"""What calls have in common: the llm and tool steps, and the sub-steps of a parallel one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stepward.vm.language.node import ExactNumber, Value
+from stepward.vm.language.steps.base import Failing, FailingStep
+from stepward.vm.language.transitions import FAILURE, SUCCESS, Exit
+
+
+class Call(Failing):
+    """A step or sub-step that asks somebody outside."""
+
+    timeout_seconds: Annotated[ExactNumber, Field(gt=0)] | None = None
+    on_timeout: Literal["fail", "fallback"] = "fail"
+    fallback: Value = None
+
+    sub_steps = ()
+
+
+_USUAL = (SUCCESS, FAILURE)
+
+
+class CallStep(Call, FailingStep):
+    """A call of the program's own list."""
+
+    @property
+    def exits(self) -> tuple[Exit, ...]:
+        """The successor, and where control goes when the call did not succeed."""
+        if self.on_error != "skip" and self.error_step is None and self.on_timeout == "fail":  # as of most
+            return _USUAL
+        return (SUCCESS, *self.failures(can_fall_back=self.on_timeout == "fallback"))
