@@ -21,6 +21,9 @@ from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, Jo
 MOVES: Final = 60
 """Calls of one case."""
 
+MOVES_OF_ONE: Final = 20
+"""After so many of them a file is closed and opened again."""
+
 HOLDERS: Final = ("ann", "bob", "cid")
 STATUSES: Final = ("RUNNING", "SUSPENDED", "SUCCESS")
 PROGRAMS: Final = ("pay", "ship")
@@ -206,7 +209,7 @@ class StoreAgainstModel(Attack):
 
     def play(self, stage: Stage) -> Outcome:
         """Make calls of the store, and hold each answer against the model."""
-        return _played(stage, [stage.store])
+        return _played(stage, [stage.store], lambda: None)
 
 
 class FileAgainstModel(Attack):
@@ -223,22 +226,28 @@ class FileAgainstModel(Attack):
     weight = 3
 
     def play(self, stage: Stage) -> Outcome:
-        """Make calls of both, and of one that is opened last; hold each answer against the model."""
+        """Make calls of both, open one again now and then, and hold each answer against the model."""
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True))
             path = os.path.join(folder, "runs.db")
             opened: list[Journal] = [SQLiteJournal(path) for _ in range(2)]
-            for store in opened:
-                stack.callback(store.close)
-            return _played(stage, opened)
+            stack.callback(lambda: [store.close() for store in opened])
+
+            def open_again() -> None:
+                opened[0].close()
+                opened[0] = SQLiteJournal(path)
+
+            return _played(stage, opened, open_again)
 
 
-def _played(stage: Stage, stores: list[Journal]) -> Outcome:
+def _played(stage: Stage, stores: list[Journal], open_again: Callable[[], None]) -> Outcome:
     from hypothesis import strategies as st
 
     random = Random(int(stage.pick("calls by the seed", st.integers(0, 1 << 32))))
     twins = _Twins(stage, stores, random)
-    for _ in range(MOVES):
+    for number in range(MOVES):
+        if number % MOVES_OF_ONE == MOVES_OF_ONE - 1:
+            open_again()
         twins.move()
     return Outcome.ABSORBED
 
