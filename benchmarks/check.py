@@ -12,7 +12,6 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from datetime import date
 from pathlib import Path
 from statistics import median
 
@@ -76,7 +75,7 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
 
 def structural(program: Program) -> list[Finding]:
     """Return what the rules of shape, control flow and budget find: those that look at no data, as SW103 does."""
-    return structural_findings(Context(program, (), date.today()))
+    return structural_findings(Context(program))
 
 
 def structural_findings(context: Context) -> list[Finding]:

@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from datetime import date
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -47,9 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def decided(hard: Hard, n: int) -> Property:
     """Return the verdict on the one guardrail of a program, once it was seen to be true."""
-    context = Context(Program.from_dict(hard.program(n)), (), date.today())
-    assert context.outcomes is not None
-    (found,) = [one for one in context.properties if one.rule == "approved-first"]
+    context = Context(Program.from_dict(hard.program(n)))
+    (found,) = [one for one in context.verdicts.properties if one.rule == "approved-first"]
     assert found.verdict.value in (hard.verdict, "unknown"), f"{hard.name}: {found.verdict} is not true"
     assert found.verdict.value != "violated" or found.evidence.witness is not None, "it has a witness"
     return found
@@ -124,9 +122,9 @@ def _structural(text: str) -> Callable[[], object]:
 def _with_guardrail(text: str) -> Callable[[], object]:
     def work() -> None:
         program = Program.from_json(text)
-        context = Context(program, (), date.today())
+        context = Context(program)
         assert structural_findings(context) == []
-        assert context.outcomes == (), "it is proved"
+        assert context.verdicts.outcomes == (), "it is proved"
 
     return work
 
@@ -150,9 +148,8 @@ def in_seconds(rounds: int) -> None:
 
 def covered(name: str) -> tuple[str, str]:
     """Return verdict and layer on the coverage of 200 cases."""
-    context = Context(Program.from_dict(cases(200, name)), (), date.today())
-    found = context.decided.covered(0)
-    exclusive = context.decided.exclusive(0)
+    context = Context(Program.from_dict(cases(200, name)))
+    found, exclusive = (one.property for one in context.verdicts.conditions)
     assert found.verdict.value == exclusive.verdict.value == "proved", f"{name}: {found}"
     return found.verdict.value, found.evidence.layer
 

@@ -233,7 +233,7 @@ def siblings_come_before_one_another(patch: Patch) -> None:
     true = monitors.RequiresMonitor.enter
 
     def enter(self: Any, step: int, state: Any) -> str | None:
-        steps, transitions = self.context.program.steps, self.context.flow.transitions
+        steps, transitions = self.facts.program.steps, self.facts.flow.transitions
         if isinstance(steps[step], ParallelStep):
             state = max(self.leave(step, state, transitions[step][0]))
         return true(self, step, state)
@@ -654,7 +654,9 @@ def a_guard_that_fails_is_a_guard_that_does_not_hold(patch: Patch) -> None:
 def every_candidate_is_believed(patch: Patch) -> None:
     def confirmed(self: Any, path: Any) -> Any:
         last = path.steps[-1].edge.leap
-        found = reach.Evidence(path.layer, path=tuple(paths.Traced(self.context, self.builder, path).moves))
+        found = reach.Evidence(
+            path.layer, path=tuple(paths.Traced(self.analyses, self.builder, path, self.engine.witnesses()).moves)
+        )
         return reach.Answer(Verdict.VIOLATED, found, last.kind, last.step, path.before)
 
     patch.setattr(reach._Search, "_confirmed", confirmed)

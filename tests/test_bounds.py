@@ -36,7 +36,7 @@ ENDS = (end("done"), end("late"))
 
 
 def measured(*steps: Data, **more: Any) -> ProgramBounds:
-    return ProgramValidator(bench_program(*steps, **more))._context.bounds.in_all
+    return ProgramValidator(bench_program(*steps, **more))._context.analyses.bounds.in_all
 
 
 def counts(found: ProgramBounds) -> tuple[int | None, int | None, dict[str, tuple[int | None, int | None]]]:
@@ -340,7 +340,7 @@ def sample() -> list[Data]:
 
 
 def bounds_of(data: Data) -> Bounds:
-    return ProgramValidator(Program.from_dict(data))._context.bounds
+    return ProgramValidator(Program.from_dict(data))._context.analyses.bounds
 
 
 class Spent:
@@ -522,7 +522,7 @@ def attain(sample: list[Data], most: int = 600, *, on_machine: bool = False) -> 
             continue
         found = bounds_of(data)
         total = found.in_all.steps.count
-        has_loop = bool(found.context.graph.loops)
+        has_loop = bool(found.facts.graph.loops)
         best: list[int] = []
         try:
             for run, told in all_runs(data, most):

@@ -13,6 +13,7 @@ import pytest
 from caches import CLEAN, POLICY, PROGRAMS, check, entries, own_folder, put, put_programs, watch_checks
 from layers import impatient
 from stepward.validator.findings import Report
+from stepward.validator.report import FORMATS
 from stepward.vm import Policy
 from stepward.vm.reading.document import Document
 
@@ -26,9 +27,6 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the documents that were really checked, since the list was cleared."""
     return watch_checks(monkeypatch)
-
-
-FORMATS = ("full", "concise", "github", "gitlab", "sarif", "json", "junit")
 
 
 def timeless(text: str) -> str:

@@ -11,8 +11,9 @@ import pytest
 from caches import BAD, CLEAN, MAILS, POLICY, check, is_hit, own_folder, put, watch_checks
 from stepward.validator.gate import version
 from stepward.validator.gate.cache import FOLDER, Cache
-from stepward.validator.gate.checking import Run, RunResult
+from stepward.validator.gate.checking import Run
 from stepward.validator.gate.settings import Configurations
+from stepward.validator.result import RunResult
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import pytest
 
 from diagram_programs import large_program
 from golden_diagrams import EVERYTHING, ROOT
-from stepward.validator.context import Context
+from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.diagram import dot as dot_text
 from stepward.validator.diagram import rendering
 from stepward.validator.diagram.drawing import MAX_EDGES, MAX_ERROR_EDGES, draw
@@ -26,7 +25,7 @@ PROGRAM = EVERYTHING
 
 def picture(text: str | dict = PROGRAM, *policies: Policy) -> Picture:
     program = Program.from_yaml(text) if isinstance(text, str) else Program.from_dict(text)
-    return draw(Context(program, policies, datetime.date(2026, 1, 1)))
+    return draw(ProgramFacts(program, policies))
 
 
 def dot(text: str | dict = PROGRAM) -> str:
@@ -278,7 +277,7 @@ def test_wrapping(text: str, lines: list[str]) -> None:
 @pytest.mark.parametrize("name", ["password_reset", "loan_decision", "post_checkout"])
 def test_good_programs_are_drawn_as_pictures(name: str) -> None:
     program = Program.load(ROOT / f"specs/programs/good/{name}.yaml")
-    source = dot_text.to_dot(draw(Context(program, (), datetime.date(2026, 1, 1))))
+    source = dot_text.to_dot(draw(ProgramFacts(program)))
     svg = render(source, "svg")
     for step in program.steps:
         assert f">{step.id}".encode() in svg

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
 from collections.abc import Iterator
@@ -15,8 +14,8 @@ from hypothesis import strategies as st
 
 from diagram_programs import large_program
 from golden_diagrams import EVERYTHING, GOLDEN, KEPT
+from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.cli import main
-from stepward.validator.context import Context
 from stepward.validator.diagram.drawing import draw
 from stepward.validator.diagram.mermaid import to_mermaid
 from stepward.validator.diagram.picture import Box, Edge, Line, Node, Note, Picture
@@ -130,8 +129,8 @@ def test_mermaid_text_follows_the_grammar_and_shows_every_step(name: str, tmp_pa
 
 def test_a_large_program_keeps_within_what_pages_draw_by_default() -> None:
     """Mermaid draws no text of over 50,000 characters and no more than 500 edges, unless it is set up otherwise."""
-    context = Context(Program.from_dict(large_program(150)), (), datetime.date(2026, 1, 1))
-    text = to_mermaid(draw(context))
+    facts = ProgramFacts(Program.from_dict(large_program(150)))
+    text = to_mermaid(draw(facts))
     assert len(text) < 50_000
     assert len(Chart(text).edges) < 500
 

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import date
 from functools import cache
 from typing import Any
 
@@ -208,7 +207,7 @@ def _parts(step: dict[str, Any]) -> tuple[dict[str, Any], ...]:
 def dead_steps(data: dict[str, Any]) -> set[str]:
     """Return all that SW103 speaks of: its findings name the first step of each region, and count the others."""
     program = Program.from_dict(data)
-    return {program.steps[number].id for number in Context(program, (), date(2026, 11, 22)).dead.infeasible}
+    return {program.steps[number].id for number in Context(program).proofs.dead.infeasible}
 
 
 def compare_warnings(report: Report, found: Truth, dead: set[str], result: Comparison) -> None:

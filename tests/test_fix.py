@@ -17,8 +17,9 @@ from layers import impatient
 from stepward.validator.cli import main
 from stepward.validator.findings import Edit, Finding
 from stepward.validator.gate import fixing, mending
-from stepward.validator.gate.checking import Run, RunResult
+from stepward.validator.gate.checking import Run
 from stepward.validator.gate.settings import Configurations, Overrides
+from stepward.validator.result import RunResult
 from stepward.vm.reading.source import Span
 
 ROOT = Path(__file__).parents[1]

@@ -20,13 +20,12 @@ from sarif_kit.validate import validation_errors
 from layers import impatient
 from stepward.validator.cli import main
 from stepward.validator.findings import Finding, Label, Severity
-from stepward.validator.gate.checking import RunResult
-from stepward.validator.report import github, gitlab, junit, sarif
+from stepward.validator.report import FORMATS, OUTPUTS, github, gitlab, junit, sarif
+from stepward.validator.result import RunResult
 from stepward.vm.reading.source import Place, Span
 
 ROOT = Path(__file__).parents[1]
 BAD = ROOT / "specs/programs/bad"
-OUTPUTS = ("json", "sarif", "gitlab", "junit")
 HOSTILE = "100% :: a,b: \r\n{0} [x](1) <&>]]> \x00\x1b \u202e \ud800 \uffff"
 """Signs that mean something to one of the formats, or that it has no way to write."""
 
@@ -92,6 +91,18 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found(bad: Path) -> list[dict[str, Any]]:
     """The findings on the bad programs, as the JSON has them."""
     return list(json.loads((bad / "json").read_text())["findings"])
+
+
+def test_the_page_of_the_command_names_every_format() -> None:
+    page = (ROOT / "specs/command.md").read_text(encoding="utf-8")
+    texts = [name for name, format in FORMATS.items() if format.is_text]
+    others = [name for name in FORMATS if name not in texts]
+    (row,) = re.findall(r"^\| `--output-format FORMAT` \| (.*) \|$", page, flags=re.M)
+    assert re.findall(r"`(\w+)`", row) == [*texts, *others]
+    (row,) = re.findall(r"^\| (`--json-output FILE`.*) \| write this format there", page, flags=re.M)
+    assert re.findall(r"--(\w+)-output", row) == list(OUTPUTS)
+    section = page.split("### Formats for other programs", 1)[1].split("\n### ", 1)[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, flags=re.M) == others
 
 
 # -- SARIF -------------------------------------------------------------------------------------------------------------

@@ -91,6 +91,31 @@ def test_no_more_files_know_one_another() -> None:
     assert found == CIRCLES
 
 
+@pytest.mark.parametrize(("room", "above"), [("report", {"gate", "cli"}), ("gate", {"report", "cli"})])
+def test_a_room_knows_no_room_above_it(room: str, above: set[str]) -> None:
+    within = "stepward.validator."
+    for path in modules(f"validator/{room}"):
+        known = {name.removeprefix(within).split(".")[0] for name in imported(path) if name.startswith(within)}
+        assert not known & above, path.relative_to(ROOT)
+
+
+def test_rules_and_judges_return_what_they_find() -> None:
+    """Nothing that is handed a context changes it, or a list or a set that it holds."""
+    for folder in ("rules", "analysis", "engine", "diagram"):
+        for path in modules(f"validator/{folder}"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                changed = node.value if isinstance(node, ast.Attribute) and node.attr in CHANGES else None
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    changed = node
+                owner = changed.value if isinstance(changed, ast.Attribute) else None
+                name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", None)
+                assert name not in CONTEXTS, f"{path.relative_to(ROOT)}, line {node.lineno}: {ast.unparse(node)}"
+
+
+CHANGES = {"append", "extend", "insert", "add", "update", "setdefault", "pop", "clear", "remove", "discard"}
+CONTEXTS = {"context", "_context", "facts", "analyses", "proofs", "verdicts"}
+
+
 @pytest.mark.parametrize("folder", ["tests", "benchmarks"])
 def test_nobody_imports_a_folder_by_its_bare_name(folder: str) -> None:
     for path in modules(folder):

@@ -18,7 +18,7 @@ from stepward.validator import Finding, ProgramValidator, Report, Verdict, asser
 from stepward.validator.cli import main
 from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.failures import CODE
-from stepward.validator.report import FORMATS
+from stepward.validator.report import FORMATS, OUTPUTS
 from stepward.validator.rules.base import ReadingRule
 from stepward.validator.rules.guardrails import Verdicts
 from stepward.validator.rules.housekeeping import InternalError
@@ -157,7 +157,7 @@ PROPERTIES: Final = (
     "analysis.ways:Ways.__init__",
     "analysis.assignment:Assignment.__init__",
     "analysis.bounds:Bounds.__init__",
-    "context:Context.with_waivers",
+    "validator:with_waivers",
     "validator:located",
 )
 """Where a rule or the judging of a property may break."""
@@ -195,17 +195,22 @@ def test_an_error_in_the_engine_makes_properties_unknown_and_no_more(
             assert named, f"nothing says that {one.name} of {one.rule} is unknown"
 
 
+def test_the_properties_do_not_depend_on_the_rules_that_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stepward.validator.rules.registry.RULES", ())
+    assert [one[:3] for one in check().properties] == [one[:3] for one in WHOLE.properties]
+
+
 def test_an_error_while_one_property_is_judged_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     from stepward.validator.engine.guardrails import _Judge
 
-    real = _Judge.rule
+    real = _Judge.judged
 
-    def breaks(self: Any, rule: Any, policy: Any, number: int) -> Any:
-        if rule.name == "once":
+    def breaks(self: Any) -> Any:
+        if self.rule.name == "once":
             raise KeyError("k")
-        return real(self, rule, policy, number)
+        return real(self)
 
-    monkeypatch.setattr(_Judge, "rule", breaks)
+    monkeypatch.setattr(_Judge, "judged", breaks)
     report = check()
     assert [one.rule for one in report.properties if one.verdict is Verdict.UNKNOWN] == ["once"]
     others = [one for one in said(report.findings) if one[0] not in (CODE, "SW408")]
@@ -216,7 +221,7 @@ def test_an_error_while_one_property_is_judged_leaves_the_others(monkeypatch: py
 
 
 def test_what_the_clock_stops_is_unknown_and_no_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, "engine.guardrails:_Judge.rule", OutOfTime("stopped by the clock after 3 s"))
+    plant(monkeypatch, "engine.guardrails:_Judge.judged", OutOfTime("stopped by the clock after 3 s"))
     report = check()
     assert not report.failures
     assert CODE not in {one.code for one in report.findings}
@@ -369,15 +374,15 @@ def test_an_internal_error_can_not_be_silenced(project: Path, monkeypatch: pytes
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_error_in_one_report_leaves_the_others(format: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert project
-    plant(monkeypatch, FORMATS[format].removeprefix("stepward.validator.") + ":render", KeyError("planted"))
-    others = [f"--{one}-output={one}.txt" for one in ("json", "sarif", "gitlab", "junit")]
+    plant(monkeypatch, f"report.{FORMATS[format].module}:render", KeyError("planted"))
+    others = [f"--{one}-output={one}.txt" for one in OUTPUTS]
     result = CliRunner().invoke(main, ["check", "--no-cache", f"--output-format={format}", *others])
     assert result.exit_code == 2
-    if format in ("full", "json", "sarif", "gitlab", "junit"):
+    if format in ("full", *OUTPUTS):
         assert f"error: an internal error ended the report as {format}: KeyError: 'planted'" in result.stderr
     if format == "full":
         assert "gap.yaml:4:10: error SW302" in result.stdout
-    for one in ("json", "sarif", "gitlab", "junit"):
+    for one in OUTPUTS:
         text = Path(f"{one}.txt").read_text() if Path(f"{one}.txt").exists() else ""
         if one == format:
             continue

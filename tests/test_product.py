@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from stepward.validator.analysis import monitors
 from stepward.validator.analysis.product import Exploration, Monitor, explore_counted
 from stepward.validator.analysis.ways import Ways
 from stepward.validator.context import Context
-from stepward.validator.engine.guardrails import _Judge
+from stepward.validator.engine.guardrails import monitor_of
 from stepward.vm import Program
 from stepward.vm.language.guardrails import Never, ToolSelector, protected
 from stepward.vm.language.selectors import matches
@@ -35,7 +34,7 @@ class Watchful:
 
 def contexts() -> Iterator[Context]:
     for seed in SEEDS:
-        yield Context(Program.from_dict(small_program(seed)), (), date(2026, 11, 22))
+        yield Context(Program.from_dict(small_program(seed)))
 
 
 def found(exploration: Exploration) -> tuple[object, ...]:
@@ -45,10 +44,10 @@ def found(exploration: Exploration) -> tuple[object, ...]:
 
 def explored(context: Context) -> Iterator[tuple[Exploration, Exploration]]:
     """Yield the searches for every guardrail of a program, as they are and with a monitor that is asked everywhere."""
-    for rule, _ in context.meaning.rules:
-        for certain, choice in ((False, context.ways.possible), (True, context.ways.certain)):
-            monitor = _Judge(context)._monitor(rule, certain=certain)
-            yield tuple(explore_counted(context.flow, one, choice) for one in (monitor, Watchful(monitor)))  # type: ignore[misc]
+    for rule, _ in context.facts.meaning.rules:
+        for certain, choice in ((False, context.analyses.ways.possible), (True, context.analyses.ways.certain)):
+            monitor = monitor_of(rule, context.analyses, certain=certain)
+            yield tuple(explore_counted(context.facts.flow, one, choice) for one in (monitor, Watchful(monitor)))  # type: ignore[misc]
 
 
 def test_a_monitor_that_watches_few_steps_finds_what_it_finds_at_all_of_them() -> None:
@@ -79,18 +78,18 @@ def follow_what_passes(ways: Ways) -> bool:
 
 
 def test_what_follows_by_some_ways_is_what_those_ways_lead_to() -> None:
-    found = [context.ways for context in contexts()]
+    found = [context.analyses.ways for context in contexts()]
     assert all(map(follow_what_passes, found))
     assert any(ways.certain.following != ways.possible.following for ways in found)
 
 
 def test_the_calls_of_a_tool_are_those_that_its_selector_matches() -> None:
     count = 0
-    for context in contexts():
-        asked = {ToolSelector(tool=name) for name in context.program.tools or ()}
-        asked |= {one for rule, _ in context.meaning.rules if not isinstance(rule, Never) for one in protected(rule)}  # type: ignore[arg-type]
+    for facts in (context.facts for context in contexts()):
+        asked = {ToolSelector(tool=name) for name in facts.program.tools or ()}
+        asked |= {one for rule, _ in facts.meaning.rules if not isinstance(rule, Never) for one in protected(rule)}  # type: ignore[arg-type]
         for selector in asked:
-            hits = context.hits(selector)
-            assert hits == matches(selector, context.meaning)
+            hits = facts.hits(selector)
+            assert hits == matches(selector, facts.meaning)
             count += any(hit.sub is not None for hit in hits)
     assert count > 10

@@ -10,12 +10,12 @@ import pytest
 
 from stepward.validator import ProgramValidator
 from stepward.validator.findings import Evidence, Finding, Label, Move, Property, Severity, Verdict
-from stepward.validator.gate.checking import RunResult
 from stepward.validator.report import FORMATS, full, render
 from stepward.validator.report.excerpt import MAX_WIDTH, Mark, excerpt
 from stepward.validator.report.statistics import render as render_statistics
 from stepward.validator.report.text import safe, summary, width
 from stepward.validator.report.values import Values
+from stepward.validator.result import RunResult
 from stepward.vm import Program
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.source import Place, Span

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from datetime import date
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -148,8 +147,9 @@ def samples() -> tuple[Program, ...]:
     return tuple(map(Program.from_dict, [*data, tree(31), tree(300)]))
 
 
-def contexts() -> Iterator[Context]:
-    return (Context(program, (), date(2026, 11, 22)) for program in samples())
+def dead_ways() -> Iterator[DeadWays]:
+    contexts = map(Context, samples())
+    return (context.proofs.dead for context in contexts if context.facts.conditions)
 
 
 def test_conditions_that_no_run_meets_together_are_left_out_without_a_change() -> None:
@@ -157,7 +157,7 @@ def test_conditions_that_no_run_meets_together_are_left_out_without_a_change() -
     with patch.object(DeadWays, "_apart", lambda *_: set()):
         longer = [ProgramValidator(program).validate() for program in samples()]
     assert [report.findings for report in reports] == [report.findings for report in longer]
-    left_out = [context.dead._apart(context.dead._clusters()) for context in contexts() if context.conditions]
+    left_out = [dead._apart(dead._clusters()) for dead in dead_ways()]
     assert sum(map(bool, left_out)) > 3
     assert sum(finding.code == "SW103" for report in reports for finding in report.findings) > 5
 
@@ -165,9 +165,9 @@ def test_conditions_that_no_run_meets_together_are_left_out_without_a_change() -
 def _grouped(dead: DeadWays) -> list[tuple[list[int], set[tuple[str, ...]]]]:
     """Return the conditions that read the same variables, or what is copied between these, one after the other."""
     groups: list[tuple[list[int], set[tuple[str, ...]]]] = []
-    for number, _ in dead.context.conditions:
+    for number, _ in dead.facts.conditions:
         cases = dead.readable.cases(number)
-        if cases is None or number not in dead.context.graph.reachable:
+        if cases is None or number not in dead.facts.graph.reachable:
             continue
         roots = set(dead.moves.closed([dead.domains.root(names) for names in cases.names]))
         meeting = [group for group in groups if group[1] & roots]
@@ -178,7 +178,7 @@ def _grouped(dead: DeadWays) -> list[tuple[list[int], set[tuple[str, ...]]]]:
 
 def test_conditions_that_share_nothing_and_read_what_one_step_assigns_are_no_cluster() -> None:
     alone = together = 0
-    for dead in (context.dead for context in contexts() if context.conditions):
+    for dead in dead_ways():
         groups = [group for group in _grouped(dead) if group[1]]
         worth = [one for one in groups if len(one[0]) > 1 or any(len(dead.moves.writers(root)) > 1 for root in one[1])]
         assert sorted((sorted(one), sorted(roots)) for one, roots in worth) == sorted(
@@ -190,8 +190,7 @@ def test_conditions_that_share_nothing_and_read_what_one_step_assigns_are_no_clu
 
 
 def test_what_a_table_says_of_such_conditions_is_nothing() -> None:
-    for context in contexts():
-        dead = context.dead
+    for dead in dead_ways():
         clusters = dead._clusters()
         apart = dead._apart(clusters)
         for numbers, roots in clusters:
@@ -205,7 +204,7 @@ def test_what_a_table_says_of_such_conditions_is_nothing() -> None:
 
 @pytest.mark.parametrize("seed", range(0, 150, 7))
 def test_a_step_dominates_another_when_no_path_goes_past_it(seed: int) -> None:
-    graph = Context(Program.from_dict(small_program(seed)), (), date(2026, 11, 22)).graph
+    graph = Context(Program.from_dict(small_program(seed))).facts.graph
     flow, dominators = graph.flow, graph.dominators
     for above in range(len(flow.steps)):
         seen, pending = {0}, [0]

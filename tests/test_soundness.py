@@ -149,10 +149,10 @@ def siblings_come_before_one_another(patch: pytest.MonkeyPatch) -> None:
     original = monitors.RequiresMonitor.enter
 
     def enter(self: Any, step: int, state: Any) -> str | None:
-        after = max(self.leave(step, state, Flow(self.context.program).transitions[step][0]))
+        after = max(self.leave(step, state, Flow(self.facts.program).transitions[step][0]))
         return (
             original(self, step, after)
-            if self.context.program.steps[step].type == "parallel"
+            if self.facts.program.steps[step].type == "parallel"
             else original(self, step, state)
         )
 

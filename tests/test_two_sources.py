@@ -113,7 +113,7 @@ def _by_one_value(self: Partition, domain: Any) -> int:
 
 
 def _never_uncovered(self: Ways, step: int, way: Any) -> bool | None:
-    decided = self.context.decided_branch(step)
+    decided = self.facts.decided_branch(step)
     return None if decided is None else way.branch == decided
 
 

@@ -2,65 +2,37 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
+from stepward.validator.analysis.analyses import Analyses
+from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
 from stepward.validator.engine.proofs import Proofs
-from stepward.validator.findings import Finding
+from stepward.validator.verdicts import Verdicts
 from stepward.vm.language.program import Program
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.outcomes import Outcome
-    from stepward.validator.engine.verdicts import ConditionVerdicts
     from stepward.vm.language.policy import Policy
 
 
-class Context(Proofs):
-    """One program under the policies that apply to it, on a day by which their waivers are judged."""
+class Context:
+    """One program under the policies that apply to it, in four parts of which each stands on those before.
+
+    `facts` say what the program means and where control goes, `analyses` what graph and data flow say of it. `proofs`
+    decide what these leave open, and `verdicts` are what came of it.
+    """
 
     def __init__(
         self,
         program: Program,
-        policies: Sequence[Policy],
-        today: datetime.date,
+        policies: Sequence[Policy] = (),
         *,
         certifies: bool = False,
         time_limit: float = LIMIT_SECONDS,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(program, policies, certifies=certifies, time_limit=time_limit, clock=clock)
-        self.today = today
-
-    @cached_property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """The verdict on every guardrail at every place that it speaks of."""
-        if not self.meaning.rules and not self.meaning.policies:
-            return ()
-        from stepward.validator.engine.guardrails import judge
-
-        return tuple(self.failures.collect("the judging of guardrails", lambda: judge(self)))
-
-    @cached_property
-    def decided(self) -> ConditionVerdicts:
-        """What is proved of conditions, and the states that refute what is not."""
-        from stepward.validator.engine.verdicts import ConditionVerdicts
-
-        return ConditionVerdicts(self, lambda: frozenset(outcome.step for outcome in self.outcomes))
-
-    def with_waivers(self, findings: list[Finding]) -> list[Finding]:
-        """Return the findings, with its waiver each that a policy waives; of an expired one the message speaks."""
-        return [finding if finding.policy is None else self._with_waiver(finding) for finding in findings]
-
-    def _with_waiver(self, finding: Finding) -> Finding:
-        name, _, rule = (finding.policy or "").partition("/")
-        expired = ""
-        for policy in self.meaning.policies:
-            for waiver in policy.waivers_of(self.program.name, rule, finding.code) if policy.policy == name else ():
-                if not waiver.is_expired(self.today):
-                    return replace(finding, waiver=f"{waiver.reason} (until {waiver.expiry})")
-                expired += f" (its waiver expired on {waiver.expiry})"
-        return replace(finding, message=finding.message + expired)
+        self.facts = ProgramFacts(program, policies)
+        self.analyses = Analyses(self.facts)
+        self.proofs = Proofs(self.analyses, certifies=certifies, time_limit=time_limit, clock=clock)
+        self.verdicts = Verdicts(self.proofs)

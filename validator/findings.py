@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.source import Mend, Place, Span
@@ -144,6 +144,13 @@ class Finding:
         # Built in code there are no spans: then by the place, list positions as numbers.
         way = tuple((str(part), 0) if isinstance(part, str) else ("", part) for part in self.place.path)
         return (self.file, span.line, span.column, () if self.span else way, self.code, self.message)
+
+
+COVERAGE: Final = "coverage"
+"""The name of the property that a condition always takes a branch."""
+
+EXCLUSIVE_CASES: Final = "exclusive cases"
+"""The name of the property that no two cases of a condition hold at once."""
 
 
 class Property(NamedTuple):

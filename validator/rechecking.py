@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from stepward.validator.analysis.outcomes import ALLOW_LIST, Origin
 from stepward.validator.context import Context
 from stepward.validator.engine.certificates.ground import TooMuch
 from stepward.validator.engine.values.cuts import TooMany
-from stepward.validator.findings import Evidence, Finding, Property, Severity, Verdict
+from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Finding, Property, Verdict
 from stepward.validator.recheck.checking import Checker
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge, Unreadable
@@ -41,12 +40,16 @@ class _Second:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.findings: list[Finding] = []
-        self.checker = Checker(Reading(context.program, context.meaning.policies, context.clock), solves_all=False)
+        self.checker = Checker(
+            Reading(context.facts.program, context.facts.meaning.policies, context.proofs.clock), solves_all=False
+        )
 
     def checked(self, one: Property) -> Property:
         """Return a property that is proved as it stands after a second look; whatever breaks here costs it alone."""
         part = f"the second check of {_words(one)}"
-        return self.context.failures.attempt(part, lambda: self._checked(one), lambda why: self._unproved(one, why))
+        return self.context.proofs.failures.attempt(
+            part, lambda: self._checked(one), lambda why: self._unproved(one, why)
+        )
 
     def _checked(self, one: Property) -> Property:
         claim = Claim(one.name, one.rule, one.policy, one.step, one.number)
@@ -80,7 +83,7 @@ class _Second:
     def _add(self, code: str, one: Property, message: str, help: str) -> None:
         from stepward.validator.rules.registry import RULE_BY_CODE
 
-        policy = next((each for each in self.context.meaning.policies if each.policy == one.policy), None)
+        policy = next((each for each in self.context.facts.meaning.policies if each.policy == one.policy), None)
         number = (one.number or 1) - 1
         place, origin = Place(), None
         if one.step is not None:
@@ -89,41 +92,29 @@ class _Second:
             stands = ALLOW_LIST if one.name == "allow" else Place(("guardrails", number, "name"))
             origin = Origin("allow" if one.name == "allow" else one.rule, policy, stands)
             place = stands if policy is None else place
+        related = origin.labels if origin is not None and policy is not None else ()
+        evidence, tag = Evidence(one.evidence.layer, reason=message), origin.tag if origin is not None else None
+        rule = RULE_BY_CODE[code]()
         self.findings.append(
-            Finding(
-                code=code,
-                name=RULE_BY_CODE[code].name,
-                severity=Severity.ERROR,
-                message=message,
-                help=help,
-                place=place,
-                step=one.step,
-                related=origin.labels if origin is not None and policy is not None else (),
-                evidence=Evidence(one.evidence.layer, reason=message),
-                policy=origin.tag if origin is not None else None,
-            )
+            rule.finding(message, help, place, step=one.step, related=related, evidence=evidence, policy=tag)
         )
 
     def _place_of(self, step: str) -> Place:
-        for number, part in enumerate(self.context.program.steps):
-            if part.id == step:
-                return Place(("steps", number, "id"))
-            for sub, inner in enumerate(part.sub_steps):
-                if inner.id == step:
-                    return Place(("steps", number, "parallel_steps", sub, "id"))
-        return Place()
+        number = self.context.facts.flow.position.get(step)
+        if number is not None:
+            return Place(("steps", number, "id"))
+        (path,) = (site.path for site in self.context.facts.meaning.calls if site.call.id == step)
+        return Place((*path, "id"))
 
 
 def _unknown(one: Property, reason: str) -> Property:
-    return one._replace(
-        verdict=Verdict.UNKNOWN, evidence=replace(Evidence(one.evidence.layer), reason=reason), certify=None
-    )
+    return one._replace(verdict=Verdict.UNKNOWN, evidence=Evidence(one.evidence.layer, reason=reason), certify=None)
 
 
 def _words(one: Property) -> str:
-    if one.name == "coverage":
+    if one.name == COVERAGE:
         return f"that `{one.step}` always takes a branch"
-    if one.name == "exclusive cases":
+    if one.name == EXCLUSIVE_CASES:
         return f"that no two cases of `{one.step}` hold at once"
     of = f" of policy `{one.policy}`" if one.policy else ""
     return f"that `{one.step}` calls what is allowed{of}" if one.name == "allow" else f"guardrail `{one.rule}`{of}"

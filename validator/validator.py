@@ -9,11 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.graph import StepGraph
+from stepward.validator.analysis.vacuity import matched_policy_rules
 from stepward.validator.context import Context
 from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
 from stepward.validator.engine.watch import Watch
 from stepward.validator.failures import Failures
-from stepward.validator.findings import Finding, Label, Property, Report, Severity, located
+from stepward.validator.findings import Finding, Label, Property, Report, located
+from stepward.validator.waivers import with_waivers
 from stepward.vm.errors import DocumentError, Problem
 from stepward.vm.language.program import Program
 from stepward.vm.reading.document import Document
@@ -48,15 +50,15 @@ class ProgramValidator:
     ) -> None:
         if not time_limit > 0:  # nor is what is no number at all
             raise ValueError("`time_limit` is a number of seconds above 0")
-        day = today or datetime.datetime.now(datetime.UTC).date()
+        self._today = today or datetime.datetime.now(datetime.UTC).date()
         self._certify, self._recheck = certify, recheck
         certifies = certify or recheck
-        self._context = Context(program, policies, day, certifies=certifies, time_limit=time_limit, clock=clock)
+        self._context = Context(program, policies, certifies=certifies, time_limit=time_limit, clock=clock)
 
     @property
     def graph(self) -> StepGraph:
         """The program's step graph; its `digraph` is the NetworkX graph."""
-        return self._context.graph
+        return self._context.facts.graph
 
     def validate(self) -> Report:
         """Return every finding of every rule, in the order of the text, and the verdict on every property.
@@ -67,23 +69,26 @@ class ProgramValidator:
         from stepward.validator.rules.housekeeping import InternalError
         from stepward.validator.rules.registry import RULES
 
-        context, program, failures = self._context, self._context.program, self._context.failures
+        context, program, failures = self._context, self._context.facts.program, self._context.proofs.failures
         found: list[Finding] = []
-        with Watch(context.clock) as failures.watch:
+        with Watch(context.proofs.clock) as failures.watch:
             for rule in sorted(RULES, key=lambda rule: rule.asks_engine):
                 found += failures.collect(f"rule {rule.code}", partial(rule().check, context))
-            properties = failures.attempt(
-                "the certificates", lambda: self._certified(context.properties), lambda _: context.properties
-            )
+            properties = context.verdicts.properties
+            properties = failures.attempt("the certificates", lambda: self._certified(properties), lambda _: properties)
             if self._recheck and properties:
                 from stepward.validator.rechecking import rechecked
 
                 properties, doubts = rechecked(properties, context)
                 found += doubts
         failures.watch = None
-        if context.clock.has_struck:
+        if context.proofs.clock.has_struck:
             found.append(Unproved().stopped(context))
-        waived = failures.attempt("the waivers", lambda: context.with_waivers(found), lambda _: found)
+        meaning = context.facts.meaning
+        waived = failures.attempt("the waivers", lambda: with_waivers(found, meaning, self._today), lambda _: found)
+        matched = failures.attempt(
+            "the rules of policies", partial(matched_policy_rules, context.facts), lambda _: frozenset()
+        )
         findings = list(_located(waived, program, failures))
         findings += _located(InternalError().of(failures.found), program, Failures())
         findings.sort(key=Finding.sort_key)
@@ -93,8 +98,8 @@ class ProgramValidator:
             findings=tuple(finding for finding in findings if finding.waiver is None),
             waived=tuple(finding for finding in findings if finding.waiver is not None),
             properties=tuple(self._without_grounds(one) for one in properties),
-            matched_policy_rules=frozenset(context.matched_policy_rules),
-            measure=lambda: context.bounds.in_all,
+            matched_policy_rules=matched,
+            measure=lambda: context.analyses.bounds.in_all,
             failures=tuple(failures.found),
         )
 
@@ -109,9 +114,9 @@ class ProgramValidator:
         from stepward.validator.routes import routes
 
         context = self._context
-        ways = routes(context.program, context.meaning.policies)
+        ways = routes(context.facts.program, context.facts.meaning.policies)
         return attack_program(
-            context.program, context.meaning.policies, orders or Orders(), routes=ways, progress=progress
+            context.facts.program, context.facts.meaning.policies, orders or Orders(), routes=ways, progress=progress
         )
 
     def _certified(self, properties: list[Property]) -> list[Property]:
@@ -120,7 +125,7 @@ class ProgramValidator:
             return properties
         from stepward.validator.engine.certificates.certifying import certified
 
-        return [certified(one, self._context) for one in properties]
+        return [certified(one, self._context.facts) for one in properties]
 
     def _without_grounds(self, one: Property) -> Property:
         """Return a property that keeps nothing of the engine, unless its certificate may still be asked for."""
@@ -194,16 +199,8 @@ def unreadable(error: DocumentError, document: Document | None = None) -> Report
 def _finding(problem: Problem) -> Finding:
     from stepward.validator.rules.registry import RULE_BY_CODE
 
-    rule = RULE_BY_CODE[problem.code]
-    return Finding(
-        code=problem.code,
-        name=rule.name,
-        severity=Severity.ERROR,
-        message=problem.message,
-        help=problem.help,
-        place=problem.place,
-        step=problem.step,
-        related=tuple(Label(place, text) for place, text in problem.related),
-        span=problem.span,
-        mend=problem.mend,
+    rule, related = RULE_BY_CODE[problem.code](), [Label(place, text) for place, text in problem.related]
+    found = rule.finding(
+        problem.message, problem.help, problem.place, step=problem.step, related=related, mend=problem.mend
     )
+    return replace(found, span=problem.span)

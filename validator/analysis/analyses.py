@@ -20,15 +20,18 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.ways import Ways
 
 
-class Analyses(ProgramFacts):
+class Analyses:
     """What the graph and the data flow say of a program."""
+
+    def __init__(self, facts: ProgramFacts) -> None:
+        self.facts = facts
 
     @cached_property
     def assignment(self) -> Assignment:
         """Which names are certainly defined where they are read."""
         from stepward.validator.analysis.assignment import Assignment
 
-        return Assignment(self)
+        return Assignment(self.facts)
 
     @cached_property
     def not_null(self) -> NotNull:
@@ -51,13 +54,17 @@ class Analyses(ProgramFacts):
     def _typed(self) -> tuple[tuple[tuple[Clause, TypeProblem], ...], dict[int, frozenset[tuple[str, ...]]]]:
         problems: list[tuple[Clause, TypeProblem]] = []
         narrowed: dict[int, frozenset[tuple[str, ...]]] = {}
-        for clause in self.meaning.clauses:
+        for clause in self.facts.meaning.clauses:
             tree, is_condition = clause.tree, clause.is_condition
-            found = [] if tree is None else check_expression(clause.text, tree, self.meaning, is_condition=is_condition)
+            found = (
+                []
+                if tree is None
+                else check_expression(clause.text, tree, self.facts.meaning, is_condition=is_condition)
+            )
             if found and tree is not None:
                 names = self.not_null.at(clause.step, [node.names for node, _ in reads(tree)])
                 known = Facts(not_null=names)
-                left = check_expression(clause.text, tree, self.meaning, is_condition=is_condition, known=known)
+                left = check_expression(clause.text, tree, self.facts.meaning, is_condition=is_condition, known=known)
                 if len(left) < len(found):
                     narrowed[clause.step] = narrowed.get(clause.step, names) | names
                 found = left
@@ -68,9 +75,9 @@ class Analyses(ProgramFacts):
     def misread(self) -> frozenset[int]:
         """The steps with an expression that does not parse, that is wrong by its types, or that reads what uses give
         unlike types."""
-        unlike = frozenset(one.name.lstrip("$").split(".")[0] for one in self.meaning.typing.conflicts)
+        unlike = frozenset(one.name.lstrip("$").split(".")[0] for one in self.facts.meaning.typing.conflicts)
         wrong = {clause.step for clause, _ in self.type_problems}
-        for clause in self.meaning.clauses:
+        for clause in self.facts.meaning.clauses:
             if clause.tree is None or (unlike and any(one.names[0] in unlike for one in references(clause.tree))):
                 wrong.add(clause.step)
         return frozenset(wrong)
@@ -85,18 +92,18 @@ class Analyses(ProgramFacts):
         """The most that one run can do, and the shortest way to an ending."""
         from stepward.validator.analysis.bounds import Bounds
 
-        return Bounds(self)
+        return Bounds(self.facts)
 
     @cached_property
     def ways(self) -> Ways:
         """Which ways out of a step a run may take."""
         from stepward.validator.analysis.ways import Ways
 
-        return Ways(self, self.assignment, lambda: self._unsure)
+        return Ways(self.facts, self.assignment, lambda: self._unsure)
 
     def reader(self, reading: Reading) -> AnyPart:
         """Return the step or sub-step that reads."""
-        step = self.program.steps[reading.step]
+        step = self.facts.program.steps[reading.step]
         return step if reading.sub is None else step.sub_steps[reading.sub]
 
     def starts_for_certain(self, number: int) -> bool:
@@ -106,7 +113,11 @@ class Analyses(ProgramFacts):
     @cached_property
     def uncertain_starts(self) -> frozenset[int]:
         """The steps that may not be started though control gets to them, all found at once."""
-        sites = self.meaning.calls if any(spec.args is not None for spec in self.meaning.manifest.values()) else ()
+        sites = (
+            self.facts.meaning.calls
+            if any(spec.args is not None for spec in self.facts.meaning.manifest.values())
+            else ()
+        )
         return self.assignment.doubtful_steps.union(
             site.step
             for site in sites
@@ -115,17 +126,17 @@ class Analyses(ProgramFacts):
 
     def arguments_fit(self, number: int) -> bool:
         """Return whether the calls of a step hand over what their tools take: all of its type, nothing else."""
-        return all(self._takes(call) for _, call in self.flow.steps[number].calls if isinstance(call, ToolCall))
+        return all(self._takes(call) for _, call in self.facts.flow.steps[number].calls if isinstance(call, ToolCall))
 
     def _takes(self, call: ToolCall) -> bool:
-        declared = self.meaning.tool(call.tool).args or {}
+        declared = self.facts.meaning.tool(call.tool).args or {}
         return self.names_fit(call) and all(
-            self.fits(value, declared[name]) for name, value in call.args.items() if name in declared
+            self.facts.fits(value, declared[name]) for name, value in call.args.items() if name in declared
         )
 
     def names_fit(self, call: ToolCall) -> bool:
         """Return whether a call hands over each argument that its tool needs, and none that it does not take."""
-        declared = self.meaning.tool(call.tool).args
+        declared = self.facts.meaning.tool(call.tool).args
         if declared is None:
             return True
         needed = {name for name, spec in declared.items() if not spec.has_default}

@@ -79,11 +79,11 @@ class Effect(NamedTuple):
 class Assignment:
     """Who reads what, and whether it is certainly defined by then."""
 
-    def __init__(self, context: ProgramFacts) -> None:
-        self.context = context
-        self.names = context.meaning.names
-        self.typing = context.meaning.typing
-        self.flow = context.flow
+    def __init__(self, facts: ProgramFacts) -> None:
+        self.facts = facts
+        self.names = facts.meaning.names
+        self.typing = facts.meaning.typing
+        self.flow = facts.flow
         self._gates: dict[int, int | None] = {}
 
     @cached_property
@@ -94,7 +94,7 @@ class Assignment:
     def readings_at(self, number: int) -> Iterator[Reading]:
         """Yield the references that one step reads, without looking at any other."""
         meaning = self.names.meaning
-        for clause in self.context.meaning.clauses_of.get(number, ()):
+        for clause in self.facts.meaning.clauses_of.get(number, ()):
             for node, known in reads(clause.tree) if clause.tree is not None else ():
                 yield Reading(number, None, clause.path, node, meaning(node.names), known)
         for sub, path, value in self.flow.steps[number].templates:
@@ -133,7 +133,7 @@ class Assignment:
         """The readings of names that may be undefined: on some path of edges nothing has defined them."""
         asked: dict[Names, list[int]] = {}
         open_readings: list[Reading] = []
-        reachable = self.context.graph.reachable
+        reachable = self.facts.graph.reachable
         for reading in self.readings:
             meant = reading.meant
             if meant is None or reading.step not in reachable or self._never_exists(reading):
@@ -198,7 +198,7 @@ class Assignment:
             gate = self._gates[number] = self._gate(number)
         if gate is None or (gate == number and number == below):
             return False
-        return self.context.graph.dominators.dominates(gate, below)
+        return self.facts.graph.dominators.dominates(gate, below)
 
     def _gate(self, number: int) -> int | None:
         """Return the step behind which a step has certainly succeeded: itself, if it does not go on otherwise."""
@@ -328,7 +328,7 @@ class Assignment:
         """Return the names whose reading the step survived; those of sub-steps that may be skipped do not count."""
         step = self.flow.steps[number]
         if isinstance(step, SetStep):
-            trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
+            trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())]
             return frozenset().union(*(certain_reads(tree) for tree in trees if tree is not None))
         return frozenset(
             reading.reference.names
@@ -348,7 +348,7 @@ class Assignment:
         """Return what is known when a condition took a branch: it could read its references, or it asked."""
         if way.kind != "branch":
             return _NOTHING_KNOWN
-        trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
+        trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())]
         if step.condition is not None:
             return facts(trees[0], way.branch == "then") if trees[0] is not None else _NOTHING_KNOWN
         result = Facts()

@@ -103,14 +103,14 @@ class _Visits:
 class Bounds:
     """The bounds of a program, each computed when it is first asked for."""
 
-    def __init__(self, context: ProgramFacts) -> None:
-        self.context = context
-        self.flow = context.flow
+    def __init__(self, facts: ProgramFacts) -> None:
+        self.facts = facts
+        self.flow = facts.flow
 
     @cached_property
     def shortest(self) -> Way | None:
         """The way to a declared ending that takes the fewest steps, the first of several: exact over drawn edges."""
-        way = self.context.graph.shortest_way_to_an_ending(self.context.cost)
+        way = self.facts.graph.shortest_way_to_an_ending(self.facts.cost)
         if way is None:
             return None
         models, tools = 0, dict[str, int]()
@@ -120,7 +120,7 @@ class Bounds:
                     models += 1
                 else:
                     tools[call.tool] = tools.get(call.tool, 0) + 1
-        return Way(sum(map(self.context.cost, way)), models, tools)
+        return Way(sum(map(self.facts.cost, way)), models, tools)
 
     def starts(self, number: int) -> int | None:
         """Return how often a run can start a step at most, not looking at `max_steps`; None when nothing bounds it."""
@@ -129,7 +129,7 @@ class Bounds:
     @cached_property
     def may_run_out(self) -> bool:
         """Whether a run may come to the end of `max_steps`; an upper bound may say so where no run does."""
-        budget = self.context.program.max_steps
+        budget = self.facts.program.max_steps
         if budget is None:
             return False
         return bool(self._run.unbounded) or self._run.weigh(self._visits.steps, self._run.parts) > budget
@@ -137,20 +137,20 @@ class Bounds:
     @cached_property
     def in_all(self) -> ProgramBounds:
         """The most of everything that is counted, and the shortest way."""
-        name = self.context.program.name
-        if not self.context.has_control_flow:
+        name = self.facts.program.name
+        if not self.facts.has_control_flow:
             return ProgramBounds(name, Most(None), Most(None), {}, None, "the program does not say where control goes")
         parts = self._run.parts
         steps = self._most(self._visits.steps, parts)
         models = self._most(self._visits.model_calls, parts) if self._visits.model_calls else Most(0)
         tools = dict(self._tools())
-        is_bounded = self.context.program.max_steps is not None
+        is_bounded = self.facts.program.max_steps is not None
         loops = () if is_bounded else tuple(map(self._ids, self._run.unbounded))
         return ProgramBounds(name, steps, models, tools, self.shortest, _reason(loops), loops)
 
     @cached_property
     def _run(self) -> HeaviestRun:
-        return HeaviestRun(self.context.graph)
+        return HeaviestRun(self.facts.graph)
 
     def _tools(self) -> Iterator[tuple[str, ToolBounds]]:
         parts = self._run.parts
@@ -168,7 +168,7 @@ class Bounds:
 
     def _most(self, weights: Weights, parts: Sequence[Part] | None) -> Most:
         """Return the most that a run gathers on its way through some parts; without them, step by step."""
-        budget = self.context.program.max_steps
+        budget = self.facts.program.max_steps
         loop = next((loop for loop in self._run.unbounded if any(number in weights for number in loop)), None)
         if loop is not None:
             return Most(None, self._ids(loop)) if budget is None else Most(budget)
@@ -187,7 +187,7 @@ class Bounds:
     def _visits(self) -> _Visits:
         visits = _Visits()
         for number, step in enumerate(self.flow.steps):
-            if number in self.context.graph.reachable:
+            if number in self.facts.graph.reachable:
                 visits.steps[number] = self._cost(number, step, visits)
         return visits
 
@@ -204,7 +204,7 @@ class Bounds:
             cost = rounds
         for call in calls:
             tool = call.tool if call.type == "tool" else None
-            spec = None if tool is None else self.context.meaning.tool(tool)
+            spec = None if tool is None else self.facts.meaning.tool(tool)
             attempts = _attempts(call, spec) * (1 if call.on_error == "skip" else rounds)
             # All attempts of a visit are made under one key where the tool heeds it.
             visits.add_call(number, tool, attempts, 1 if spec is not None and spec.idempotent else attempts)

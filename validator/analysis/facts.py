@@ -24,13 +24,12 @@ if TYPE_CHECKING:
 class ProgramFacts:
     """One program under the policies that apply to it."""
 
-    def __init__(self, program: Program, policies: Sequence[Policy]) -> None:
+    def __init__(self, program: Program, policies: Sequence[Policy] = ()) -> None:
         self.program = program
         self.meaning = Meaning(program, policies)
         self.flow = self.meaning.flow
         self.graph = StepGraph(self.flow)
         self._hits: dict[AnySelector | AnyGuard, list[Hit]] = {}
-        self.matched_policy_rules: set[tuple[str, str]] = set()
 
     @cached_property
     def conditions(self) -> tuple[tuple[int, ConditionStep], ...]:

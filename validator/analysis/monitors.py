@@ -56,14 +56,14 @@ def some_succeed(hits: list[Hit], way: Transition, whole: BaseStep, fates: Fates
     return (True, False) if may else (False,)
 
 
-def some_start(hits: list[Hit], way: Transition, fates: Fates, context: Analyses) -> tuple[bool, ...]:
+def some_start(hits: list[Hit], way: Transition, fates: Fates, analyses: Analyses) -> tuple[bool, ...]:
     """Return whether some matched part of a step had started when it was left this way: both may be possible."""
     if fates:
         return (any(fates.get(hit.sub) != "unstarted" for hit in hits),)
     if way.kind == "visits":
         return (False,)
     is_part = any(hit.sub is not None for hit in hits)
-    is_sure = (way.kind not in ("failed", "skipped") and not is_part) or context.starts_for_certain(hits[0].step)
+    is_sure = (way.kind not in ("failed", "skipped") and not is_part) or analyses.starts_for_certain(hits[0].step)
     return (True,) if is_sure else (True, False)
 
 
@@ -72,10 +72,12 @@ def each_alone(hits: Iterable[Hit]) -> Iterable[tuple[int | None, ...]]:
     return tuple((hit.sub,) for hit in hits)
 
 
-def as_it_ends(hits: Iterable[Hit], context: Analyses) -> Iterator[Hit]:
+def as_it_ends(hits: Iterable[Hit], analyses: Analyses) -> Iterator[Hit]:
     """Yield hits without the fallbacks that are written but never apply: those of writes that can't be repeated."""
     for hit in hits:
-        is_idle = isinstance(hit.part, Call) and hit.part.on_timeout == "fallback" and not context.falls_back(hit.part)
+        is_idle = (
+            isinstance(hit.part, Call) and hit.part.on_timeout == "fallback" and not analyses.facts.falls_back(hit.part)
+        )
         yield hit._replace(part=hit.part.replace(on_timeout="fail")) if is_idle else hit
 
 
@@ -85,8 +87,8 @@ class _Watcher:
     asks_ends = False
     watched: Collection[int] | None = None
 
-    def __init__(self, context: Analyses) -> None:
-        self.context = context
+    def __init__(self, analyses: Analyses) -> None:
+        self.facts, self.analyses = analyses.facts, analyses
 
     def start(self) -> State:
         return 0
@@ -117,25 +119,25 @@ class RequiresMonitor(_Watcher):
     """`protects: P, requires: G`: remembers of every G whether it never came, went stale, or stands."""
 
     def __init__(
-        self, context: Analyses, protected: Iterable[Hit], requirement: AnyRequirement, *, fresh: bool
+        self, analyses: Analyses, protected: Iterable[Hit], requirement: AnyRequirement, *, fresh: bool
     ) -> None:
-        super().__init__(context)
+        super().__init__(analyses)
         self.protected = by_step(protected)
         self.requirement = requirement
         self.guards = tuple(dict.fromkeys(guards(requirement)))
         self.position = {guard: number for number, guard in enumerate(self.guards)}
-        self.hits = [by_step(as_it_ends(context.hits(guard), context)) for guard in self.guards]
+        self.hits = [by_step(as_it_ends(analyses.facts.hits(guard), analyses)) for guard in self.guards]
         self.reads = [self._reads(guard) if fresh else frozenset() for guard in self.guards]
-        assigners = {step for reads in self.reads for name in reads for step in context.assignment.assigners(name)}
+        assigners = {step for reads in self.reads for name in reads for step in analyses.assignment.assigners(name)}
         self.watched: Collection[int] = assigners.union(self.protected, *self.hits)
 
     def _reads(self, guard: AnyGuard) -> frozenset[tuple[str, ...]]:
         """Return the names whose assignment makes a guard stale: those that its condition reads in any case."""
-        if not isinstance(guard, BranchSelector) or guard.step not in self.context.flow.position:
+        if not isinstance(guard, BranchSelector) or guard.step not in self.facts.flow.position:
             return frozenset()
-        number = self.context.flow.position[guard.step]
-        trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
-        return frozenset(read_roots(trees, self.context.assignment))
+        number = self.facts.flow.position[guard.step]
+        trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())]
+        return frozenset(read_roots(trees, self.analyses.assignment))
 
     def start(self) -> State:
         return (NEVER,) * len(self.guards)
@@ -162,7 +164,7 @@ class RequiresMonitor(_Watcher):
         assert isinstance(state, tuple)
         if step not in self.watched:
             return (state,)
-        left = _Left(step, way, fates, assigned_names(self.context.program.steps[step]))
+        left = _Left(step, way, fates, assigned_names(self.facts.program.steps[step]))
         choices = [self._after(guard, number, state[number], left) for number, guard in enumerate(self.guards)]
         return product(*choices)
 
@@ -175,15 +177,15 @@ class RequiresMonitor(_Watcher):
             condition = hits[0].part
             assert isinstance(condition, ConditionStep)
             return (FRESH,) if left.way.branch == condition.branch_names[guard.branch] else (kept,)
-        outcomes = some_succeed(hits, left.way, self.context.program.steps[left.step], left.fates)
+        outcomes = some_succeed(hits, left.way, self.facts.program.steps[left.step], left.fates)
         return tuple(FRESH if outcome else kept for outcome in outcomes)
 
 
 class NeverMonitor(_Watcher):
     """`never: P`: P must not start at all."""
 
-    def __init__(self, context: Analyses, forbidden: Iterable[Hit]) -> None:
-        super().__init__(context)
+    def __init__(self, analyses: Analyses, forbidden: Iterable[Hit]) -> None:
+        super().__init__(analyses)
         self.watched = self.forbidden = by_step(forbidden)
 
     def enter(self, step: int, state: State) -> str | None:  # noqa: ARG002
@@ -196,8 +198,8 @@ class NeverMonitor(_Watcher):
 class ArrivalMonitor(_Watcher):
     """Calls it bad that control gets to a step, whether that starts or not."""
 
-    def __init__(self, context: Analyses, step: int) -> None:
-        super().__init__(context)
+    def __init__(self, analyses: Analyses, step: int) -> None:
+        super().__init__(analyses)
         self.step = step
         self.watched = (step,)
 
@@ -208,8 +210,8 @@ class ArrivalMonitor(_Watcher):
 class AtMostOnceMonitor(_Watcher):
     """`at_most_once: P`: remembers whether P was performed."""
 
-    def __init__(self, context: Analyses, hits: Mapping[int, list[Hit]]) -> None:
-        super().__init__(context)
+    def __init__(self, analyses: Analyses, hits: Mapping[int, list[Hit]]) -> None:
+        super().__init__(analyses)
         self.watched = self.hits = hits
 
     def enter(self, step: int, state: State) -> str | None:
@@ -228,25 +230,25 @@ class AtMostOnceMonitor(_Watcher):
 
     def _is_performed_again(self, hit: Hit) -> bool:
         """Whether retries perform P anew: attempts of an idempotent tool share one key, and are one performance."""
-        if isinstance(hit.part, ToolCall) and self.context.meaning.tool(hit.part.tool).idempotent:
+        if isinstance(hit.part, ToolCall) and self.facts.meaning.tool(hit.part.tool).idempotent:
             return False
         if not isinstance(hit.part, Call) or (hit.sub is not None and hit.part.on_error == "skip"):
             return False  # a parallel step is started once: what its retries run again are its sub-steps
-        whole = self.context.program.steps[hit.step]
+        whole = self.facts.program.steps[hit.step]
         retried = [part for part in (hit.part, whole) if isinstance(part, Failing)]
         return any(part.on_error == "retry" and part.max_retries > 1 for part in retried)
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
         if step not in self.hits:
             return (state,)
-        return tuple(1 if started else state for started in some_start(self.hits[step], way, fates, self.context))
+        return tuple(1 if started else state for started in some_start(self.hits[step], way, fates, self.analyses))
 
 
 class ExclusiveMonitor(_Watcher):
     """`exclusive: [P, Q]`: remembers which of the two were performed. What comes after both is broken already."""
 
-    def __init__(self, context: Analyses, first: Iterable[Hit], second: Iterable[Hit]) -> None:
-        super().__init__(context)
+    def __init__(self, analyses: Analyses, first: Iterable[Hit], second: Iterable[Hit]) -> None:
+        super().__init__(analyses)
         self.sides = (by_step(first), by_step(second))
         self.watched = self.sides[0].keys() | self.sides[1].keys()
 
@@ -266,7 +268,7 @@ class ExclusiveMonitor(_Watcher):
         after = {state}
         for number, side in enumerate(self.sides):
             if step in side:
-                started = some_start(side[step], way, fates, self.context)
+                started = some_start(side[step], way, fates, self.analyses)
                 after = {one | performed << number for one in after for performed in started}
         return sorted(after)
 
@@ -280,14 +282,14 @@ class FollowedByMonitor(_Watcher):
     asks_ends = True
 
     def __init__(
-        self, context: Analyses, rule: FollowedBy, first: list[Hit], then: Iterable[Hit], *, certain: bool
+        self, analyses: Analyses, rule: FollowedBy, first: list[Hit], then: Iterable[Hit], *, certain: bool
     ) -> None:
-        super().__init__(context)
+        super().__init__(analyses)
         self.certain = certain
         self.ends = rule.ends
         self.then = by_step(then)
         both = {(hit.step, hit.sub) for hits in self.then.values() for hit in hits}
-        self.first = by_step(as_it_ends((hit for hit in first if (hit.step, hit.sub) not in both), context))
+        self.first = by_step(as_it_ends((hit for hit in first if (hit.step, hit.sub) not in both), analyses))
         self.watched = None if self.ends == "any" else self.first.keys() | self.then.keys()
 
     def enter(self, step: int, state: State) -> str | None:
@@ -301,21 +303,21 @@ class FollowedByMonitor(_Watcher):
 
         What a reply costs, and whether a step changes a value, is not known before the run.
         """
-        program = self.context.program
-        if program.max_stalled_steps is not None or self.context.bounds.may_run_out:
+        program = self.facts.program
+        if program.max_stalled_steps is not None or self.analyses.bounds.may_run_out:
             return True
         calls = program.steps[step].calls
         return program.max_tokens is not None and any(isinstance(call, LlmCall) for _, call in calls)
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
-        started = some_start(self.then[step], way, fates, self.context) if step in self.then else (False,)
+        started = some_start(self.then[step], way, fates, self.analyses) if step in self.then else (False,)
         if self.certain and True in started:
             started = (True,)
         owed = [0 if has_come else state for has_come in started]
         hits = self.first.get(step, [])
         if not hits:
             return tuple(dict.fromkeys(owed))
-        succeeded = some_succeed(hits, way, self.context.program.steps[step], fates)
+        succeeded = some_succeed(hits, way, self.facts.program.steps[step], fates)
         return tuple(dict.fromkeys(1 if success else before for success in succeeded for before in owed))
 
     def end(self, step: int, state: State, way: Transition) -> str | None:  # noqa: ARG002
@@ -327,8 +329,8 @@ class FollowedByMonitor(_Watcher):
 class UndefinedMonitor(_Watcher):
     """Remembers whether a name is defined, and calls it bad when one of the steps starts without it."""
 
-    def __init__(self, context: Analyses, key: tuple[str, ...], steps: Iterable[int]) -> None:
-        super().__init__(context)
+    def __init__(self, analyses: Analyses, key: tuple[str, ...], steps: Iterable[int]) -> None:
+        super().__init__(analyses)
         self.key = key
         self.steps = frozenset(steps)
 
@@ -336,7 +338,7 @@ class UndefinedMonitor(_Watcher):
         return "undefined" if step in self.steps and state == 0 else None
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:  # noqa: ARG002
-        effect = self.context.assignment.effect(step, way)
+        effect = self.analyses.assignment.effect(step, way)
         if any(name[: len(self.key)] == self.key for name in effect.given):
             return (1,)
         return (0 if self.key in effect.gone else state,)

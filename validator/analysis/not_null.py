@@ -29,7 +29,7 @@ class NotNull:
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
-        self.context = assignment.context
+        self.facts = assignment.facts
         self.typing = assignment.typing
 
     def at(self, number: int, names: Iterable[Names]) -> frozenset[Names]:
@@ -57,7 +57,7 @@ class NotNull:
 
     def _effect(self, number: int, way: Transition) -> Effect:
         """Return what is certainly not null after a step was left, and what may be null again."""
-        step = self.context.flow.steps[number]
+        step = self.facts.flow.steps[number]
         gone = frozenset(assigned_names(step))
         given: frozenset[Names] = frozenset()
         match step:
@@ -76,7 +76,7 @@ class NotNull:
         return Effect(given, gone)
 
     def _assigned(self, number: int, step: SetStep) -> Iterator[Names]:
-        trees = {clause.path[-1]: clause.tree for clause in self.context.meaning.clauses_of.get(number, ())}
+        trees = {clause.path[-1]: clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())}
         return ((name,) for name, value in step.set.items() if _is_no_null(trees.get(name, value)))
 
     def _given(self, step: LlmStep | ToolStep | ParallelStep, way: Transition) -> Iterator[Names]:

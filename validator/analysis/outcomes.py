@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from stepward.validator.findings import Evidence, Label
+from stepward.validator.findings import Evidence, Label, Property
 from stepward.vm.language.guardrails import AnyRule, AtMostOnce, FollowedBy, Never, Requires, requirement_text
 from stepward.vm.language.policy import Policy
 from stepward.vm.reading.source import Place
@@ -15,8 +15,7 @@ ALLOW_LIST: Final = Place(("allow",), key=True)
 """Where a policy's allow-list stands; it is judged like a `never` for every tool that is not on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What is known of one rule at one place; `code` is that of the finding it makes."""
 
     code: str
@@ -27,6 +26,13 @@ class Outcome:
     related: tuple[Label, ...]
     evidence: Evidence | None
     policy: str | None
+
+
+class Judgement(NamedTuple):
+    """The verdict on one rule, or on one call under an allow-list, and what is reported of it."""
+
+    property: Property
+    outcomes: tuple[Outcome, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ def unconfirmed(outcome: Outcome) -> Outcome:
     assert outcome.evidence is not None
     message = f"the machine does not confirm {outcome.code} at `{outcome.step}`: {outcome.evidence.unconfirmed}"
     help = "this is a bug of Stepward's, in the checker or in the machine: please report it with the program"
-    return replace(outcome, code="SW901", message=message, help=help)
+    return outcome._replace(code="SW901", message=message, help=help)
 
 
 def not_judged(

@@ -25,35 +25,40 @@ from stepward.vm.language.loading import near_words
 from stepward.vm.language.steps import ConditionStep, ToolCall
 
 
-def vacuous(context: ProgramFacts, rule: AnyRule, origin: Origin) -> Iterator[Outcome]:
+def vacuous(facts: ProgramFacts, rule: AnyRule, origin: Origin) -> Iterator[Outcome]:
     """Yield an outcome for each selector of a program's own rule that is vacuous.
 
-    Of a policy's rule it is only noted whether it matches: it is vacuous when it matches in no program of the run.
+    A policy's rule is vacuous when it matches in no program of the run: `matched_policy_rules`.
     """
-    for selector in protected(rule):
-        hits = context.hits(selector)
-        if origin.policy is not None:
-            if hits:
-                context.matched_policy_rules.add((origin.policy.policy, rule.name))
-        elif not (isinstance(rule, Never) and rule.when is None) and not hits:
-            yield _outcome(f"{selector.text()} is nowhere in the program", origin, _near(context, selector))
-    if isinstance(rule, Requires) and origin.policy is None:
-        for guard in guards(rule.requires):
-            if not context.hits(guard):
-                yield _outcome(f"{guard.text()} is nowhere in the program", origin, _near(context, guard))
+    if origin.policy is not None:
+        return
+    selectors: list[AnySelector | AnyGuard] = []
+    if not (isinstance(rule, Never) and rule.when is None):
+        selectors += protected(rule)
+    if isinstance(rule, Requires):
+        selectors += guards(rule.requires)
+    for selector in selectors:
+        if not facts.hits(selector):
+            yield _outcome(f"{selector.text()} is nowhere in the program", origin, _near(facts, selector))
 
 
-def _near(context: ProgramFacts, selector: AnySelector | AnyGuard) -> str:
+def matched_policy_rules(facts: ProgramFacts) -> frozenset[tuple[str, str]]:
+    """Return the names of the policies and rules that match a step of the program."""
+    rules = [(rule, policy) for rule, policy in facts.meaning.rules if policy is not None]
+    return frozenset((policy.policy, rule.name) for rule, policy in rules if any(map(facts.hits, protected(rule))))
+
+
+def _near(facts: ProgramFacts, selector: AnySelector | AnyGuard) -> str:
     """Offer the name that was probably meant by a selector that matches nothing."""
     if isinstance(selector, ToolSelector):
-        called = [site.call.tool for site in context.meaning.calls if isinstance(site.call, ToolCall)]
+        called = [site.call.tool for site in facts.meaning.calls if isinstance(site.call, ToolCall)]
         return near_words(selector.tool, called)
-    if isinstance(selector, BranchSelector) and selector.step in context.flow.position:
-        step = context.flow.steps[context.flow.position[selector.step]]
+    if isinstance(selector, BranchSelector) and selector.step in facts.flow.position:
+        step = facts.flow.steps[facts.flow.position[selector.step]]
         names = step.branch_names if isinstance(step, ConditionStep) else {}
         return near_words(str(selector.branch), [name for name in names if isinstance(name, str)])
     if isinstance(selector, StepSelector | BranchSelector):
-        return near_words(selector.step, context.flow.position)
+        return near_words(selector.step, facts.flow.position)
     return ""
 
 

@@ -47,12 +47,12 @@ class Ways:
     """The ways of one program."""
 
     def __init__(
-        self, context: ProgramFacts, assignment: Assignment, unsure: Callable[[], frozenset[int]] = frozenset
+        self, facts: ProgramFacts, assignment: Assignment, unsure: Callable[[], frozenset[int]] = frozenset
     ) -> None:
         """Begin with what is known; `unsure` returns the steps of which an expression may fail by its types."""
         self._unsure = unsure
-        self.context = context
-        self.flow = context.flow
+        self.facts = facts
+        self.flow = facts.flow
         self.doubtful = assignment.doubtful_steps
 
     @cached_property
@@ -90,7 +90,7 @@ class Ways:
             case SetStep():
                 return way.kind != "failed" or self._may_fail(step)
             case LlmStep() | ToolStep() | ParallelStep():
-                return way.kind != "fallback" or self.context.falls_back(part)
+                return way.kind != "fallback" or self.facts.falls_back(part)
             case EndStep():
                 return True
             case _:
@@ -107,7 +107,7 @@ class Ways:
             case SetStep():
                 return way.kind != "failed" and is_sure
             case LlmStep() | ToolStep() | ParallelStep():
-                return is_sure and (way.kind != "fallback" or self.context.falls_back(part))
+                return is_sure and (way.kind != "fallback" or self.facts.falls_back(part))
             case EndStep():
                 return is_sure
             case _:
@@ -118,7 +118,7 @@ class Ways:
 
         A branch that the step lacks is the ending `uncovered`.
         """
-        decided = self.context.decided_branch(step)
+        decided = self.facts.decided_branch(step)
         if decided is None:
             return None
         if way.kind == "uncovered":
@@ -131,18 +131,18 @@ class Ways:
 
     def _computes(self, step: int) -> bool:
         """Whether an expression of the step calculates, and so may run out of digits."""
-        trees = [clause.tree for clause in self.context.meaning.clauses_of.get(step, ())]
+        trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(step, ())]
         return any(isinstance(node, Arithmetic | Minus) for tree in trees if tree is not None for node in walk(tree))
 
     def is_real(self, bad: Bad) -> bool:
         """Return whether the machine would follow this path to its end: within visits and budget, P really starting."""
-        program = self.context.program
+        program = self.facts.program
         if bad.step in self.doubtful:
             return False
         if not self._visits_fit(bad):
             return False
         cost = sum(
-            self.context.cost(self.flow.position[move.step], failed="fails" in move.how)
+            self.facts.cost(self.flow.position[move.step], failed="fails" in move.how)
             for move in bad.path
             if move.how != USED_UP
         )

@@ -14,7 +14,7 @@ from stepward.validator.gate.settings import ConfigurationError
 if TYPE_CHECKING:
     from stepward.validator.failures import Failures
     from stepward.validator.findings import Property
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
 SUFFIX: Final = ".certificate.json"
 
@@ -36,7 +36,7 @@ def write_certificates(result: RunResult, folder: Path, failures: Failures) -> N
     What has none is said: a proof that nobody can check again is worth less than it looks. `failures` notes the
     internal errors that keep some from being written.
     """
-    from stepward.validator.gate.paths import why_not
+    from stepward.validator.files import why_not
     from stepward.validator.report.text import counted, safe
 
     try:

@@ -4,40 +4,76 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepward.validator.report import FORMATS, OUTPUTS
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from stepward.validator.failures import Failures
     from stepward.validator.gate.cache import Cache
-    from stepward.validator.gate.checking import RunResult
     from stepward.validator.gate.settings import Configurations
+    from stepward.validator.report import Format
+    from stepward.validator.result import RunResult
 
 FOUND, INTERNAL, NOTHING_TO_CHECK = 1, 2, 3
 
-FILE = click.Path(path_type=Path)
-OUTPUTS = ("json", "sarif", "gitlab", "junit")
-"""The formats that can be written to a file of their own, beside the report."""
+FILE, FORMAT = click.Path(path_type=Path), click.Choice([*FORMATS])
 
-TEXTS = ("full", "concise")
-FORMATS = (*TEXTS, "json", "sarif", "github", "gitlab", "junit")
 
-WITH_FIXES = ("json", "sarif")
-"""The formats that say how a finding would be fixed."""
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """What the command line says. `outputs` are the files of the formats that are written beside the report."""
+
+    paths: tuple[str, ...]
+    output_format: str
+    output_file: Path | None
+    outputs: Mapping[str, Path]
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    policies: tuple[Path, ...]
+    fail_on: str | None
+    time_limit: float | None
+    no_recheck: bool
+    exit_zero: bool
+    fix: bool
+    diff: bool
+    baseline: Path | None
+    write_baseline: Path | None
+    witnesses: Path | None
+    certificates: Path | None
+    statistics: bool
+    skip_non_programs: bool
+    objects: tuple[str, ...]
+    no_cache: bool
+    stdin_filename: str | None
+    config: Path | None
+    isolated: bool
+
+    @property
+    def formats(self) -> list[Format]:
+        """All formats that are asked for."""
+        return [FORMATS[name] for name in (self.output_format, *self.outputs)]
+
+
+def _output_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add an option for each format that can be written beside the report."""
+    for name in reversed(OUTPUTS):
+        help = f"Write {FORMATS[name].title} there, beside the report."
+        command = click.option(f"--{name}-output", type=FILE, metavar="FILE", help=help)(command)
+    return command
 
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path())
-@click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True, help="How to tell it.")
+@click.option("--output-format", type=FORMAT, default="full", show_default=True, help="How to tell it.")
 @click.option("--output-file", type=FILE, metavar="FILE", help="Where to write it, in place of standard output.")
-@click.option("--json-output", type=FILE, metavar="FILE", help="Write JSON there, beside the report.")
-@click.option("--sarif-output", type=FILE, metavar="FILE", help="Write SARIF 2.1.0 there, beside the report.")
-@click.option("--gitlab-output", type=FILE, metavar="FILE", help="Write GitLab code quality there, beside the report.")
-@click.option("--junit-output", type=FILE, metavar="FILE", help="Write JUnit's XML there, beside the report.")
+@_output_options
 @click.option("--select", multiple=True, metavar="CODES", help="Report these codes only: `SW401,SW5` (repeatable).")
 @click.option("--ignore", multiple=True, metavar="CODES", help="Leave these codes out (repeatable).")
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable).")
@@ -65,24 +101,25 @@ WITH_FIXES = ("json", "sarif")
 @click.option("--stdin-filename", metavar="NAME", help="The file that standard input stands for, with PATHS `-`.")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration for all files.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
-def check(**options: Any) -> None:
+def check(**given: Any) -> None:
     """Check the programs in files and folders, the current one unless said otherwise.
 
     PATHS may be `-` for standard input. Exits with 0 when no error is found, 1 when one is, 2 when the command or its
     configuration can't be used, 3 when there is nothing to check.
     """
+    outputs = {name: path for name in OUTPUTS if (path := given.pop(f"{name}_output")) is not None}
+    options = CheckOptions(outputs=outputs, **given)
     _refuse_contradictions(options)
-    if not options["objects"]:
+    if not options.objects:
         # No plugin of pydantic's has a say in what a program is, and to look for one takes a tenth of a short check.
         # Whoever imports a program of theirs may have models of their own that want it.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from contextlib import suppress
-    from dataclasses import replace
 
     from stepward.validator.cli.internal import show_tracebacks, tell_failures
     from stepward.validator.failures import Failures
-    from stepward.validator.gate.settings import AdvisedError
-    from stepward.validator.gate.undecided import policy_result, undecided
+    from stepward.validator.gate.policies import policy_result
+    from stepward.validator.result import AdvisedError, undecided
     from stepward.vm.errors import PolicyError
 
     try:
@@ -93,21 +130,21 @@ def check(**options: Any) -> None:
         assert result.error is not None, "nothing was decided"
         raise result.error from None
     except AdvisedError as error:
-        if not options["diff"]:
+        if not options.diff:
             with suppress(AdvisedError):  # a report that can't be written either is the smaller trouble
                 _tell(undecided(error), options, Failures())
         raise
     result = replace(result, status=_status(result, options))
     failures = Failures(AdvisedError, click.ClickException, OSError)
     _tell(result, options, failures)
-    if options["witnesses"] is not None:
+    if options.witnesses is not None:
         from stepward.validator.cli.witnesses import write_witnesses
 
-        write_witnesses(result, options["witnesses"], failures)
-    if options["certificates"] is not None:
+        write_witnesses(result, options.witnesses, failures)
+    if options.certificates is not None:
         from stepward.validator.cli.certificates import write_certificates
 
-        write_certificates(result, options["certificates"], failures)
+        write_certificates(result, options.certificates, failures)
     for entry in result.stale:
         words = f"{entry['count']} × {entry['code']} in `{entry['file']}`: {entry['message']}"
         click.echo(f"warning: `{entry['baseline']}` lists what is no longer there: {words}", err=True)
@@ -118,65 +155,58 @@ def check(**options: Any) -> None:
     sys.exit(INTERNAL if failures.found else result.status)
 
 
-def _result(options: dict[str, Any]) -> RunResult:
+def _result(options: CheckOptions) -> RunResult:
     """Return what is to be told, once the files are mended where that was asked for."""
     configurations = _configurations(options)
-    if options["certificates"] is not None:
+    if options.certificates is not None:
         from stepward.validator.cli.certificates import certificates_folder
 
-        certificates_folder(options["certificates"])
-    if options["fix"] or options["diff"]:
+        certificates_folder(options.certificates)
+    if options.fix or options.diff:
         _mend(options, configurations)
     return _run(options, configurations)
 
 
-def _refuse_contradictions(options: dict[str, Any]) -> None:
-    limit = options["time_limit"]
+def _refuse_contradictions(options: CheckOptions) -> None:
+    limit = options.time_limit
     if limit is not None and not 0 < limit < float("inf"):  # no number is not between them either
         raise click.UsageError("--time-limit is a number of seconds above 0")
-    if options["config"] and options["isolated"]:
+    if options.config and options.isolated:
         raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
-    if options["statistics"] and options["output_format"] not in ("full", "concise"):
+    if options.statistics and not FORMATS[options.output_format].is_text:
         raise click.UsageError("--statistics is text; the JSON has its numbers under `summary`")
-    files = [path for name in ("output_file", *(f"{one}_output" for one in OUTPUTS)) if (path := options[name])]
+    files = [*([options.output_file] if options.output_file else []), *options.outputs.values()]
     if len({os.path.abspath(path) for path in files}) < len(files):
         raise click.UsageError("two reports can't be written to one file: give each a name of its own")
-    if options["fix"] and options["diff"]:
+    if options.fix and options.diff:
         raise click.UsageError("--fix changes the files, --diff leaves them as they are: give one of the two")
-    others = (
-        "output_file",
-        "statistics",
-        "witnesses",
-        "certificates",
-        "write_baseline",
-        *(f"{one}_output" for one in OUTPUTS),
-    )
-    if options["diff"] and any(options[name] for name in others):
+    folders = options.witnesses or options.certificates
+    if options.diff and (files or options.statistics or folders or options.write_baseline):
         raise click.UsageError("--diff prints a diff in place of the report, and writes nothing else")
-    if (options["fix"] or options["diff"]) and "-" in options["paths"]:
+    if (options.fix or options.diff) and "-" in options.paths:
         raise click.UsageError("--fix and --diff are for files; standard input is none")
-    if options["stdin_filename"] and "-" not in options["paths"]:
+    if options.stdin_filename and "-" not in options.paths:
         raise click.UsageError("--stdin-filename needs `-` among the paths")
 
 
-def _mend(options: dict[str, Any], configurations: Configurations) -> None:
+def _mend(options: CheckOptions, configurations: Configurations) -> None:
     """Mend the files, or show how and exit."""
     from stepward.validator.cli.fix import fix, show_diff
 
-    result = _run({**options, "write_baseline": None, "certificates": None}, configurations)
-    if options["fix"]:
+    result = _run(replace(options, write_baseline=None, certificates=None), configurations)
+    if options.fix:
         fix(result, configurations)
     elif result.programs or result.findings:
         sys.exit(show_diff(result, configurations))
 
 
-def _configurations(options: dict[str, Any]) -> Configurations:
+def _configurations(options: CheckOptions) -> Configurations:
     from stepward.validator.findings import Severity
     from stepward.validator.gate.settings import Configurations, Overrides, UnknownCodeError, checked_codes
 
-    def codes(name: str) -> tuple[str, ...] | None:
-        given = [code.strip() for text in options[name] for code in text.split(",") if code.strip()]
-        if not options[name]:
+    def codes(name: str, texts: tuple[str, ...]) -> tuple[str, ...] | None:
+        given = [code.strip() for text in texts for code in text.split(",") if code.strip()]
+        if not texts:
             return None
         if not given:
             raise click.UsageError(f"--{name} names no code")
@@ -186,50 +216,50 @@ def _configurations(options: dict[str, Any]) -> Configurations:
             raise click.UsageError(f"--{name}: {error.message}; {error.help}") from None
 
     overrides = Overrides(
-        select=codes("select"),
-        ignore=codes("ignore"),
-        fail_on=Severity(options["fail_on"]) if options["fail_on"] else None,
-        baseline=options["baseline"],
-        policies=options["policies"],
-        time_limit=options["time_limit"],
-        recheck=False if options["no_recheck"] else None,
+        select=codes("select", options.select),
+        ignore=codes("ignore", options.ignore),
+        fail_on=Severity(options.fail_on) if options.fail_on else None,
+        baseline=options.baseline,
+        policies=options.policies,
+        time_limit=options.time_limit,
+        recheck=False if options.no_recheck else None,
     )
-    return Configurations(overrides, config=options["config"], is_isolated=options["isolated"])
+    return Configurations(overrides, config=options.config, is_isolated=options.isolated)
 
 
-def _run(options: dict[str, Any], configurations: Configurations) -> RunResult:
+def _run(options: CheckOptions, configurations: Configurations) -> RunResult:
     from stepward.validator.gate.checking import Run
 
     progress = _Progress()
-    cache = None if options["no_cache"] else _cache(options, configurations)
+    cache = None if options.no_cache else _cache(options, configurations)
     run = Run(
         configurations,
-        skip_non_programs=options["skip_non_programs"],
-        with_bounds=options["statistics"] or options["output_format"] == "json" or options["json_output"] is not None,
-        with_fixes=_needs_fixes(options),
-        certify=options["certificates"] is not None,
+        skip_non_programs=options.skip_non_programs,
+        with_bounds=options.statistics or any(one.has_bounds for one in options.formats),
+        with_fixes=options.fix or options.diff or any(one.has_fixes for one in options.formats),
+        certify=options.certificates is not None,
         on_file=progress.listener,
         cache=cache,
     )
     try:
-        for name in options["objects"]:
+        for name in options.objects:
             from stepward.validator.cli.objects import load_object
 
             run.check_object(load_object(name), name)
-        paths = options["paths"] or ([] if options["objects"] else ["."])
+        paths = options.paths or ([] if options.objects else ["."])
         if "-" in paths:
             from stepward.vm.reading.limits import MAX_BYTES
 
-            run.check_text(sys.stdin.buffer.read(MAX_BYTES + 1), options["stdin_filename"])
+            run.check_text(sys.stdin.buffer.read(MAX_BYTES + 1), options.stdin_filename)
         run.check_paths([path for path in paths if path != "-"])
-        return run.result(options["write_baseline"])
+        return run.result(options.write_baseline)
     finally:
         progress.clear()
         if cache is not None:
             cache.close()
 
 
-def _cache(options: dict[str, Any], configurations: Configurations) -> Cache | None:
+def _cache(options: CheckOptions, configurations: Configurations) -> Cache | None:
     """Return the cache beside the configuration of the current folder, or in that folder when it has none."""
     from stepward.validator.gate.cache import FOLDER, Cache
     from stepward.validator.gate.settings import ConfigurationError
@@ -237,15 +267,10 @@ def _cache(options: dict[str, Any], configurations: Configurations) -> Cache | N
 
     folder = Path.cwd()
     try:
-        source = None if options["config"] or options["isolated"] else configurations.above(folder).source
+        source = None if options.config or options.isolated else configurations.above(folder).source
     except ConfigurationError:
         source = None  # it may be one that no file of this run is under
     return Cache.open((source.parent if source else folder) / FOLDER, version_digest)
-
-
-def _needs_fixes(options: dict[str, Any]) -> bool:
-    wanted = options["output_format"] in WITH_FIXES or any(options[f"{name}_output"] for name in WITH_FIXES)
-    return wanted or options["fix"] or options["diff"]
 
 
 class _Progress:
@@ -269,48 +294,47 @@ class _Progress:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def _tell(result: RunResult, options: dict[str, Any], failures: Failures) -> None:
+def _tell(result: RunResult, options: CheckOptions, failures: Failures) -> None:
     from stepward.validator.report import render, safely_rendered
 
-    is_terminal = options["output_file"] is None and sys.stdout.isatty()
+    is_terminal = options.output_file is None and sys.stdout.isatty()
     color = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    if options["statistics"]:
+    if options.statistics:
         from stepward.validator.report.statistics import render as render_statistics
 
         text = failures.attempt(
             "the statistics", lambda: render_statistics(result), lambda _: render(result, "concise", color=color)
         )
     else:
-        text = safely_rendered(result, options["output_format"], failures, color=color)
-    if options["output_file"] is not None:
-        _write(options["output_file"], text, "--output-file")
-    elif result.findings or result.error is None or options["output_format"] not in TEXTS:
+        text = safely_rendered(result, options.output_format, failures, color=color)
+    if options.output_file is not None:
+        _write(options.output_file, text, "--output-file")
+    elif result.findings or result.error is None or not FORMATS[options.output_format].is_text:
         click.echo(text, nl=False, color=color)  # what people read of an error is on standard error
-    for name in OUTPUTS:
-        if options[f"{name}_output"] is not None:
-            _write(options[f"{name}_output"], safely_rendered(result, name, failures), f"--{name}-output")
+    for name, path in options.outputs.items():
+        _write(path, safely_rendered(result, name, failures), f"--{name}-output")
 
 
 def _write(path: Path, text: str, option: str) -> None:
     try:
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        from stepward.validator.gate.paths import why_not
+        from stepward.validator.files import why_not
         from stepward.validator.gate.settings import ConfigurationError
 
         message = f"`{path}` can't be written: {why_not(error)}"
         raise ConfigurationError(message, f"correct the path of `{option}`") from None
 
 
-def _status(result: RunResult, options: dict[str, Any]) -> int:
+def _status(result: RunResult, options: CheckOptions) -> int:
     if result.failures:
         return INTERNAL
     if not result.programs and not result.findings:
-        return 0 if options["skip_non_programs"] else NOTHING_TO_CHECK
-    return FOUND if result.is_failed and not options["exit_zero"] else 0
+        return 0 if options.skip_non_programs else NOTHING_TO_CHECK
+    return FOUND if result.is_failed and not options.exit_zero else 0
 
 
-def _tell_nothing(options: dict[str, Any]) -> None:
-    where = ", ".join(options["paths"]) or "the current folder"
+def _tell_nothing(options: CheckOptions) -> None:
+    where = ", ".join(options.paths) or "the current folder"
     click.echo(f"error: nothing to check: there is no program in {where}", err=True)
     click.echo("  = help: a program is a mapping with a list of `steps`; see `stepward check --help`", err=True)

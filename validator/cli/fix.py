@@ -10,9 +10,9 @@ import click
 
 if TYPE_CHECKING:
     from stepward.validator.findings import Finding
-    from stepward.validator.gate.checking import RunResult
     from stepward.validator.gate.fixing import FixedFile
     from stepward.validator.gate.settings import Configurations
+    from stepward.validator.result import RunResult
 
 
 def show_diff(result: RunResult, configurations: Configurations) -> int:

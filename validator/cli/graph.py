@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepward.validator.context import Context
+    from stepward.validator.analysis.facts import ProgramFacts
     from stepward.validator.diagram.marks import Marks, Walk
     from stepward.validator.failures import Failures
     from stepward.validator.findings import Finding
@@ -49,8 +49,8 @@ def graph(file: Path, **options: Any) -> None:
     from stepward.vm.errors import StepwardError
 
     failures = Failures(StepwardError, click.ClickException)
-    context, marks = _alone(program, options) if options["no_findings"] else _checked(program, options, failures)
-    _write(_drawn(draw(context, marks), chosen), options["output"])
+    facts, marks = _alone(program, options) if options["no_findings"] else _checked(program, options, failures)
+    _write(_drawn(draw(facts, marks), chosen), options["output"])
     if failures.found:
         from stepward.validator.cli.internal import tell_failures
 
@@ -95,7 +95,7 @@ def _write(content: bytes, output: Path | None) -> None:
     try:
         output.write_bytes(content)
     except OSError as error:
-        from stepward.validator.gate.paths import why_not
+        from stepward.validator.files import why_not
         from stepward.validator.gate.settings import ConfigurationError
 
         raise ConfigurationError(f"`{output}` can't be written: {why_not(error)}", "correct the path of `-o`") from None
@@ -121,27 +121,21 @@ def _refuse(error: DocumentError, file: str, help: str) -> NoReturn:
     sys.exit(2)
 
 
-def _context(program: Program, policies: Sequence[Any]) -> Context:
-    import datetime
-
-    from stepward.validator.context import Context
-
-    return Context(program, policies, datetime.datetime.now(datetime.UTC).date())
-
-
-def _alone(program: Program, options: dict[str, Any]) -> tuple[Context, Marks]:
+def _alone(program: Program, options: dict[str, Any]) -> tuple[ProgramFacts, Marks]:
     """Return the program and nothing but the path that was asked for."""
+    from stepward.validator.analysis.facts import ProgramFacts
     from stepward.validator.diagram.marks import Marks
 
-    context = _context(program, ())
-    return context, Marks(walk=_walk(context, options["witness"], ()))
+    facts = ProgramFacts(program)
+    return facts, Marks(walk=_walk(facts, options["witness"], ()))
 
 
-def _checked(program: Program, options: dict[str, Any], failures: Failures) -> tuple[Context, Marks]:
+def _checked(program: Program, options: dict[str, Any], failures: Failures) -> tuple[ProgramFacts, Marks]:
     """Return the program under its policies, and what the gate says of it with the same configuration.
 
     Where an internal error keeps that from being marked, `failures` notes it, and nothing is marked.
     """
+    from stepward.validator.context import Context
     from stepward.validator.diagram.marks import Marks, marks_of
     from stepward.validator.gate.checking import Run
     from stepward.validator.gate.settings import Configurations, Overrides
@@ -154,23 +148,23 @@ def _checked(program: Program, options: dict[str, Any], failures: Failures) -> t
     except PolicyError as error:
         _refuse(error, error.name, "a policy has to be mended before a program can be held against it")
     result = gate.result()
-    context = _context(program, policies)
+    context = Context(program, policies)
 
     def marks() -> Marks:
-        walk = _walk(context, options["witness"], result.findings)
+        walk = _walk(context.facts, options["witness"], result.findings)
         return marks_of(context, result.findings, result.properties, walk)
 
-    return context, failures.attempt("the marking of findings", marks, lambda _: Marks())
+    return context.facts, failures.attempt("the marking of findings", marks, lambda _: Marks())
 
 
 # -- the path ----------------------------------------------------------------------------------------------------------
 
 
-def _walk(context: Context, witness: Path | None, findings: Sequence[Finding]) -> Walk | None:
+def _walk(facts: ProgramFacts, witness: Path | None, findings: Sequence[Finding]) -> Walk | None:
     from stepward.validator.diagram.marks import first_path, walk_of
 
     if witness is not None:
-        return _replayed(context, witness)
+        return _replayed(facts, witness)
     finding = first_path(findings)
     if finding is None:
         return None
@@ -179,10 +173,10 @@ def _walk(context: Context, witness: Path | None, findings: Sequence[Finding]) -
     assert finding.evidence is not None, "it has a path"
     values = Values().of(finding)
     title = f"{finding.code} at {finding.step}" + (f", with {', '.join(values)}" if values else "")
-    return walk_of(context.flow, finding.evidence.path, title)
+    return walk_of(facts.flow, finding.evidence.path, title)
 
 
-def _replayed(context: Context, file: Path) -> Walk:
+def _replayed(facts: ProgramFacts, file: Path) -> Walk:
     """Return the path of a witness file, as the machine takes it now."""
     from stepward.validator.cli.replay import read_witness
     from stepward.validator.diagram.marks import walk_of
@@ -190,9 +184,9 @@ def _replayed(context: Context, file: Path) -> Walk:
     from stepward.validator.gate.settings import ConfigurationError
 
     witness = read_witness(str(file))
-    if witness.program.to_data() != context.program.to_data():
+    if witness.program.to_data() != facts.program.to_data():
         message = f"`{file}` is a witness of another program, `{witness.program.name}`, or of another version of it"
         raise ConfigurationError(message, "name a witness that `stepward check --witnesses` wrote for this file")
     seen = replay(witness)
     claim = witness.claim
-    return walk_of(context.flow, seen.moves, f"{claim.code} at {claim.step}: {seen.why}")
+    return walk_of(facts.flow, seen.moves, f"{claim.code} at {claim.step}: {seen.why}")

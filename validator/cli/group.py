@@ -12,8 +12,8 @@ from typing import Any, Final, NoReturn
 import click
 
 from stepward.validator.failures import REPORT_IT
-from stepward.validator.gate.paths import why_not
-from stepward.validator.gate.settings import AdvisedError
+from stepward.validator.files import why_not
+from stepward.validator.result import AdvisedError
 
 COMMANDS: Final = (
     "check",

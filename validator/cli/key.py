@@ -22,7 +22,7 @@ def key(file: Path) -> None:
     if os.path.lexists(public):
         raise MachineError(f"`{public}` exists already, and a key is never written over", "name another file")
     with explained():
-        from stepward.validator.gate.paths import why_not
+        from stepward.validator.files import why_not
         from stepward.vm.journal.signing import SigningKey
 
         made = SigningKey.make()

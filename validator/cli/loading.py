@@ -14,8 +14,8 @@ def load_program(file: Path, name: str | None) -> Program:
 
     Raises DocumentError for what is no program, TargetError for a file that can't be read or a name that fits none.
     """
+    from stepward.validator.files import absolute
     from stepward.validator.gate.discovery import Candidate, TargetError, read_candidate
-    from stepward.validator.gate.paths import absolute
     from stepward.vm.language.program import Program
 
     try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from stepward.validator.gate.settings import AdvisedError
+from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
     from stepward.vm.journal.signing import SigningKey, VerifyKey
@@ -275,7 +275,7 @@ def print_report(text: str, file: Path | None) -> None:
     if file is None:
         click.echo(text, nl=False, color=uses_color())
         return
-    from stepward.validator.gate.paths import why_not
+    from stepward.validator.files import why_not
 
     try:
         file.write_text(text, encoding="utf-8")

@@ -10,8 +10,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Any, cast
 
+from stepward.validator.files import absolute
 from stepward.validator.gate.discovery import TargetError
-from stepward.validator.gate.paths import absolute
 from stepward.vm.language.program import Program
 
 _HOW = "write `--object package.module:NAME`"

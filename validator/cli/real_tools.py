@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stepward.validator.cli.machine import print_report, uses_color
-from stepward.validator.gate.settings import AdvisedError
+from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
     from stepward.sabotage.real.campaign import Matrix, Orders, Progress

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepward.validator.cli.machine import format_option, print_json, uses_color
-from stepward.validator.gate.settings import AdvisedError
+from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
     from stepward.validator.recheck.checking import Rechecked
@@ -63,7 +63,7 @@ def _files(source: Path) -> list[Path]:
 
 
 def _unreadable(file: Path, error: OSError) -> AdvisedError:
-    from stepward.validator.gate.paths import why_not
+    from stepward.validator.files import why_not
 
     return AdvisedError(f"`{file}` can't be read: {why_not(error)}", "correct the path")
 

@@ -112,7 +112,7 @@ def replay_witness(file: str, options: dict[str, Any]) -> bool:
 def read_witness(file: str) -> Any:
     """Return the witness in a file; raises MachineError, which says why not, for what is none."""
     from stepward.validator.engine.witnesses.witness import Witness, WitnessRefused
-    from stepward.validator.gate.paths import why_not
+    from stepward.validator.files import why_not
 
     help = "`evidence.witness` of a finding in `stepward check --output-format json` is one; a run needs its id as well"
     try:

@@ -27,7 +27,7 @@ from stepward.validator.cli.machine import (
 )
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
     from stepward.vm.machine.execution import ExecutionVM
@@ -153,8 +153,8 @@ def _admitted(file: Path, options: dict[str, Any], accepted: frozenset[str]) -> 
     """Return the program and its policies when it passes the gate; else say why it does not, and end."""
     from stepward.validator.cli.loading import load_program
     from stepward.validator.gate.checking import Run
+    from stepward.validator.gate.policies import policy_result
     from stepward.validator.gate.settings import Configurations, Overrides
-    from stepward.validator.gate.undecided import policy_result
     from stepward.vm.errors import PolicyError, ProgramError
 
     overrides = Overrides(policies=options["policies"])

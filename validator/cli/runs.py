@@ -191,7 +191,7 @@ def receipt(run: str, output: Path | None, **options: Any) -> None:
     try:
         output.write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:
-        from stepward.validator.gate.paths import why_not
+        from stepward.validator.files import why_not
 
         raise MachineError(f"`{output}` can't be written: {why_not(error)}", "correct the path of `-o`") from None
 

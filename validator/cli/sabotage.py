@@ -13,7 +13,7 @@ import click
 
 from stepward.validator.cli.machine import print_json, print_report, uses_color
 from stepward.validator.cli.real_tools import attack_real_tools, calls_real_tools
-from stepward.validator.gate.settings import AdvisedError
+from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
     from stepward.sabotage.campaign import Matrix, Orders, Progress
@@ -209,8 +209,7 @@ def _save(matrix: Matrix, folder: Path | None) -> dict[str, str]:
     """Write the script of each breach, and return the files by attack."""
     import re
 
-    from stepward.validator.files import put
-    from stepward.validator.gate.paths import why_not
+    from stepward.validator.files import put, why_not
 
     if folder is None:
         folder = Path("stepward-breaches")
@@ -268,7 +267,7 @@ def _replay(file: Path, options: dict[str, Any]) -> int:
 
 def _script(file: Path) -> Script:
     from stepward.sabotage.script import Script, ScriptRefused
-    from stepward.validator.gate.paths import why_not
+    from stepward.validator.files import why_not
 
     try:
         return Script.load(file)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.validator.gate.settings import AdvisedError
+from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
     from stepward.vm.language.types import TypeSpec
@@ -119,7 +119,7 @@ def _refuse_unknown(name: str, types: Mapping[str, TypeSpec | None], program: st
 
 def values_in(file: str, what: str) -> Mapping[str, Any]:
     """Return the mapping in a YAML or JSON file, `-` being standard input; raises ValueUnreadable for what is none."""
-    from stepward.validator.gate.paths import why_not
+    from stepward.validator.files import why_not
     from stepward.vm.errors import ProgramError
     from stepward.vm.reading.files import decode, read_file, read_text
     from stepward.vm.reading.limits import MAX_BYTES

@@ -61,7 +61,7 @@ def verify(journal: str, run: str | None, keys: tuple[Path, ...], receipts: tupl
 
 
 def _receipt(file: Path) -> Receipt:
-    from stepward.validator.gate.paths import why_not
+    from stepward.validator.files import why_not
     from stepward.vm.journal.receipts import Receipt, ReceiptRefused
 
     try:

@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from stepward.validator.engine.witnesses.witness import Witness
     from stepward.validator.failures import Failures
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
 
 def write_witnesses(result: RunResult, folder: Path, failures: Failures) -> None:
@@ -22,7 +22,7 @@ def write_witnesses(result: RunResult, folder: Path, failures: Failures) -> None
 
     `failures` notes those that can't be written for an internal error.
     """
-    from stepward.validator.gate.paths import why_not
+    from stepward.validator.files import why_not
     from stepward.validator.gate.settings import ConfigurationError
     from stepward.validator.report.text import position, safe
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, assert_never
 
-from stepward.validator.context import Context
+from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.diagram.marks import Marks
 from stepward.validator.diagram.notes import notes_of
 from stepward.validator.diagram.picture import Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
@@ -39,16 +39,14 @@ _BADGES: Final = 4
 _NUMBERS: Final = 5
 
 
-def draw(context: Context, marks: Marks | None = None) -> Picture:
+def draw(facts: ProgramFacts, marks: Marks | None = None) -> Picture:
     """Return the picture of a program, with the marks of a check on it if there are any."""
-    return _Drawing(context, marks or Marks()).picture()
+    return _Drawing(facts, marks or Marks()).picture()
 
 
 class _Drawing:
-    def __init__(self, context: Context, marks: Marks) -> None:
-        self.context = context
-        self.meaning = context.meaning
-        self.flow = context.flow
+    def __init__(self, facts: ProgramFacts, marks: Marks) -> None:
+        self.facts, self.meaning, self.flow = facts, facts.meaning, facts.flow
         self.marks = marks
         self.walked = marks.walk.ways if marks.walk is not None else frozenset()
         self.guarded, self.required = self._rules()
@@ -67,7 +65,7 @@ class _Drawing:
             edges += self._edges(number, step)
             nodes += self.signs.values()
             self.signs = {}
-        program = self.context.program
+        program = self.facts.program
         return Picture(program.name, tuple(notes_of(self.meaning, self.marks)), tuple(nodes), tuple(edges))
 
     # -- what is asked of the whole program ------------------------------------------------------------------------
@@ -204,7 +202,7 @@ class _Drawing:
         return text if len(text) <= _HINT else f"{text[: _HINT - 1]}…"
 
     def _is_dead(self, number: int) -> bool:
-        return number not in self.context.graph.reachable or number in self.marks.dead_steps
+        return number not in self.facts.graph.reachable or number in self.marks.dead_steps
 
     def _is_walked(self, step: BaseStep) -> bool:
         return self.marks.walk is not None and step.id in self.marks.walk.numbers

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from stepward.validator.analysis.product import how
 from stepward.validator.context import Context
-from stepward.validator.findings import Finding, Move, Property, Verdict
+from stepward.validator.findings import COVERAGE, Finding, Move, Property, Verdict
 from stepward.vm.language.flow import Flow
+from stepward.vm.language.steps import ConditionStep
 from stepward.vm.language.transitions import Transition
 
 Way = tuple[int, int]
@@ -36,28 +37,28 @@ def marks_of(context: Context, findings: Sequence[Finding], properties: Sequence
     """Return the marks that a check gives: `findings` are those to show, `properties` all that was asked."""
     dead_steps: tuple[int, ...] = ()
     dead_ways: frozenset[Way] = frozenset()
-    if context.has_control_flow and context.conditions:
-        dead_steps = context.dead.infeasible
+    if context.facts.has_control_flow and context.facts.conditions:
+        dead_steps = context.proofs.dead.infeasible
         dead_ways = frozenset(_dead_ways(context, properties))
     return Marks(tuple(findings), frozenset(dead_steps), dead_ways, walk)
 
 
 def _dead_ways(context: Context, properties: Sequence[Property]) -> Iterator[Way]:
     """Yield the ways out of conditions that are proved never to be taken."""
-    covered = {prop.step for prop in properties if prop.name == "coverage" and prop.verdict is Verdict.PROVED}
-    for number, step in context.conditions:
-        for index, way in enumerate(context.flow.transitions[number]):
+    covered = {prop.step for prop in properties if prop.name == COVERAGE and prop.verdict is Verdict.PROVED}
+    for number, step in context.facts.conditions:
+        for index, way in enumerate(context.facts.flow.transitions[number]):
             is_covered = way.kind == "uncovered" and step.id in covered
-            if is_covered or (way.kind in ("branch", "uncovered") and _is_dead(context, number, way)):
+            if is_covered or (way.kind in ("branch", "uncovered") and _is_dead(context, number, step, way)):
                 yield number, index
 
 
-def _is_dead(context: Context, number: int, way: Transition) -> bool:
-    if context.dead.is_dead(number, way):
+def _is_dead(context: Context, number: int, step: ConditionStep, way: Transition) -> bool:
+    if context.proofs.dead.is_dead(number, way):
         return True
     if isinstance(way.branch, int):
-        return context.decided.never_taken(number, way.branch - 1) is not None
-    found = context.decided.constant(number) if context.flow.steps[number].condition is not None else None  # type: ignore[union-attr]
+        return context.verdicts.decided.never_taken(number, way.branch - 1) is not None
+    found = context.verdicts.decided.constant(number) if step.condition is not None else None
     return found is not None and way.branch == ("otherwise" if found[0] else "then")
 
 

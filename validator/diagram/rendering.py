@@ -9,7 +9,7 @@ import sysconfig
 from pathlib import Path as FilePath
 from typing import Final
 
-from stepward.validator.gate.settings import AdvisedError
+from stepward.validator.result import AdvisedError
 
 TIME_LIMIT_SECONDS: Final = 120
 

@@ -13,17 +13,17 @@ from stepward.validator.engine.values.domains import Domains, Names
 class Conditions:
     """The conditions of one program; each step is looked at when it is first asked for."""
 
-    def __init__(self, context: Analyses, clock: Clock) -> None:
-        self.context = context
+    def __init__(self, analyses: Analyses, clock: Clock) -> None:
+        self.facts, self.analyses = analyses.facts, analyses
         self.clock = clock
-        self.domains = Domains(context.meaning)
+        self.domains = Domains(analyses.facts.meaning)
         self._cases: dict[int, Cases | None] = {}
         self._valued: dict[Names, bool] = {}
 
     @cached_property
     def _in_conflict(self) -> frozenset[str]:
         """The first names of what uses give unlike types."""
-        return frozenset(one.name.lstrip("$").split(".")[0] for one in self.context.meaning.typing.conflicts)
+        return frozenset(one.name.lstrip("$").split(".")[0] for one in self.facts.meaning.typing.conflicts)
 
     def cases(self, number: int) -> Cases | None:
         """Return the conditions of a step; None where one of them is ill-formed."""
@@ -32,8 +32,8 @@ class Conditions:
         return self._cases[number]
 
     def _readable(self, number: int) -> Cases | None:
-        clauses = self.context.meaning.clauses_of.get(number, ())
-        if not clauses or number in self.context.misread:
+        clauses = self.facts.meaning.clauses_of.get(number, ())
+        if not clauses or number in self.analyses.misread:
             return None
         cases = Cases([clause.tree for clause in clauses if clause.tree is not None], self.domains, self.clock)
         for name in cases.names:

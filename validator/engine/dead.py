@@ -46,14 +46,14 @@ Clusters = list[tuple[list[int], frozenset[Names]]]
 class DeadWays:
     """The outcomes that the conditions of a program can have, as far as tables say it."""
 
-    def __init__(self, context: Analyses, engine: Engine, failures: Failures) -> None:
-        self.context = context
+    def __init__(self, analyses: Analyses, engine: Engine, failures: Failures) -> None:
+        self.facts, self.analyses = analyses.facts, analyses
         self.failures = failures
         self.moves = engine.moves
         self.domains = engine.domains
         self.readable = engine.readable
         self.clock = engine.clock
-        self.flow = context.flow
+        self.flow = analyses.facts.flow
         self._typed: dict[int, frozenset[int]] = {}
 
     def outcomes(self, number: int) -> tuple[frozenset[int], str] | None:
@@ -64,7 +64,7 @@ class DeadWays:
         """Return whether no run leaves a step this way."""
         if number in self._misread:
             return False
-        if not self.context.ways.is_possible(number, way):
+        if not self.analyses.ways.is_possible(number, way):
             return True
         step = self.flow.steps[number]
         if not isinstance(step, ConditionStep) or way.kind == "visits":
@@ -85,7 +85,7 @@ class DeadWays:
     @cached_property
     def _misread(self) -> frozenset[int]:
         """The conditions that say something else than was meant: other findings say so, and nothing follows from it."""
-        return frozenset(clause.step for clause, _ in self.context.type_problems)
+        return frozenset(clause.step for clause, _ in self.analyses.type_problems)
 
     def _by_types(self, number: int) -> frozenset[int]:
         """Return the outcomes that the types alone leave open; nothing where that is not cheap to know."""
@@ -111,12 +111,12 @@ class DeadWays:
                     seen[target] = 1
                     pending.append(target)
         return tuple(
-            number for number, is_seen in enumerate(seen) if not is_seen and number in self.context.graph.reachable
+            number for number, is_seen in enumerate(seen) if not is_seen and number in self.facts.graph.reachable
         )
 
     def _alive(self, number: int) -> Sequence[int]:
         """Return where the ways out of a condition lead that are not dead."""
-        is_open = self.context.decided_branch(number) is None and self._outcomes(number) <= _ONLY_FAILS
+        is_open = self.facts.decided_branch(number) is None and self._outcomes(number) <= _ONLY_FAILS
         if is_open or number in self._misread:
             return self.flow.successors[number]
         return [way.to for way in self.flow.transitions[number] if way.to >= 0 and not self.is_dead(number, way)]
@@ -156,8 +156,8 @@ class DeadWays:
         """Return what conditions read, those that share a variable or read one that several steps assign."""
         read: dict[int, frozenset[Names]] = {}
         closed: dict[tuple[Names, ...], frozenset[Names]] = {}
-        for number, _ in self.context.conditions:
-            cases = self.readable.cases(number) if number in self.context.graph.reachable else None
+        for number, _ in self.facts.conditions:
+            cases = self.readable.cases(number) if number in self.facts.graph.reachable else None
             if cases is None:
                 continue
             own = tuple(cases.names)
@@ -166,7 +166,7 @@ class DeadWays:
                 roots = closed[own] = self.moves.closed([self.domains.root(names) for names in own])
             read[number] = roots
         shared = {root for root, count in Counter(chain.from_iterable(read.values())).items() if count > 1}
-        for name, sources in self.context.meaning.names.variables.items():
+        for name, sources in self.facts.meaning.names.variables.items():
             # Of the sources of a variable some may be inputs, or of one step.
             if len(sources) > 1 and len(self.moves.writers((name,))) > 1:
                 shared.add((name,))
@@ -177,7 +177,7 @@ class DeadWays:
 
         No run meets two of its conditions, and each of them alone is plainly open: it compares what nothing assigns.
         """
-        if self.context.graph.has_backward_edge:
+        if self.facts.graph.has_backward_edge:
             return set()  # a run may meet a condition again
         bits = {number: 1 << place for place, (numbers, _) in enumerate(clusters) for number in numbers}
         passed, met = [0] * len(self.flow.steps), 0
@@ -225,7 +225,7 @@ class DeadWays:
     def _system(self, conditions: list[int], roots: frozenset[Names]) -> tuple[System, dict[int, int]]:
         """Return the system of the steps that a cluster concerns, and their nodes."""
         kept = {0, *conditions, *(number for root in roots for number in self.moves.writers(root))}
-        kept = {number for number in kept if number in self.context.graph.reachable}
+        kept = {number for number in kept if number in self.facts.graph.reachable}
         successors = self.flow.successors
         place = next_places(len(self.flow.steps), kept, lambda number: successors[number], self.flow.predecessors)
         order = sorted(kept)
@@ -242,7 +242,7 @@ class DeadWays:
         self, number: int, leaving: Leaving, roots: frozenset[Names], place: list[int], nodes: dict[int, int]
     ) -> list[Edge]:
         way = leaving.way
-        if not self.context.ways.is_possible(number, way):
+        if not self.analyses.ways.is_possible(number, way):
             return []
         target = place[way.to] if way.to >= 0 else UNSET
         if target == UNSET and not isinstance(self.flow.steps[number], ConditionStep):

@@ -7,8 +7,9 @@ over what is certainly possible, which refutes. What lies between is for conditi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,16 @@ from stepward.validator.analysis.monitors import (
     RequiresMonitor,
     UndefinedMonitor,
 )
-from stepward.validator.analysis.outcomes import ALLOW_LIST, LAYER, Origin, Outcome, not_judged, unconfirmed, words
+from stepward.validator.analysis.outcomes import (
+    ALLOW_LIST,
+    LAYER,
+    Judgement,
+    Origin,
+    Outcome,
+    not_judged,
+    unconfirmed,
+    words,
+)
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, explore_counted
 from stepward.validator.analysis.vacuity import vacuous
 from stepward.validator.engine.proofs import Proofs
@@ -39,6 +49,7 @@ from stepward.vm.language.guardrails import (
     FollowedBy,
     Never,
     Requires,
+    StepSelector,
     protected,
 )
 from stepward.vm.language.policy import Policy
@@ -47,6 +58,7 @@ from stepward.vm.language.steps import ToolCall
 from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
+    from stepward.validator.analysis.analyses import Analyses
     from stepward.validator.engine.certificates.ground import Ground
     from stepward.validator.engine.reach import Answer
     from stepward.validator.engine.systems.building import Question, Test
@@ -54,10 +66,15 @@ if TYPE_CHECKING:
 
 TOO_MANY = "program and rule have too many states together"
 
+_NOTHING = Evidence(LAYER)
+
 _WORST = "bypassed"
 """The kind of violation that is said where others are found at the same place."""
 
 Tests = tuple["Test", ...]
+
+Found = tuple[Verdict, Evidence, list[Outcome]]
+"""The verdict on a rule, why, and what is reported."""
 
 _KINDS: dict[type[AnyRule], str] = {
     Requires: "requires",
@@ -68,127 +85,142 @@ _KINDS: dict[type[AnyRule], str] = {
 }
 
 
-def judge(context: Proofs) -> Iterator[Outcome]:
-    """Yield an outcome for every rule that is broken, vacuous or not proved, and note the verdict on each.
+def judge(proofs: Proofs) -> Iterator[Judgement]:
+    """Yield the verdict on every rule, with an outcome for each place at which it is broken, vacuous or not proved.
 
     Beside what the machine does not confirm stands an outcome that says so (SW901). A property whose verdict an
     internal error or the clock prevents is unknown; the others are judged as usual.
     """
-    judge_one = _Judge(context)
     counts: Counter[str | None] = Counter()
-    for rule, policy in context.meaning.rules:
+    for rule, policy in proofs.facts.meaning.rules:
         name = policy.policy if policy else None
-        yield from judge_one.isolated_rule(rule, policy, counts[name])
+        origin = Origin(rule.name, policy, Place(("guardrails", counts[name], "name")))
         counts[name] += 1
-    for policy in context.meaning.policies:
-        yield from judge_one.allow_list(policy)
+        asked = Property(_KINDS[type(rule)], rule.name, Verdict.UNKNOWN, _NOTHING, policy=name, number=counts[name])
+        work = _Judge(proofs, rule, origin).judged
+        yield _isolated(proofs, f"guardrail `{rule.name}`", asked, origin, work)
+    for policy in proofs.facts.meaning.policies:
+        yield from _allow_list(proofs, policy)
 
 
-def _with_doubts(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+def _isolated(
+    proofs: Proofs, what: str, asked: Property, origin: Origin, judge: Callable[[], Found], place: Place | None = None
+) -> Judgement:
+    """Return the verdict on a property; where judging it breaks off, that it is unknown."""
+    started, part = perf_counter(), what + origin.of_policy
+
+    def broken(reason: str) -> Found:
+        evidence = Evidence(LAYER, reason=reason)
+        return Verdict.UNKNOWN, evidence, [not_judged(part, origin, evidence, place, asked.step)]
+
+    verdict, evidence, outcomes = proofs.failures.attempt(part, judge, broken)
+    seconds, file = perf_counter() - started, proofs.facts.program.source_name
+    answer = asked._replace(verdict=verdict, evidence=evidence, seconds=seconds, file=file)
+    return Judgement(answer, tuple(_with_doubts(outcomes)))
+
+
+def _with_doubts(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
     for outcome in outcomes:
         yield outcome
         if outcome.evidence is not None and outcome.evidence.unconfirmed:
             yield unconfirmed(outcome)
 
 
+def _allow_list(proofs: Proofs, policy: Policy) -> Iterator[Judgement]:
+    """Judge the tools that a policy allows: every other is forbidden, and so are other arguments than it names."""
+    if policy.allow is None:
+        return
+    facts = proofs.facts
+    allowed = {entry.tool: entry for entry in policy.allow}
+    origin = Origin("allow", policy, ALLOW_LIST)
+    for site in facts.meaning.calls:
+        call = site.call
+        if not isinstance(call, ToolCall) or site.step not in facts.graph.reachable:
+            continue
+        entry = allowed.get(call.tool)
+        if entry is not None and (entry.when is None or constant_text(entry.when) is True):
+            continue
+        when = entry.when if entry is not None else None
+        rule = Never.model_construct(name="allow", never=StepSelector(step=call.id), when=when)
+        asked = Property("allow", call.tool, Verdict.UNKNOWN, _NOTHING, policy=policy.policy, step=call.id)
+        work = partial(_Judge(proofs, rule, origin).allowed, Hit(site.step, site.sub, call), when)
+        place = Place(("steps", site.step, "id"))
+        yield _isolated(proofs, f"the allow-list at `{call.id}`", asked, origin, work, place)
+
+
+def monitor_of(rule: AnyRule, analyses: Analyses, *, certain: bool) -> Monitor:
+    """Return what watches over a rule; where `certain` is set, it takes for done what is done for certain."""
+    hits = analyses.facts.hits
+    if isinstance(rule, Requires):
+        return RequiresMonitor(analyses, hits(rule.protects), rule.requires, fresh=rule.fresh)
+    if isinstance(rule, Never):
+        return NeverMonitor(analyses, hits(rule.never))
+    if isinstance(rule, AtMostOnce):
+        return AtMostOnceMonitor(analyses, by_step(hits(rule.at_most_once)))
+    if isinstance(rule, Exclusive):
+        return ExclusiveMonitor(analyses, *map(hits, rule.exclusive))
+    followed = rule.followed_by
+    return FollowedByMonitor(analyses, rule, hits(followed.first), hits(followed.then), certain=certain)
+
+
 class _Judge:
-    def __init__(self, context: Proofs) -> None:
-        self.context = context
-        self.flow = context.flow
+    """Judges one rule."""
 
-    def isolated_rule(self, rule: AnyRule, policy: Policy | None, number: int) -> list[Outcome]:
-        """Return the outcomes of a rule; where judging it breaks, the one that says that it is unknown."""
-        started, origin = perf_counter(), Origin(rule.name, policy, Place(("guardrails", number, "name")))
+    def __init__(self, proofs: Proofs, rule: AnyRule, origin: Origin) -> None:
+        self.facts, self.analyses, self.proofs = proofs.facts, proofs.analyses, proofs
+        self.flow = proofs.facts.flow
+        self.rule, self.origin = rule, origin
 
-        def broken(reason: str) -> list[Outcome]:
-            evidence = Evidence(LAYER, reason=reason)
-            self._note(_KINDS[type(rule)], rule.name, Verdict.UNKNOWN, evidence, started, policy, number=number + 1)
-            return [not_judged(part, origin, evidence)]
+    def judged(self) -> Found:
+        """Judge a rule of the program or of a policy."""
+        outcomes = list(vacuous(self.facts, self.rule, self.origin))
+        if self._speaks():
+            verdict, evidence, found = self._reached()
+            return verdict, evidence, outcomes + found
+        if outcomes:
+            return Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous"), outcomes
+        evidence = Evidence(LAYER, cut=(f"`{self.rule.name}` speaks of no step that a run gets to",))
+        if self.proofs.certifies:
+            evidence = replace(evidence, certificate=self._ground(monitor_of(self.rule, self.analyses, certain=False)))
+        return Verdict.PROVED, evidence, []
 
-        part = f"guardrail `{rule.name}`{origin.of_policy}"
-        return self.context.failures.attempt(part, lambda: list(_with_doubts(self.rule(rule, policy, number))), broken)
+    def allowed(self, hit: Hit, when: str | None) -> Found:
+        """Judge a call that an allow-list does not admit as it stands: `when` is what it demands of an allowed tool."""
+        if when is None:
+            return self._decide(NeverMonitor(self.analyses, [hit]))
+        found = self._tested(hit, parse(when))
+        if isinstance(found, Outcome):
+            return self._summed([found], _NOTHING)
+        return self._summed([], found or _NOTHING)
 
-    # -- one rule --------------------------------------------------------------------------------------------------
-
-    def rule(self, rule: AnyRule, policy: Policy | None, number: int) -> Iterator[Outcome]:
-        started = perf_counter()
-        origin = Origin(rule.name, policy, Place(("guardrails", number, "name")))
-        outcomes = list(vacuous(self.context, rule, origin))
-        if self._speaks(rule):
-            verdict, evidence, found = self._judged(rule, origin)
-            outcomes.extend(found)
-        elif outcomes:
-            verdict, evidence = Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous")
-        else:
-            verdict = Verdict.PROVED
-            evidence = Evidence(LAYER, cut=(f"`{rule.name}` speaks of no step that a run gets to",))
-            if self.context.certifies:
-                evidence = replace(evidence, certificate=self._ground(self._monitor(rule, certain=False)))
-        self._note(_KINDS[type(rule)], rule.name, verdict, evidence, started, policy, number=number + 1)
-        yield from outcomes
-
-    def _judged(self, rule: AnyRule, origin: Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
+    def _reached(self) -> Found:
+        """Judge a rule that speaks of steps which a run gets to."""
+        rule, analyses = self.rule, self.analyses
         if isinstance(rule, Never) and rule.when is not None:
-            return self._never_when(rule, rule.when, origin)
-        strict = (
-            self._monitor(rule, certain=True) if isinstance(rule, FollowedBy) else None
-        )  # the others know no certainty
-        return self._decide(self._monitor(rule, certain=False), rule, origin, strict)
-
-    def _note(
-        self,
-        kind: str,
-        rule: str,
-        verdict: Verdict,
-        evidence: Evidence,
-        started: float,
-        policy: Policy | None,
-        *,
-        number: int | None = None,
-        step: str | None = None,
-    ) -> None:
-        file, seconds = self.context.program.source_name, perf_counter() - started
-        name = policy.policy if policy else None
-        self.context.properties.append(Property(kind, rule, verdict, evidence, seconds, file, name, number, step))
-
-    def _monitor(self, rule: AnyRule, *, certain: bool) -> Monitor:
-        context = self.context
-        if isinstance(rule, Requires):
-            return RequiresMonitor(context, self._hits(rule.protects), rule.requires, fresh=rule.fresh)
-        if isinstance(rule, Never):
-            return NeverMonitor(context, self._hits(rule.never))
-        if isinstance(rule, AtMostOnce):
-            return AtMostOnceMonitor(context, by_step(context.hits(rule.at_most_once)))
-        if isinstance(rule, Exclusive):
-            return ExclusiveMonitor(context, *(self._hits(side) for side in rule.exclusive))
-        first = context.hits(rule.followed_by.first)
-        return FollowedByMonitor(context, rule, first, self._hits(rule.followed_by.then), certain=certain)
-
-    def _hits(self, selector: AnySelector) -> list[Hit]:
-        return self.context.hits(selector)
+            return self._never_when(rule, rule.when)
+        # The other rules know no certainty.
+        strict = monitor_of(rule, analyses, certain=True) if isinstance(rule, FollowedBy) else None
+        return self._decide(monitor_of(rule, analyses, certain=False), strict)
 
     # -- verdicts ------------------------------------------------------------------------------------------------
 
-    def _speaks(self, rule: AnyRule) -> bool:
+    def _speaks(self) -> bool:
         """Whether the program can start what the rule protects, forbids or counts; a policy's rule need not."""
-        selectors = protected(rule)
-        needed = selectors if isinstance(rule, Exclusive) else selectors[:1]
-        return all(
-            any(hit.step in self.context.graph.reachable for hit in self.context.hits(selector)) for selector in needed
-        )
+        selectors = protected(self.rule)
+        needed = selectors if isinstance(self.rule, Exclusive) else selectors[:1]
+        hits, reachable = self.facts.hits, self.facts.graph.reachable
+        return all(any(hit.step in reachable for hit in hits(selector)) for selector in needed)
 
-    def _decide(
-        self, monitor: Monitor, rule: AnyRule, origin: Origin, strict: Monitor | None = None
-    ) -> tuple[Verdict, Evidence, list[Outcome]]:
+    def _decide(self, monitor: Monitor, strict: Monitor | None = None) -> Found:
         """Search with a monitor over all that is possible, then, with the strict one, over what is certain.
 
         What lies between the two is for the engine, which goes on with the first of these searches.
         """
-        possible = explore_counted(self.flow, monitor, self.context.ways.possible)
+        possible = explore_counted(self.flow, monitor, self.analyses.ways.possible)
         if not possible.bad and possible.is_complete:
             return Verdict.PROVED, self._cut(monitor, possible), []
-        certain = explore_counted(self.flow, strict or monitor, self.context.ways.certain)
-        sure = {key: bad for key, bad in certain.bad.items() if self.context.ways.is_real(bad)}
+        certain = explore_counted(self.flow, strict or monitor, self.analyses.ways.certain)
+        sure = {key: bad for key, bad in certain.bad.items() if self.analyses.ways.is_real(bad)}
         left = sorted(
             (step, kind) for kind, step in possible.bad if not any((one, step) in sure for one in (kind, _WORST))
         )
@@ -197,43 +229,42 @@ class _Judge:
         if left and possible.is_complete:
             kinds, steps = frozenset(kind for _, kind in left), frozenset(step for step, _ in left)
             asked = replace(question, kinds=kinds, steps=steps)
-            whole = self.context.engine.ask(asked, self._claims(rule, origin))
+            whole = self.proofs.engine.ask(asked, self._claim_at)
             if whole.verdict is Verdict.PROVED:
                 left, proof = [], whole.evidence
             elif len(left) == 1:
                 answers[left[0]] = whole
         outcomes: list[Outcome] = []
         for step in sorted({step for _, step in possible.bad} or {0}):
-            found = self._at(step, [kind for one, kind in left if one == step], question, rule, origin, answers)
+            found = self._at(step, [kind for one, kind in left if one == step], question, answers)
             known = min((bad for (_, one), bad in sure.items() if one == step), key=lambda bad: bad.kind, default=None)
             if isinstance(found, Outcome) and (found.code != "SW408" or known is None):
                 outcomes.append(found)
             elif known is not None:
-                outcomes.append(self._violated(rule, origin, known))
+                outcomes.append(self._violated(known))
             elif found is not None and not isinstance(found, Outcome):
                 proof = _both(proof, found)
         if not possible.is_complete and not outcomes:
-            outcomes.append(self._unproved(rule, origin, 0, _WORST, Evidence(LAYER, reason=TOO_MANY)))
-        return self._bounded(rule, *self._summed(outcomes, proof))
+            outcomes.append(self._unproved(0, _WORST, Evidence(LAYER, reason=TOO_MANY)))
+        return self._bounded(*self._summed(outcomes, proof))
 
-    def _bounded(
-        self, rule: AnyRule, verdict: Verdict, evidence: Evidence, outcomes: list[Outcome]
-    ) -> tuple[Verdict, Evidence, list[Outcome]]:
+    def _bounded(self, verdict: Verdict, evidence: Evidence, outcomes: list[Outcome]) -> Found:
         """Return a verdict, or, where it is unknown, the proof that a run can't call the tools twice at all."""
-        if verdict is not Verdict.UNKNOWN or not isinstance(rule, AtMostOnce):
+        if verdict is not Verdict.UNKNOWN or not isinstance(self.rule, AtMostOnce):
             return verdict, evidence, outcomes
-        tools = {hit.part.tool if isinstance(hit.part, ToolCall) else None for hit in self._hits(rule.at_most_once)}
+        hits = self.facts.hits(self.rule.at_most_once)
+        tools = {hit.part.tool if isinstance(hit.part, ToolCall) else None for hit in hits}
         most = [self._most(tool) for tool in tools]
         if any(count is None for count in most) or sum(count or 0 for count in most) > 1:
             return verdict, evidence, outcomes
         return Verdict.PROVED, Evidence("bounds", cut=("a run calls it at most once, whatever the conditions say",)), []
 
     def _most(self, tool: str | None) -> int | None:
-        known = self.context.bounds.in_all.tools.get(tool) if tool is not None else None
+        known = self.analyses.bounds.in_all.tools.get(tool) if tool is not None else None
         return known.performances.count if known is not None else None
 
     @staticmethod
-    def _summed(outcomes: list[Outcome], proof: Evidence) -> tuple[Verdict, Evidence, list[Outcome]]:
+    def _summed(outcomes: list[Outcome], proof: Evidence) -> Found:
         """Return the verdict that the places of a rule have together, and why."""
         if not outcomes:
             return Verdict.PROVED, proof, []
@@ -249,25 +280,16 @@ class _Judge:
 
         return Question(monitor, tests=tests, explored=found)
 
-    def _claims(self, rule: AnyRule, origin: Origin) -> Callable[[str, int], Claim]:
+    def _claim_at(self, kind: str, step: int) -> Claim:
+        """Return what a witness of a violation at a step claims."""
         from stepward.validator.engine.witnesses.witness import Claim
 
-        policy = origin.policy.policy if origin.policy else None
-
-        def claim(kind: str, step: int) -> Claim:
-            name = self.flow.steps[step].id
-            return Claim(words(rule, kind, name)[0], name, rule.name, policy)  # type: ignore[arg-type]
-
-        return claim
+        name, policy = self.flow.steps[step].id, self.origin.policy
+        code = words(self.rule, kind, name)[0]
+        return Claim(code, name, self.rule.name, policy.policy if policy else None)  # type: ignore[arg-type]
 
     def _at(
-        self,
-        step: int,
-        kinds: list[str],
-        question: Question,
-        rule: AnyRule,
-        origin: Origin,
-        answers: Mapping[tuple[int, str], Answer],
+        self, step: int, kinds: list[str], question: Question, answers: Mapping[tuple[int, str], Answer]
     ) -> Outcome | Evidence | None:
         """Return what the engine says of a rule at one step: the worst that it finds, or its last proof.
 
@@ -276,11 +298,11 @@ class _Judge:
         proof: Evidence | None = None
         for kind in kinds:
             asked = replace(question, kinds=frozenset({kind}), steps=frozenset({step}))
-            answer = answers.get((step, kind)) or self.context.engine.ask(asked, self._claims(rule, origin))
+            answer = answers.get((step, kind)) or self.proofs.engine.ask(asked, self._claim_at)
             if answer.verdict is Verdict.VIOLATED:
-                return self._said(rule, origin, answer.kind, step, answer.evidence)
+                return self._said(answer.kind, step, answer.evidence)
             if answer.verdict is Verdict.UNKNOWN:
-                return self._unproved(rule, origin, step, kind, answer.evidence)
+                return self._unproved(step, kind, answer.evidence)
             proof = _both(proof, answer.evidence)
         return proof
 
@@ -290,207 +312,148 @@ class _Judge:
 
     def _ground(self, monitor: Monitor, found: Exploration | None = None) -> tuple[Ground, ...]:
         """Return what a certificate of an exploration is written from, where that is asked for."""
-        if not self.context.certifies:
+        if not self.proofs.certifies:
             return ()
         from stepward.validator.engine.certificates.grounds import explored
 
-        found = found or explore_counted(self.flow, monitor, self.context.ways.possible)
+        found = found or explore_counted(self.flow, monitor, self.analyses.ways.possible)
         return (explored(self.flow, monitor, found),)
 
-    def _never_when(self, rule: Never, when: str, origin: Origin) -> tuple[Verdict, Evidence, list[Outcome]]:
+    def _never_when(self, rule: Never, when: str) -> Found:
         try:
             tree = parse(when)
         except ExpressionError as error:
-            evidence = Evidence(LAYER, reason="its condition can't be read")
-            message = f"guardrail `{rule.name}` is not proved: its condition can't be read: {error.message}"
-            place = Place((*origin.place.path[:-1], "when"), within=(error.start, error.end))
-            return (
-                Verdict.UNKNOWN,
-                evidence,
-                [Outcome("SW408", message, error.help, place, None, (), evidence, origin.tag)],
-            )
+            why = "its condition can't be read"
+            return self._senseless(why, f"{why}: {error.message}", error.help, (error.start, error.end))
         lacking = self._lacking(tree, rule.never)
         if lacking:
-            evidence = Evidence(LAYER, reason=f"the program has no `{lacking}`")
-            message = f"guardrail `{rule.name}` is not proved: it reads `{lacking}`, which the program does not have"
             help = "correct the name in the guardrail, or give the program that variable"
-            place = Place((*origin.place.path[:-1], "when"))
-            return Verdict.UNKNOWN, evidence, [Outcome("SW408", message, help, place, None, (), evidence, origin.tag)]
+            what = f"it reads `{lacking}`, which the program does not have"
+            return self._senseless(f"the program has no `{lacking}`", what, help)
         value = constant_value(tree)
-        monitor = NeverMonitor(self.context, self._hits(rule.never))
+        monitor = NeverMonitor(self.analyses, self.facts.hits(rule.never))
         if value is False:
             proof = Evidence("constants", cut=(f"`{when}` is false",), certificate=self._ground(monitor))
             return Verdict.PROVED, proof, []
         if value is True:
-            return self._decide(monitor, rule, origin)
-        possible = explore_counted(self.flow, monitor, self.context.ways.possible)
+            return self._decide(monitor)
+        possible = explore_counted(self.flow, monitor, self.analyses.ways.possible)
         if not possible.bad:
             return Verdict.PROVED, self._cut(monitor, possible), []
-        broken = {outcome.step: outcome for outcome in self._unreadable_when(rule, tree, origin)}
+        broken = {outcome.step: outcome for outcome in self._unreadable_when(rule, tree)}
         proof, outcomes = Evidence(LAYER), list(broken.values())
-        for hit in self._hits(rule.never):
+        for hit in self.facts.hits(rule.never):
             if self.flow.steps[hit.step].id in broken or ("forbidden", hit.step) not in possible.bad:
                 continue
-            found = self._tested(hit, tree, rule, origin)
+            found = self._tested(hit, tree)
             if isinstance(found, Outcome):
                 outcomes.append(found)
             elif found is not None:
                 proof = _both(proof, found)
         return self._summed(outcomes, proof)
 
-    def _tested(self, hit: Hit, tree: Expression, rule: AnyRule, origin: Origin) -> Outcome | Evidence | None:
+    def _senseless(self, reason: str, what: str, help: str, within: tuple[int, int] | None = None) -> Found:
+        """Return that nothing is known of a rule, since its `when` makes no sense."""
+        place = Place((*self.origin.place.path[:-1], "when"), within=within)
+        evidence = Evidence(LAYER, reason=reason)
+        message = f"guardrail `{self.rule.name}` is not proved: {what}"
+        outcome = Outcome("SW408", message, help, place, None, (), evidence, self.origin.tag)
+        return Verdict.UNKNOWN, evidence, [outcome]
+
+    def _tested(self, hit: Hit, tree: Expression) -> Outcome | Evidence | None:
         """Return what the engine says of a call that a `when` forbids, or, in an allow-list, demands."""
         from stepward.validator.engine.systems.system import DOES_NOT_HOLD, HOLDS_OR_FAILS, Decision
 
-        bad = DOES_NOT_HOLD if origin.place == ALLOW_LIST else HOLDS_OR_FAILS
+        bad = DOES_NOT_HOLD if self.origin.place == ALLOW_LIST else HOLDS_OR_FAILS
         try:
-            tests: Tests = (((Decision((at_start(tree, hit.part, self.context.meaning),)), bad),),)
+            tests: Tests = (((Decision((at_start(tree, hit.part, self.facts.meaning),)), bad),),)
         except Inexpressible:
             tests = ((),)
-        question = self._question(NeverMonitor(self.context, [hit]), tests=tests)
-        return self._at(hit.step, ["forbidden"], question, rule, origin, {})
+        question = self._question(NeverMonitor(self.analyses, [hit]), tests=tests)
+        return self._at(hit.step, ["forbidden"], question, {})
 
-    def _unreadable_when(self, rule: Never, tree: Expression, origin: Origin) -> list[Outcome]:
+    def _unreadable_when(self, rule: Never, tree: Expression) -> list[Outcome]:
         """Return where P certainly starts while `when` reads something undefined: the language calls that broken."""
         found: dict[int, Outcome] = {}
         for names in sorted(certain_reads(tree)):
-            meant = self.context.meaning.names.meaning(names)
+            meant = self.facts.meaning.names.meaning(names)
             if names[0] == "args" or meant is None or any(source.kind == "input" for source in meant.sources):
                 continue
             root = names[: len(names) - len(meant.fields)]
-            monitor = UndefinedMonitor(self.context, root, [hit.step for hit in self._hits(rule.never)])
-            for bad in explore_counted(self.flow, monitor, self.context.ways.certain).bad.values():
-                if bad.step not in found and self.context.ways.is_real(bad):
+            monitor = UndefinedMonitor(self.analyses, root, [hit.step for hit in self.facts.hits(rule.never)])
+            for bad in explore_counted(self.flow, monitor, self.analyses.ways.certain).bad.values():
+                if bad.step not in found and self.analyses.ways.is_real(bad):
                     step = self.flow.steps[bad.step].id
                     name = "$" + ".".join(root)
                     message = f"`{step}` can start while `{name}` is undefined, so `{rule.when}` can't be ruled out"
-                    message += f" (guardrail `{rule.name}`{origin.of_policy})"
                     help = f"define it on every path to `{step}`, or start the rule with `defined({name}) and`"
-                    found[bad.step] = Outcome(
-                        "SW403",
-                        message,
-                        help,
-                        self._place(rule, bad.step),
-                        step,
-                        origin.labels,
-                        self._shown(rule, origin, bad),
-                        origin.tag,
-                    )
+                    found[bad.step] = self._outcome("SW403", message, help, bad.step, self._shown(bad))
         return list(found.values())
 
     def _lacking(self, tree: Expression, selector: AnySelector) -> str | None:
         """Return a reference of a `when` that the program can't have, or None."""
-        parts = [hit.part for hit in self.context.hits(selector)]
+        parts = [hit.part for hit in self.facts.hits(selector)]
         arguments = {name for part in parts if isinstance(part, ToolCall) for name in self._arguments(part)}
         for node in walk(tree):
             if isinstance(node, Reference):
                 if node.names[0] == "args":
                     if len(node.names) < 2 or node.names[1] not in arguments:
                         return node.text()
-                elif self.context.meaning.names.meaning(node.names) is None:
+                elif self.facts.meaning.names.meaning(node.names) is None:
                     return node.text()
         return None
 
     def _arguments(self, call: ToolCall) -> set[str]:
-        return set(call.args) | set(self.context.meaning.tool(call.tool).args or ())
+        return set(call.args) | set(self.facts.meaning.tool(call.tool).args or ())
 
     # -- words -----------------------------------------------------------------------------------------------------
 
-    def _violated(self, rule: AnyRule, origin: Origin, bad: Bad) -> Outcome:
-        return self._said(rule, origin, bad.kind, bad.step, self._shown(rule, origin, bad))
+    def _violated(self, bad: Bad) -> Outcome:
+        return self._said(bad.kind, bad.step, self._shown(bad))
 
-    def _said(self, rule: AnyRule, origin: Origin, kind: str, number: int, evidence: Evidence) -> Outcome:
-        step = self.flow.steps[number].id
+    def _said(self, kind: str, number: int, evidence: Evidence) -> Outcome:
+        step, rule = self.flow.steps[number].id, self.rule
         code, message, help = words(rule, kind, step)
-        if origin.place == ALLOW_LIST:
-            message, help = (
-                f"`{step}` calls a tool that is not allowed",
-                "use an allowed tool, or have it put on the list",
-            )
+        if self.origin.place == ALLOW_LIST:
+            message = f"`{step}` calls a tool that is not allowed"
+            help = "use an allowed tool, or have it put on the list"
             if isinstance(rule, Never) and rule.when is not None:
                 message = f"`{step}` can start with arguments that are not allowed: `{rule.when}` does not hold"
                 help = f"route control past `{step}` then, or change what it is called with"
-        message = f"{message} (guardrail `{rule.name}`{origin.of_policy})"
-        return Outcome(code, message, help, self._place(rule, number), step, origin.labels, evidence, origin.tag)
+        return self._outcome(code, message, help, number, evidence)
 
-    def _shown(self, rule: AnyRule, origin: Origin, bad: Bad) -> Evidence:
+    def _outcome(self, code: str, message: str, help: str, number: int, evidence: Evidence) -> Outcome:
+        """Return what is reported of the rule at a step."""
+        message += f" (guardrail `{self.rule.name}`{self.origin.of_policy})"
+        step, place = self.flow.steps[number].id, self._place(number)
+        return Outcome(code, message, help, place, step, self.origin.labels, evidence, self.origin.tag)
+
+    def _shown(self, bad: Bad) -> Evidence:
         """Return the path of a violation with the run on the machine that confirms it."""
-        claim = self._claims(rule, origin)(bad.kind, bad.step)
-        return self.context.witnesses.evidence(claim, bad.kind, bad.path, LAYER)
+        return self.proofs.witnesses.evidence(self._claim_at(bad.kind, bad.step), bad.kind, bad.path, LAYER)
 
-    def _unproved(self, rule: AnyRule, origin: Origin, number: int, kind: str, evidence: Evidence) -> Outcome:
-        step = self.flow.steps[number].id
-        claim = self._claim(rule, origin, kind, step)
-        message = f"it may be that {claim}: {evidence.reason} (guardrail `{rule.name}`{origin.of_policy})"
+    def _unproved(self, number: int, kind: str, evidence: Evidence) -> Outcome:
+        message = f"it may be that {self._claim(kind, self.flow.steps[number].id)}: {evidence.reason}"
         help = "if this path can happen, mend it; if not, say why: `# stepward: ignore[SW408] reason`"
-        if origin.policy is not None:
+        if self.origin.policy is not None:
             help = "if this path can happen, mend it; if not, ask for a waiver in the policy"
-        return Outcome("SW408", message, help, self._place(rule, number), step, origin.labels, evidence, origin.tag)
+        return self._outcome("SW408", message, help, number, evidence)
 
-    def _claim(self, rule: AnyRule, origin: Origin, kind: str, step: str) -> str:
+    def _claim(self, kind: str, step: str) -> str:
         """Say what has not been ruled out."""
-        if origin.place == ALLOW_LIST:
+        if self.origin.place == ALLOW_LIST:
             return f"`{step}` starts with arguments that are not allowed"
-        return words(rule, kind, step)[1]
+        return words(self.rule, kind, step)[1]
 
-    def _place(self, rule: AnyRule, number: int) -> Place:
+    def _place(self, number: int) -> Place:
         """Return the id of the step, or of the sub-step that the rule speaks of."""
-        for selector in protected(rule):
-            for hit in self.context.hits(selector):
+        for selector in protected(self.rule):
+            for hit in self.facts.hits(selector):
                 if hit.step == number and hit.sub is not None:
                     return Place(("steps", number, "parallel_steps", hit.sub, "id"))
         return Place(("steps", number, "id"))
-
-    # -- allow-lists -----------------------------------------------------------------------------------------------
-
-    def allow_list(self, policy: Policy) -> Iterator[Outcome]:
-        """Judge the tools that a policy allows: every other is forbidden, and so are other arguments than it names."""
-        if policy.allow is None:
-            return
-        allowed = {entry.tool: entry for entry in policy.allow}
-        origin = Origin("allow", policy, ALLOW_LIST)
-        for site in self.context.meaning.calls:
-            call = site.call
-            if not isinstance(call, ToolCall) or site.step not in self.context.graph.reachable:
-                continue
-            entry = allowed.get(call.tool)
-            if entry is not None and (entry.when is None or constant_text(entry.when) is True):
-                continue
-            when = entry.when if entry is not None else None
-            yield from self._isolated_call(Hit(site.step, site.sub, call), call, when, origin)
-
-    def _isolated_call(self, hit: Hit, call: ToolCall, when: str | None, origin: Origin) -> list[Outcome]:
-        """Return the outcomes of one call; where judging it breaks, the one that says that it is unknown."""
-        started, policy = perf_counter(), origin.policy
-
-        def judged() -> list[Outcome]:
-            rule = Never.model_construct(name="allow", never=_step_selector(call.id), when=when)
-            if when is None:
-                verdict, evidence, outcomes = self._decide(NeverMonitor(self.context, [hit]), rule, origin)
-            else:
-                found = self._tested(hit, parse(when), rule, origin)
-                outcomes = [found] if isinstance(found, Outcome) else []
-                proof = Evidence(LAYER) if found is None or isinstance(found, Outcome) else found
-                verdict, evidence, _ = self._summed(outcomes, proof)
-            doubted = list(_with_doubts(iter(outcomes)))
-            self._note("allow", call.tool, verdict, evidence, started, policy, step=call.id)
-            return doubted
-
-        def broken(reason: str) -> list[Outcome]:
-            evidence = Evidence(LAYER, reason=reason)
-            self._note("allow", call.tool, Verdict.UNKNOWN, evidence, started, policy, step=call.id)
-            return [not_judged(part, origin, evidence, Place(("steps", hit.step, "id")), call.id)]
-
-        part = f"the allow-list at `{call.id}`{origin.of_policy}"
-        return self.context.failures.attempt(part, judged, broken)
 
 
 def _both(one: Evidence | None, other: Evidence) -> Evidence:
     """Return the proof of two places: what the later one says, on the grounds of both."""
     return other if one is None else replace(other, certificate=(*one.certificate, *other.certificate))
-
-
-def _step_selector(step: str) -> AnySelector:
-    from stepward.vm.language.guardrails import StepSelector
-
-    return StepSelector(step=step)

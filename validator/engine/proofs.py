@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
 from stepward.validator.failures import Failures
-from stepward.validator.findings import Property
-from stepward.vm.language.program import Program
 
 if TYPE_CHECKING:
     from stepward.validator.engine.conditions import Conditions
     from stepward.validator.engine.dead import DeadWays
     from stepward.validator.engine.reach import Engine
     from stepward.validator.engine.witnesses.synthesis import Witnesses
-    from stepward.vm.language.policy import Policy
 
 
-class Proofs(Analyses):
-    """Engine and witnesses, made when they are first asked for, and the verdict on each property that was judged.
+class Proofs:
+    """Engine and witnesses, made when they are first asked for.
 
     `certifies` says that proofs keep what a certificate is written from, `time_limit` how many seconds they may take.
     `failures` collects the internal errors that cost a part of the check. A `clock` that is given runs already.
@@ -29,17 +25,15 @@ class Proofs(Analyses):
 
     def __init__(
         self,
-        program: Program,
-        policies: Sequence[Policy],
+        analyses: Analyses,
         *,
         certifies: bool = False,
         time_limit: float = LIMIT_SECONDS,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(program, policies)
+        self.facts, self.analyses = analyses.facts, analyses
         self.certifies = certifies
         self._time_limit = time_limit
-        self.properties: list[Property] = []
         self._given_clock = clock
         self.failures = Failures()
 
@@ -53,25 +47,25 @@ class Proofs(Analyses):
         """The conditions that can be read, and what their references may hold."""
         from stepward.validator.engine.conditions import Conditions
 
-        return Conditions(self, self.clock)
+        return Conditions(self.analyses, self.clock)
 
     @cached_property
     def witnesses(self) -> Witnesses:
         """What makes witnesses of violations, on the machine: whoever finds none never asks for it."""
         from stepward.validator.engine.witnesses.synthesis import Witnesses
 
-        return Witnesses(self, self.clock, self.failures)
+        return Witnesses(self.analyses, self.clock, self.failures)
 
     @cached_property
     def engine(self) -> Engine:
         """What decides what the graph leaves open: whoever has no such question never asks for it."""
         from stepward.validator.engine.reach import Engine
 
-        return Engine(self, self.readable, lambda: self.witnesses, certifies=self.certifies)
+        return Engine(self.analyses, self.readable, lambda: self.witnesses, certifies=self.certifies)
 
     @cached_property
     def dead(self) -> DeadWays:
         """What conditions never do where they stand."""
         from stepward.validator.engine.dead import DeadWays
 
-        return DeadWays(self, self.engine, self.failures)
+        return DeadWays(self.analyses, self.engine, self.failures)

@@ -76,25 +76,25 @@ class Engine:
 
     def __init__(
         self,
-        context: Analyses,
+        analyses: Analyses,
         readable: Conditions,
         witnesses: Callable[[], Witnesses],
         *,
         certifies: bool,
     ) -> None:
-        self.context = context
+        self.facts, self.analyses = analyses.facts, analyses
         self.readable = readable
         self.witnesses = witnesses
         self.certifies = certifies
         self.domains = readable.domains
         self.clock = readable.clock
-        self.moves = Moves(context, self.domains)
+        self.moves = Moves(analyses, self.domains)
         self.units = MAX_UNITS
 
     def ask(self, question: Question, claims: Claims) -> Answer:
         """Return what the layers know about a question."""
         try:
-            builder = Builder(self.context, self.moves, question)
+            builder = Builder(self.analyses, self.moves, question)
         except TooLarge:
             return Answer(Verdict.UNKNOWN, Evidence(GRAPH, reason="program and rule have too many states together"))
         if not builder.is_reachable:
@@ -108,15 +108,15 @@ class Engine:
 
     def undefined(self, reading: Reading) -> Answer:
         """Return whether a run comes to read something while it, or what it is a field of, is undefined."""
-        step = self.context.flow.steps[reading.step]
+        step = self.facts.flow.steps[reading.step]
         missing = Decision((Defined(0, 0, reading.reference),))
         test: Test = ((missing, (NONE_HOLDS,)),)
         decision = self.moves.evaluated(reading.step, reading.path)
         if decision is not None:
             # Only the part of a condition that is evaluated is read.
             test = ((decision, (FAILS,)), *test)
-        claim = Claim("SW202", self.context.reader(reading).id, reference=reading.reference.text())
-        arrives = ArrivalMonitor(self.context, reading.step)
+        claim = Claim("SW202", self.analyses.reader(reading).id, reference=reading.reference.text())
+        arrives = ArrivalMonitor(self.analyses, reading.step)
         found = self.ask(Question(arrives, tests=(test,)), lambda *_: claim)
         path = (*found.evidence.path[:-1], Move(step.id, "starts")) if found.evidence.path else ()
         return replace(found, evidence=replace(found.evidence, path=path))
@@ -127,7 +127,7 @@ class _Search:
 
     def __init__(self, engine: Engine, builder: Builder, claims: Claims) -> None:
         self.engine = engine
-        self.context = engine.context
+        self.facts, self.analyses = engine.analyses.facts, engine.analyses
         self.builder = builder
         self.claims = claims
         self.tried: list[str] = []
@@ -254,7 +254,7 @@ class _Search:
         return None
 
     def _affordable(self, path: Path, cost: int, write: Callable[..., Ground], *facts: Any) -> Answer | None:
-        most = self.context.program.max_steps
+        most = self.facts.program.max_steps
         if most is not None and cost > most:
             proof = f"the shortest way to the violation takes {cost} steps, and `max_steps` admits {most}"
             return self._proved(path.layer, proof, write, *facts, most)
@@ -266,7 +266,7 @@ class _Search:
         from stepward.validator.engine.witnesses.paths import Traced
 
         witnesses = self.engine.witnesses()
-        traced = Traced(self.context, self.builder, path, witnesses)
+        traced = Traced(self.analyses, self.builder, path, witnesses)
         last = path.steps[-1].edge.leap
         moves = tuple(traced.moves)
         claim = self.claims(last.kind, last.step)

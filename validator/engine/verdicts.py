@@ -6,8 +6,10 @@ gets to the step with such values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from stepward.validator.analysis.monitors import ArrivalMonitor
@@ -19,7 +21,7 @@ from stepward.validator.engine.systems.building import Question, Test
 from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.states import State, shown
-from stepward.validator.findings import Evidence, Move, Verdict
+from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Move, Property, Verdict
 from stepward.vm.expressions.syntax import Logic, Negation
 from stepward.vm.language.steps import ConditionStep
 
@@ -39,12 +41,22 @@ ILL_FORMED = "it reads what has no type that it could be judged by"
 
 
 class Judged(NamedTuple):
-    """A verdict, why, and the state in words: `$amount` is 500."""
+    """A verdict, why, and the state in words: `$amount` is 500. `pair` are the positions of two cases that hold."""
 
     verdict: Verdict
     evidence: Evidence
     when: str = ""
     state: State | None = None
+    pair: tuple[int, int] | None = None
+
+
+class ConditionVerdict(NamedTuple):
+    """The verdict on one property of the condition at a position of the list."""
+
+    number: int
+    step: ConditionStep
+    judged: Judged
+    property: Property
 
 
 class ConditionVerdicts:
@@ -53,34 +65,69 @@ class ConditionVerdicts:
     `stopped` tells the steps at which a guardrail may end a run.
     """
 
-    def __init__(self, context: Proofs, stopped: Callable[[], frozenset[str | None]]) -> None:
-        self.context = context
-        self.cases = context.readable.cases
-        self.clock = context.clock
-        self.domains = context.readable.domains
+    def __init__(self, proofs: Proofs, stopped: Callable[[], frozenset[str | None]]) -> None:
+        self.facts, self.analyses, self.proofs = proofs.facts, proofs.analyses, proofs
+        self.cases = proofs.readable.cases
+        self.clock = proofs.clock
+        self.domains = proofs.readable.domains
         self._stopped = stopped
-        self._pairs: dict[int, tuple[int, int] | None] = {}
-        self._covered: dict[int, Judged] = {}
-        self._exclusive: dict[int, Judged] = {}
+        self._file = proofs.facts.program.source_name
+        all_there = Evidence("graph", cut=("every outcome has a branch",))
+        self._all_there = Judged(Verdict.PROVED, self._certified(all_there))
 
     def _attempt(self, number: int, work: Callable[[], T], otherwise: Callable[[str], T]) -> T:
         """Return what is found of one condition; an error of ours costs the verdict on this one alone."""
-        part = f"the condition of `{self.context.flow.steps[number].id}`"
-        return self.context.failures.attempt(part, work, otherwise)
+        part = f"the condition of `{self.facts.flow.steps[number].id}`"
+        return self.proofs.failures.attempt(part, work, otherwise)
+
+    def judge(self) -> Iterator[ConditionVerdict]:
+        """Yield the verdict on the coverage of every condition, then on the cases that are to be exclusive."""
+        for number, step in self.facts.conditions:
+            yield self._verdict(COVERAGE, number, step, self._covered)
+        for number, step in self.facts.conditions:
+            if step.exclusive and len(step.cases or ()) > 1:
+                yield self._verdict(EXCLUSIVE_CASES, number, step, self._exclusive)
+
+    def _verdict(
+        self, name: str, number: int, step: ConditionStep, judge: Callable[[int, ConditionStep], Judged]
+    ) -> ConditionVerdict:
+        started = perf_counter()
+        judged = judge(number, step)
+        evidence = self._certified(judged.evidence) if judged.verdict is Verdict.PROVED else judged.evidence
+        seconds = perf_counter() - started
+        known = Property(name, step.id, judged.verdict, evidence, seconds, self._file, step=step.id)
+        return ConditionVerdict(number, step, judged, known)
+
+    def _certified(self, evidence: Evidence) -> Evidence:
+        """Return evidence with its certificate, if one is asked for: no branch is missing, or constants decide."""
+        if evidence.certificate or not self.proofs.certifies:
+            return evidence
+        from stepward.validator.engine.certificates.grounds import by_types
+
+        return replace(evidence, certificate=(by_types(None),))
 
     # -- coverage --------------------------------------------------------------------------------------------------
 
-    def covered(self, number: int) -> Judged:
-        """Return whether a condition that lacks a branch takes one in every state that gets to it and does not fail."""
-        if number not in self._covered:
-            self._covered[number] = self._attempt(number, lambda: self._coverage(number), _not_judged)
-        return self._covered[number]
+    def _covered(self, number: int, step: ConditionStep) -> Judged:
+        """Return whether a condition takes a branch in every state that gets to it and does not fail."""
+        if self._has_its_branch(number, step):
+            return self._all_there
+        return self._attempt(number, lambda: self._coverage(number, step), _not_judged)
 
-    def _coverage(self, number: int) -> Judged:
-        cases, step = self.cases(number), self.context.flow.steps[number]
-        assert isinstance(step, ConditionStep)
+    def _has_its_branch(self, number: int, step: ConditionStep) -> bool:
+        """Whether every outcome has a branch, or constants alone decide for one that is there."""
+        if step.otherwise is not None and (step.cases is not None or step.then is not None):
+            return True
+        # Where a constant decides for a branch that is missing, it may be that no run gets there.
+        decided = self.facts.decided_branch(number)
+        if decided == "otherwise":
+            return step.otherwise is not None
+        return decided is not None and (decided != "then" or step.then is not None)
+
+    def _coverage(self, number: int, step: ConditionStep) -> Judged:
+        cases = self.cases(number)
         if cases is None:
-            return Judged(Verdict.UNKNOWN, Evidence("graph", reason=ILL_FORMED))
+            return _not_judged(ILL_FORMED)
         outcome = NONE_HOLDS
         if step.condition is not None and step.then is None:
             tree, outcome = cases.trees[0], 0
@@ -89,21 +136,19 @@ class ConditionVerdicts:
         if answer.verdict is Verdict.PROVED:
             proof = "no value of its types takes no branch"
             return Judged(Verdict.PROVED, Evidence(answer.layer, cut=(proof,), certificate=self._grounds(cases, proof)))
-        decision = self.context.engine.moves.decision(number)
+        decision = self.proofs.engine.moves.decision(number)
         assert decision is not None, "its conditions can be read"
         tests: tuple[Test, ...] = (((decision, (outcome,)),),)
-        return self._in_context(number, cases, answer, tests, lambda _: "takes no branch")
+        return self._in_context(number, "SW302", cases, answer, tests, lambda _: "takes no branch")
 
-    def exclusive(self, number: int) -> Judged:
+    def _exclusive(self, number: int, step: ConditionStep) -> Judged:
         """Return whether no two cases of a step hold in one state that gets to it."""
-        if number not in self._exclusive:
-            self._exclusive[number] = self._attempt(number, lambda: self._exclusiveness(number), _not_judged)
-        return self._exclusive[number]
+        return self._attempt(number, lambda: self._exclusiveness(number, step), _not_judged)
 
-    def _exclusiveness(self, number: int) -> Judged:
+    def _exclusiveness(self, number: int, step: ConditionStep) -> Judged:
         cases = self.cases(number)
         if cases is None:
-            return Judged(Verdict.UNKNOWN, Evidence("graph", reason=ILL_FORMED))
+            return _not_judged(ILL_FORMED)
         answer = cases.exclusive()
         if answer.verdict is Verdict.PROVED:
             proof = "no value of its types makes two cases hold"
@@ -111,22 +156,14 @@ class ConditionVerdicts:
             return Judged(Verdict.PROVED, Evidence(answer.layer, cut=(proof,), certificate=known))
         pairs = cases.pairs()
         if pairs is None:
-            return Judged(
-                Verdict.UNKNOWN, Evidence(answer.layer, reason=answer.reason or "there are too many pairs of cases")
-            )
-        judged = self._in_context(
-            number,
-            cases,
-            answer,
-            tuple(_both_hold(cases, *pair) for pair in pairs),
-            lambda state: self._takes(number, cases, state),
-        )
-        self._pairs[number] = cases.overlap(judged.state) if judged.state is not None else None
-        return judged
+            return _not_judged(answer.reason or "there are too many pairs of cases", answer.layer)
+        tests = tuple(_both_hold(cases, *pair) for pair in pairs)
+        judged = self._in_context(number, "SW305", cases, answer, tests, partial(_takes, step, cases))
+        return judged if judged.state is None else judged._replace(pair=cases.overlap(judged.state))
 
     def _grounds(self, cases: Cases, shows: str, *, overlap: bool = False) -> tuple[Ground, ...]:
         """Return the grounds that no values of its types refute what is said of a condition, if they are asked for."""
-        if not self.context.certifies:
+        if not self.proofs.certifies:
             return ()
         from stepward.validator.engine.certificates.ground import TooMuch
         from stepward.validator.engine.certificates.grounds import by_script, by_types
@@ -146,46 +183,35 @@ class ConditionVerdicts:
 
         return (by_script(shows, write),)
 
-    def overlap(self, number: int) -> tuple[int, int] | None:
-        """Return the positions of the two cases that the state of `exclusive` shows."""
-        return self._pairs.get(number)
-
-    def _takes(self, number: int, cases: Cases, state: State) -> str:
-        step = self.context.flow.steps[number]
-        assert isinstance(step, ConditionStep)
-        pair = cases.overlap(state)
-        if pair is None:
-            return ""
-        name = (step.cases or ())[pair[0]].name
-        return f"case {pair[0] + 1}" if name is None else f"takes {name}"
-
     def _in_context(
         self,
         number: int,
+        code: Code,
         cases: Cases,
         answer: CaseAnswer,
         tests: tuple[Test, ...],
         how: Callable[[State], str],
     ) -> Judged:
-        """Return what the engine says: whether a run gets to the condition in a state that meets one of the tests."""
+        """Return what the engine says: whether a run gets to the condition in a state that meets one of the tests.
+
+        `code` is that of the violation, and `how` says what becomes of the condition in a state.
+        """
         from stepward.validator.engine.witnesses.reached import is_admitted, path_to
         from stepward.validator.engine.witnesses.witness import Claim
 
-        step = self.context.flow.steps[number]
-        code: Code = "SW302" if isinstance(step, ConditionStep) and how({}) == "takes no branch" else "SW305"
-        arrives = ArrivalMonitor(self.context, number)
-        found = self.context.engine.ask(Question(arrives, tests=tests), lambda *_: Claim(code, step.id))
+        claim, arrives = Claim(code, self.facts.flow.steps[number].id), ArrivalMonitor(self.analyses, number)
+        found = self.proofs.engine.ask(Question(arrives, tests=tests), lambda *_: claim)
         if found.verdict is Verdict.PROVED:
             return Judged(Verdict.PROVED, found.evidence)
         state = found.state if found.verdict is Verdict.VIOLATED else answer.state
         if state is None:
             return Judged(Verdict.UNKNOWN, found.evidence)
-        if found.verdict is Verdict.UNKNOWN and not is_admitted(self.context, number, state):
-            return Judged(Verdict.UNKNOWN, Evidence(found.evidence.layer, reason=REFUSED))
+        if found.verdict is Verdict.UNKNOWN and not is_admitted(self.analyses, number, state):
+            return _not_judged(REFUSED, found.evidence.layer)
         evidence = found.evidence
-        path = (
-            path_to(self.context, number, state, self._stopped()) if found.verdict is Verdict.UNKNOWN else evidence.path
-        )
+        path: tuple[Move, ...] | None = evidence.path
+        if found.verdict is Verdict.UNKNOWN:
+            path = path_to(self.analyses, number, state, self._stopped())
         names = _worth_saying(cases.names, state, self.domains)
         values = tuple(("$" + ".".join(name), state[name]) for name in names if name in state)
         if path is not None:
@@ -205,7 +231,7 @@ class ConditionVerdicts:
         found = cases.constant(0) if cases is not None else None
         if found is not None:
             return found[0], Evidence(found[1], cut=(f"no value of its types makes it {str(not found[0]).lower()}",))
-        seen = self.context.dead.outcomes(number)
+        seen = self.proofs.dead.outcomes(number)
         if seen is None or len(seen[0] & {0, NONE_HOLDS}) != 1:
             return None
         value = 0 in seen[0]
@@ -233,14 +259,23 @@ class ConditionVerdicts:
         return Evidence(layer, cut=("whenever it holds, an earlier case does",)), False, None
 
     def _never_gets_there(self, number: int, case: int) -> tuple[Evidence, bool, int | None] | None:
-        seen = self.context.dead.outcomes(number)
+        seen = self.proofs.dead.outcomes(number)
         if seen is None or case in seen[0] or not seen[0] - {FAILS}:
             return None
         return Evidence(seen[1], cut=(f"{HERE} makes it the first to hold",)), False, None
 
 
-def _not_judged(reason: str) -> Judged:
-    return Judged(Verdict.UNKNOWN, Evidence("graph", reason=reason))
+def _not_judged(reason: str, layer: str = "graph") -> Judged:
+    return Judged(Verdict.UNKNOWN, Evidence(layer, reason=reason))
+
+
+def _takes(step: ConditionStep, cases: Cases, state: State) -> str:
+    """Say which case a condition takes in a state in which two hold."""
+    pair = cases.overlap(state)
+    if pair is None:
+        return ""
+    name = (step.cases or ())[pair[0]].name
+    return f"case {pair[0] + 1}" if name is None else f"takes {name}"
 
 
 def _both_hold(cases: Cases, first: int, second: int) -> Test:

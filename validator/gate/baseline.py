@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Final, NamedTuple
 
+from stepward.validator.files import why_not
 from stepward.validator.findings import Finding
-from stepward.validator.gate.paths import why_not
 from stepward.validator.gate.settings import ConfigurationError
 
 VERSION: Final = 1

@@ -6,13 +6,14 @@ import datetime
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.failures import CODE as INTERNAL
 from stepward.validator.failures import Failure, Failures
+from stepward.validator.files import absolute, shown_name
 from stepward.validator.findings import Finding, Property, Report, Severity
 from stepward.validator.gate.baseline import Baseline, write_baseline
 from stepward.validator.gate.discovery import (
@@ -25,11 +26,11 @@ from stepward.validator.gate.discovery import (
     shown_text,
 )
 from stepward.validator.gate.known import KnownFile, KnownFiles, SourceFile
-from stepward.validator.gate.paths import absolute, shown_name
 from stepward.validator.gate.policies import Policies
-from stepward.validator.gate.settings import AdvisedError, Configurations, FileIgnore, Settings
+from stepward.validator.gate.settings import Configurations, FileIgnore, Settings
 from stepward.validator.gate.suppressions import UNUSED, Silenced, read_comments, silence
 from stepward.validator.gate.whole import Use, idle_entries, vacuous_rules
+from stepward.validator.result import AdvisedError, RunResult, Suppressed
 from stepward.vm.errors import DocumentError, PolicyError
 from stepward.vm.reading.document import Document, Format
 from stepward.vm.reading.limits import MAX_BYTES
@@ -47,54 +48,6 @@ STDIN: Final = "<stdin>"
 BLOCKING: Final = frozenset({"SW001", "SW002", "SW003", "SW004", "SW101", "SW106"})
 """Findings that keep guardrails from being judged. With a policy in force they can't be silenced: whoever writes a
 program would else get rid of all that the policy finds by breaking the program and excusing the break."""
-
-
-class Suppressed(NamedTuple):
-    """A finding that is not reported, since somebody knows of it: where that is written, and why."""
-
-    finding: Finding
-    kind: Literal["comment", "configuration", "baseline", "waiver"]
-    reason: str
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a run found.
-
-    `findings` are those that are not silenced, waived, hidden or deselected, `suppressed` those of the first three
-    kinds; `sources` holds the text of each file with one of them that is reported. `failing` are the findings that keep
-    the gate shut, each file judged by its own `fail-on`, and `files` those that hold programs. `skipped` counts the
-    files that are no programs, `not_literal` programs in Python that can't be read without running it, `hidden` what
-    a baseline hides; `stale` are the baseline entries that match nothing any more. `bounds` are those of each program,
-    in a run that was asked for them. `status` is the exit status of the command, where a command made the run; `error`
-    is what kept the run from deciding anything. `failures` are the internal errors that cost a part of it.
-    """
-
-    findings: tuple[Finding, ...] = ()
-    failing: frozenset[Finding] = frozenset()
-    suppressed: tuple[Suppressed, ...] = ()
-    files: tuple[str, ...] = ()
-    properties: tuple[Property, ...] = ()
-    bounds: tuple[ProgramBounds, ...] = ()
-    sources: Mapping[str, str] = field(default_factory=dict)
-    programs: int = 0
-    programs_with_findings: int = 0
-    skipped: int = 0
-    not_literal: int = 0
-    hidden: int = 0
-    stale: tuple[Mapping[str, Any], ...] = ()
-    status: int = 0
-    error: AdvisedError | None = None
-    failures: tuple[Failure, ...] = ()
-
-    @property
-    def is_failed(self) -> bool:
-        """Whether the gate stays shut."""
-        return bool(self.failing)
-
-    def count(self, severity: Severity) -> int:
-        """Return how many findings have a severity."""
-        return sum(finding.severity is severity for finding in self.findings)
 
 
 @dataclass(slots=True)

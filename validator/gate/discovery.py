@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Final
 
-from stepward.validator.gate.paths import Patterns, absolute, shown_name, why_not
-from stepward.validator.gate.settings import AdvisedError, Configurations
+from stepward.validator.files import absolute, shown_name, why_not
+from stepward.validator.gate.paths import Patterns
+from stepward.validator.gate.settings import Configurations
+from stepward.validator.result import AdvisedError
 from stepward.vm.errors import DocumentError, Problem, ProgramError
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.files import decode, read_bytes, read_text

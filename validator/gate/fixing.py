@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Final
 
+from stepward.validator.files import absolute, put, why_not
 from stepward.validator.findings import Edit, Finding, Severity
 from stepward.validator.gate.mending import apply_edits
-from stepward.validator.gate.paths import absolute, why_not
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
 MAX_ROUNDS: Final = 50
 """Times that a file is edited and checked again: a fix may bring another to light, and edits that touch take turns."""
@@ -121,26 +119,12 @@ def write_fixed(fixed: FixedFile) -> str | None:
             return "it has changed meanwhile"
         if not os.access(path, os.W_OK):
             return "permission denied"
-        _replace(path, content[: len(content) - len(content.removeprefix(_MARK))] + fixed.after.encode())
+        mark, status = content[: len(content) - len(content.removeprefix(_MARK))], path.stat()
+        owner = (status.st_uid, status.st_gid)
+        put(path, mark + fixed.after.encode(), mode=status.st_mode & 0o7777, owner=owner)
     except OSError as error:
         return why_not(error)
     return None
-
-
-def _replace(path: FilePath, content: bytes) -> None:
-    status = path.stat()
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "wb") as file:
-            file.write(content)
-            os.chmod(name, status.st_mode & 0o7777)
-            with suppress(OSError):  # only root can give a file to somebody else
-                os.chown(name, status.st_uid, status.st_gid)
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
 
 
 def unified_diff(fixed: FixedFile) -> str:

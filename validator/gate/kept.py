@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.findings import (
     Edit,
@@ -29,9 +29,12 @@ from stepward.vm.reading.source import Place, Span
 from stepward.vm.values import freeze, to_json
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.bounds import Most, ProgramBounds, Way
+    from stepward.validator.analysis.bounds import Most, ProgramBounds
 
 Data = dict[str, Any]
+
+_LEFT_OUT: Final = frozenset({"file", "mend", "certificate", "certify"})
+"""The fields that are not kept."""
 
 
 def report_to_data(report: Report, policies: Sequence[Document], *, with_bounds: bool) -> Data:
@@ -66,21 +69,16 @@ def report_from_data(data: Data, file: str, policy: Callable[[int], Document]) -
 # -- there -------------------------------------------------------------------------------------------------------------
 
 
+def _fields(value: Any) -> Data:
+    """Return the fields of a dataclass or a named tuple that are kept, as they are."""
+    names = value._fields if hasattr(value, "_fields") else [field.name for field in fields(value)]
+    return {name: getattr(value, name) for name in names if name not in _LEFT_OUT}
+
+
 def _finding(finding: Finding, policies: Sequence[Document]) -> Data:
-    return {
-        "code": finding.code,
-        "name": finding.name,
-        "severity": finding.severity,
-        "message": finding.message,
-        "help": finding.help,
-        "place": finding.place,
-        "step": finding.step,
+    return _fields(finding) | {
         "related": [_label(label, policies) for label in finding.related],
         "evidence": finding.evidence and _evidence(finding.evidence),
-        "policy": finding.policy,
-        "waiver": finding.waiver,
-        "span": finding.span,
-        "path_spans": finding.path_spans,
         "fix": finding.fix and [finding.fix.title, [[edit.span, edit.text] for edit in finding.fix.edits]],
     }
 
@@ -93,42 +91,26 @@ def _label(label: Label, policies: Sequence[Document]) -> list[Any]:
 
 
 def _evidence(evidence: Evidence) -> Data:
-    return {
-        "layer": evidence.layer,
+    return _fields(evidence) | {
         "path": [[move.step, move.how] for move in evidence.path],
-        "cut": evidence.cut,
-        "reason": evidence.reason,
         "state": [[name, to_json(value)] for name, value in evidence.state],
         "witness": evidence.witness and evidence.witness.to_json(),
-        "unconfirmed": evidence.unconfirmed,
     }
 
 
 def _property(one: Property) -> Data:
-    return {
-        "name": one.name,
-        "rule": one.rule,
-        "verdict": one.verdict,
-        # Reports tell the witness of a finding, not of the property behind it.
-        "evidence": _evidence(replace(one.evidence, witness=None)),
-        "seconds": one.seconds.hex(),
-        "policy": one.policy,
-        "number": one.number,
-        "step": one.step,
-        "rechecked": one.rechecked,
-    }
+    # Reports tell the witness of a finding, not of the property behind it.
+    evidence = _evidence(replace(one.evidence, witness=None))
+    return _fields(one) | {"evidence": evidence, "seconds": one.seconds.hex()}
 
 
 def _bounds(bounds: ProgramBounds) -> Data:
     way = bounds.shortest
-    return {
-        "program": bounds.program,
+    return _fields(bounds) | {
         "steps": _most(bounds.steps),
         "model_calls": _most(bounds.model_calls),
         "tools": [[name, _most(tool.attempts), _most(tool.performances)] for name, tool in bounds.tools.items()],
         "shortest": way and [way.steps, way.model_calls, list(way.tools.items())],
-        "reason": bounds.reason,
-        "loops": bounds.loops,
     }
 
 
@@ -141,26 +123,19 @@ def _most(most: Most) -> list[Any]:
 
 def _finding_again(data: Data, file: str, policy: Callable[[int], Document]) -> Finding:
     fix = data["fix"]
-    return Finding(
-        code=data["code"],
-        name=data["name"],
-        severity=Severity(data["severity"]),
-        message=data["message"],
-        help=data["help"],
-        place=_place(data["place"]),
-        step=data["step"],
-        related=tuple(
+    again = {
+        "severity": Severity(data["severity"]),
+        "place": _place(data["place"]),
+        "related": tuple(
             Label(_place(place), text, None if at is None else policy(at), _span(span))
             for place, text, at, span in data["related"]
         ),
-        evidence=data["evidence"] and _evidence_again(data["evidence"]),
-        policy=data["policy"],
-        waiver=data["waiver"],
-        file=file,
-        span=_span(data["span"]),
-        path_spans=tuple(map(_span, data["path_spans"])),
-        fix=fix and Fix(fix[0], tuple(Edit(Span(*span), text) for span, text in fix[1])),
-    )
+        "evidence": data["evidence"] and _evidence_again(data["evidence"]),
+        "span": _span(data["span"]),
+        "path_spans": tuple(map(_span, data["path_spans"])),
+        "fix": fix and Fix(fix[0], tuple(Edit(Span(*span), text) for span, text in fix[1])),
+    }
+    return Finding(**data | again, file=file)
 
 
 def _place(data: list[Any]) -> Place:
@@ -178,53 +153,33 @@ def _evidence_again(data: Data) -> Evidence:
         from stepward.validator.engine.witnesses.witness import Witness
 
         witness = Witness.from_json(witness)
-    return Evidence(
-        layer=data["layer"],
-        path=tuple(Move(step, how) for step, how in data["path"]),
-        cut=tuple(data["cut"]),
-        reason=data["reason"],
-        state=tuple((name, freeze(json.loads(text, parse_float=Decimal))) for name, text in data["state"]),
-        witness=witness,
-        unconfirmed=data["unconfirmed"],
-    )
+    again = {
+        "path": tuple(Move(step, how) for step, how in data["path"]),
+        "cut": tuple(data["cut"]),
+        "state": tuple((name, freeze(json.loads(text, parse_float=Decimal))) for name, text in data["state"]),
+        "witness": witness,
+    }
+    return Evidence(**data | again)
 
 
 def _property_again(data: Data, file: str) -> Property:
-    return Property(
-        name=data["name"],
-        rule=data["rule"],
-        verdict=Verdict(data["verdict"]),
-        evidence=_evidence_again(data["evidence"]),
-        seconds=float.fromhex(data["seconds"]),
-        file=file,
-        policy=data["policy"],
-        number=data["number"],
-        step=data["step"],
-        rechecked=data["rechecked"],
-    )
+    verdict, evidence = Verdict(data["verdict"]), _evidence_again(data["evidence"])
+    seconds = float.fromhex(data["seconds"])
+    return Property(**data | {"verdict": verdict, "evidence": evidence, "seconds": seconds}, file=file)
 
 
 def _bounds_again(data: Data) -> ProgramBounds:
-    from stepward.validator.analysis.bounds import ProgramBounds, ToolBounds
+    from stepward.validator.analysis.bounds import Most, ProgramBounds, ToolBounds, Way
 
-    return ProgramBounds(
-        data["program"],
-        _most_again(data["steps"]),
-        _most_again(data["model_calls"]),
-        {name: ToolBounds(_most_again(attempts), _most_again(some)) for name, attempts, some in data["tools"]},
-        data["shortest"] and _way_again(*data["shortest"]),
-        data["reason"],
-        tuple(map(tuple, data["loops"])),
-    )
+    def most(count: int | None, loop: list[str]) -> Most:
+        return Most(count, tuple(loop))
 
-
-def _way_again(steps: int, model_calls: int, tools: list[tuple[str, int]]) -> Way:
-    from stepward.validator.analysis.bounds import Way
-
-    return Way(steps, model_calls, dict(tools))
-
-
-def _most_again(data: list[Any]) -> Most:
-    from stepward.validator.analysis.bounds import Most
-
-    return Most(data[0], tuple(data[1]))
+    way = data["shortest"]
+    again = {
+        "steps": most(*data["steps"]),
+        "model_calls": most(*data["model_calls"]),
+        "tools": {name: ToolBounds(most(*attempts), most(*some)) for name, attempts, some in data["tools"]},
+        "shortest": way and Way(way[0], way[1], dict(way[2])),
+        "loops": tuple(map(tuple, data["loops"])),
+    }
+    return ProgramBounds(**data | again)

@@ -1,9 +1,8 @@
-"""Paths as users know them: what a report calls a file, and patterns in the manner of .gitignore."""
+"""Patterns of paths in the manner of .gitignore."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as FilePath
@@ -11,25 +10,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
-
-
-def absolute(path: str | FilePath) -> FilePath:
-    """Return a path from the root, with the links that its user sees."""
-    return FilePath(os.path.abspath(path))
-
-
-def shown_name(path: FilePath) -> str:
-    """Return what reports call a file: its path below the current folder, else from the root, with `/`."""
-    with suppress(ValueError):
-        path = path.relative_to(FilePath.cwd())
-    # A name that is not UTF-8 can't be printed as it is.
-    return path.as_posix().encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def why_not(error: OSError | ValueError) -> str:
-    """Return why the system did not do what was asked of it, in its words."""
-    words = str(getattr(error, "strerror", None) or error)
-    return words[:1].lower() + words[1:]
 
 
 @dataclass(frozen=True)

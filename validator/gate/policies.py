@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepward.validator.gate.paths import absolute, shown_name, why_not
+from stepward.validator.files import absolute, shown_name, why_not
 from stepward.validator.gate.settings import ConfigurationError, Settings
 from stepward.vm.reading.limits import MAX_BYTES
 
 if TYPE_CHECKING:
+    from stepward.validator.result import RunResult
+    from stepward.vm.errors import PolicyError
     from stepward.vm.language.policy import Policy
     from stepward.vm.reading.document import Document
 
@@ -116,3 +118,26 @@ class Policies:
                 message = f"the policy `{shown_name(absolute(path))}` can't be read: {why_not(error)}"
                 raise ConfigurationError(message, "correct the path") from None
         return self._contents[real]
+
+
+def policy_result(error: PolicyError) -> RunResult:
+    """Return the result of a run that a policy ends because it is none: what is wrong with it, as findings."""
+    from stepward.validator.result import UNUSABLE, AdvisedError, RunResult
+    from stepward.validator.validator import unreadable
+    from stepward.vm.errors import ProgramError
+    from stepward.vm.reading.files import read_file
+
+    document: Document | None = None
+    try:
+        documents = read_file(error.name)
+        document = documents[0] if len(documents) == 1 else None
+    except (OSError, ProgramError):
+        pass
+    report = unreadable(error, document)
+    return RunResult(
+        findings=report.findings,
+        failing=frozenset(report.findings),
+        sources={error.name: document.text if document else ""},
+        error=AdvisedError("a policy can't be used, so nothing was checked"),
+        status=UNUSABLE,
+    )

@@ -11,21 +11,13 @@ from pathlib import Path as FilePath
 from typing import Any, Final
 
 from stepward.validator.engine.clock import LIMIT_SECONDS
+from stepward.validator.files import absolute, shown_name, why_not
 from stepward.validator.findings import Severity
-from stepward.validator.gate.paths import Patterns, absolute, is_pattern, shown_name, why_not
-from stepward.vm.errors import StepwardError
+from stepward.validator.gate.paths import Patterns, is_pattern
+from stepward.validator.result import AdvisedError
 
 OWN_FILE: Final = "stepward.toml"
 SHARED_FILE: Final = "pyproject.toml"
-
-
-class AdvisedError(StepwardError):
-    """A command can't do what was asked of it: `message` says why, and `help` what to do about it."""
-
-    def __init__(self, message: str, help: str = "") -> None:
-        self.message = message
-        self.help = help
-        super().__init__(message)
 
 
 class ConfigurationError(AdvisedError):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from stepward.validator.failures import CODE as INTERNAL
+from stepward.validator.files import shown_name
 from stepward.validator.findings import Finding
-from stepward.validator.gate.paths import shown_name
 from stepward.validator.gate.policies import PolicyFile
 from stepward.validator.gate.settings import FileIgnore, Settings
 from stepward.validator.gate.suppressions import complaint

@@ -1,29 +1,56 @@
-"""How a run is told: one module per format, and the list of them. To add one, write `render` and name it here."""
+"""The formats of the report: one module each, and the list of them.
+
+To add a format, write a module with `render(result: RunResult) -> str`, and a line of FORMATS: the command takes its
+options from there.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from stepward.validator.failures import Failures
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
-FORMATS: Final[dict[str, str]] = {
-    "full": "stepward.validator.report.full",
-    "concise": "stepward.validator.report.concise",
-    "json": "stepward.validator.report.json_report",
-    "sarif": "stepward.validator.report.sarif",
-    "github": "stepward.validator.report.github",
-    "gitlab": "stepward.validator.report.gitlab",
-    "junit": "stepward.validator.report.junit",
+
+class Format(NamedTuple):
+    """A format of the report, and what it asks of a run."""
+
+    module: str
+    """The module of this folder that has `render`."""
+    title: str = ""
+    """What it is called as a format for other programs: the command can write such a file beside the report."""
+    is_text: bool = False
+    """Whether people read it."""
+    has_color: bool = False
+    """Whether `render` takes `color`."""
+    has_fixes: bool = False
+    """Whether it says how a finding would be fixed."""
+    has_bounds: bool = False
+    """Whether it says what a run can do."""
+
+
+FORMATS: Final[dict[str, Format]] = {
+    "full": Format("full", is_text=True, has_color=True),
+    "concise": Format("concise", is_text=True),
+    "json": Format("json_report", "JSON", has_fixes=True, has_bounds=True),
+    "sarif": Format("sarif", "SARIF 2.1.0", has_fixes=True),
+    "github": Format("github"),
+    "gitlab": Format("gitlab", "GitLab code quality"),
+    "junit": Format("junit", "JUnit's XML"),
 }
-"""The formats that a user can ask for, and the module that writes each."""
+"""The formats that a user can ask for."""
+
+OUTPUTS: Final = tuple(name for name, format in FORMATS.items() if format.title)
+"""The formats that can be written to a file of their own, beside the report."""
 
 
 def render(result: RunResult, format: str, *, color: bool = False) -> str:
-    """Return a run told in a format, a key of FORMATS; with `color`, with the codes that terminals know."""
-    text: str = import_module(FORMATS[format]).render(result, color=color)
+    """Return a run in a format, a key of FORMATS; with `color`, with the codes that terminals know, if it has color."""
+    known = FORMATS[format]
+    module = import_module(f"{__name__}.{known.module}")
+    text: str = module.render(result, color=color) if known.has_color else module.render(result)
     return text
 
 
@@ -38,8 +65,7 @@ def safely_rendered(result: RunResult, format: str, failures: Failures, *, color
         if format == "full":
             return safely_rendered(result, "concise", failures, color=color)
         from stepward.validator.failures import REPORT_IT, Failures
-        from stepward.validator.gate.settings import AdvisedError
-        from stepward.validator.gate.undecided import undecided
+        from stepward.validator.result import AdvisedError, undecided
 
         error = AdvisedError(f"the report can't be written: {reason}", REPORT_IT)
         return Failures().attempt("", lambda: render(undecided(error), format, color=color), lambda _: "")

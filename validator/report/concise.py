@@ -8,10 +8,10 @@ from stepward.validator.findings import Finding
 from stepward.validator.report.text import position, safe, summary
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
 
-def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - a line that other tools read has no color
+def render(result: RunResult) -> str:
     """Return a line for each finding, and the summary."""
     return "".join(f"{line}\n" for line in [*map(_line, result.findings), summary(result)])
 

@@ -11,7 +11,7 @@ from stepward.validator.report.excerpt import Mark, Row, excerpt
 from stepward.validator.report.text import file_of, position, safe, summary
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
 _Lines = Mapping[str, Sequence[str]]
 """The lines of each file."""

@@ -12,11 +12,10 @@ from stepward.validator.findings import Finding
 from stepward.validator.report.text import advice, error_lines, safe, summary
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult
-    from stepward.validator.gate.settings import AdvisedError
+    from stepward.validator.result import AdvisedError, RunResult
 
 
-def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - the runner that reads it wants no color
+def render(result: RunResult) -> str:
     """Return a command for each finding, and the summary."""
     error = [_error(result.error)] if result.error is not None else []
     findings = sorted(result.findings, key=lambda finding: finding not in result.failing)

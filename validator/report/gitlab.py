@@ -9,14 +9,13 @@ from stepward.validator.report.fingerprints import digest, fingerprints
 from stepward.validator.report.text import advice, error_lines, json_text
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult
-    from stepward.validator.gate.settings import AdvisedError
+    from stepward.validator.result import AdvisedError, RunResult
 
 _SEVERITIES: Final = {Severity.ERROR: "major", Severity.WARNING: "minor"}
 """What GitLab calls them; its `critical` is left to tools that know which program matters most."""
 
 
-def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color
+def render(result: RunResult) -> str:
     """Return the findings as JSON text."""
     marks = fingerprints(result.findings)
     issues = [_issue(finding, mark) for finding, mark in zip(result.findings, marks, strict=True)]

@@ -13,14 +13,14 @@ from stepward.vm.values import exact
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
 VERSION: Final = 1
 
 _SPAN: Final = ("line", "column", "end_line", "end_column")
 
 
-def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color
+def render(result: RunResult) -> str:
     """Return the run as JSON text."""
     return json_text(
         {

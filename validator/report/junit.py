@@ -12,10 +12,10 @@ from stepward.validator.findings import Finding, Property, Verdict
 from stepward.validator.report.text import advice, error_lines, position, safe
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
 
-def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color
+def render(result: RunResult) -> str:
     """Return the run as XML text."""
     root = Element("testsuites", name="stepward")
     for file in sorted({*result.files, *(finding.file for finding in result.findings)}):

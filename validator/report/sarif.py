@@ -20,7 +20,7 @@ from stepward.validator.rules.registry import RULES
 from stepward.vm.reading.source import Place, Span
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult, Suppressed
+    from stepward.validator.result import RunResult, Suppressed
 
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -30,7 +30,7 @@ _LINK: Final = re.compile(r"\[(?=(?:[^\]\\]|\\.)*\]\()")
 _PLACEHOLDER: Final = re.compile(r"\{(\d+)\}")
 
 
-def render(result: RunResult, *, color: bool = False) -> str:  # noqa: ARG001 - data has no color
+def render(result: RunResult) -> str:
     """Return the run as SARIF text."""
     told: list[tuple[Finding, Suppressed | None]] = [(finding, None) for finding in result.findings]
     told += [(entry.finding, entry) for entry in result.suppressed]

@@ -12,7 +12,7 @@ from stepward.validator.report.text import summary
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import Most, ProgramBounds
-    from stepward.validator.gate.checking import RunResult
+    from stepward.validator.result import RunResult
 
 _COLUMNS: Final = (
     Column("file"),

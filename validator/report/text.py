@@ -6,14 +6,13 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any, Final
 
+from stepward.validator.files import absolute, shown_name
 from stepward.validator.findings import Finding, Label, Severity, Verdict
-from stepward.validator.gate.paths import absolute, shown_name
 from stepward.vm.reading.source import Place, Span
 from stepward.vm.values import to_json
 
 if TYPE_CHECKING:
-    from stepward.validator.gate.checking import RunResult
-    from stepward.validator.gate.settings import AdvisedError
+    from stepward.validator.result import AdvisedError, RunResult
 
 TAB_WIDTH: Final = 4
 

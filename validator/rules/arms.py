@@ -55,14 +55,14 @@ class AmbiguousArm(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every arm without `next_step` and `is_terminal` that is the entry or that the step above falls into."""
-        steps = context.program.steps
-        for count, number in enumerate(sorted(context.flow.ambiguous_arms)):
+        steps = context.facts.program.steps
+        for count, number in enumerate(sorted(context.facts.flow.ambiguous_arms)):
             step = steps[number]
             above = f"step `{steps[number - 1].id}` above falls into it" if number else "it is the entry of the program"
             message = f"`{step.id}` is named as an arm, and {above}: it is not clear whether the run ends after it"
             related = [
                 Label(Place(("steps", source, *way.field)), "it is named here")
-                for source, way in list(namings(context.flow, step.id))[:1]
+                for source, way in list(namings(context.facts.flow, step.id))[:1]
             ]
             help, mend = _offers(context, number) if count < MAX_TRIED else (_say_where(step.id), None)
             yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related, mend=mend)
@@ -78,7 +78,7 @@ def _offers(context: Context, number: int) -> tuple[str, Mend | None]:
     Only what makes no loop without a bound or an exit, and no step unreachable, is offered. To go on is sure where
     nothing else leads to what is behind the arm, and the step above does not fall into it: the run can't mean to end.
     """
-    steps = context.program.steps
+    steps = context.facts.program.steps
     step, following = steps[number], steps[number + 1].id
     goes_on, ends = _is_sound(context, number, next_step=following), _is_sound(context, number, is_terminal=True)
     offers = [f"add `next_step: {following}` to `{step.id}` to go on"] if goes_on else []
@@ -94,10 +94,10 @@ def _offers(context: Context, number: int) -> tuple[str, Mend | None]:
 
 def _is_sound(context: Context, number: int, **fields: object) -> bool:
     """Return whether a program with fields added to one step has no more errors of control flow than before."""
-    program = context.program
+    program = context.facts.program
     steps = [step.replace(**fields) if one == number else step for one, step in enumerate(program.steps)]
-    changed = Context(program.model_copy(update={"steps": tuple(steps)}), (), context.today)
-    if len(changed.flow.ambiguous_arms) >= len(context.flow.ambiguous_arms):
+    changed = Context(program.model_copy(update={"steps": tuple(steps)}))
+    if len(changed.facts.flow.ambiguous_arms) >= len(context.facts.flow.ambiguous_arms):
         return False
     rules = (UnreachableStep(), CycleWithoutExit(), UnboundedCycle())
 

@@ -49,10 +49,10 @@ class BudgetTooSmall(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the budget when no path to a declared ending fits in it."""
-        budget = context.program.max_steps
-        if budget is None or not context.has_control_flow:
+        budget = context.facts.program.max_steps
+        if budget is None or not context.facts.has_control_flow:
             return
-        shortest = context.bounds.shortest
+        shortest = context.analyses.bounds.shortest
         if shortest is not None and shortest.steps > budget:
             message = f"`max_steps` is {budget}, but the shortest way to an ending takes {shortest.steps} steps"
             yield self.finding(message, f"raise it to at least {shortest.steps}", Place(("max_steps",)))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from time import perf_counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from stepward.validator.analysis.constants import constant_text
 from stepward.validator.context import Context
-from stepward.validator.findings import Evidence, Finding, Label, Property, Severity, Verdict
+from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import EngineRule, Rule
 from stepward.validator.rules.feasibility import kept_away
 from stepward.validator.rules.regions import or_pass_by
@@ -65,15 +63,15 @@ class ConditionSyntax(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every expression of a step or of a guardrail's `when` that does not parse."""
-        for clause in context.meaning.clauses:
+        for clause in context.facts.meaning.clauses:
             error = clause.error
             if error is not None:
                 help = error.help if clause.is_condition else _text_help(error)
                 place = Place(clause.path, within=(error.start, error.end))
-                step = context.program.steps[clause.step].id
+                step = context.facts.program.steps[clause.step].id
                 mend = _mend(error, clause.path) if help == error.help else None
                 yield self.finding(error.message, help, place, step=step, mend=mend)
-        for number, rule in enumerate(context.program.guardrails):
+        for number, rule in enumerate(context.facts.program.guardrails):
             error = _syntax_error(rule.when) if isinstance(rule, Never) and rule.when is not None else None
             if error is not None:
                 place = Place(("guardrails", number, "when"), within=(error.start, error.end))
@@ -154,10 +152,7 @@ class UncoveredCondition(EngineRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield conditions that take no branch in a state which certainly comes about."""
-        for number, step in context.conditions:
-            judged = None if _has_every_branch(step) else _coverage(context, number, step)
-            if judged is None or judged.verdict is not Verdict.VIOLATED:
-                continue
+        for number, step, judged in _judged(context, COVERAGE, Verdict.VIOLATED):
             place = Place(("steps", number, "id"))
             if judged.when:
                 message = f"`{step.id}` takes no branch when {judged.when}"
@@ -171,86 +166,36 @@ class UncoveredCondition(EngineRule):
                 yield self.finding(message, help, place, step=step.id, evidence=evidence)
 
 
-def _has_every_branch(step: ConditionStep) -> bool:
-    return step.otherwise is not None and (step.cases is not None or step.then is not None)
+def unsettled(context: Context, rule: Rule) -> Iterator[Finding]:
+    """Yield the findings of a rule about what is not known of coverage and of exclusive cases."""
+    for number, step, judged in _judged(context, COVERAGE, Verdict.UNKNOWN):
+        unknown, broken = f"`{step.id}` always takes a branch", f"`{step.id}` takes no branch"
+        message, help = _may_be(unknown, broken, judged), _missing_branch(context, number, step)
+        yield rule.finding(message, help, Place(("steps", number, "id")), step=step.id, evidence=judged.evidence)
+    for number, step, judged in _judged(context, EXCLUSIVE_CASES, Verdict.UNKNOWN):
+        message = _may_be(f"no two cases of `{step.id}` hold at once", _both(step, judged.pair), judged)
+        help = "remove `exclusive: true`: the first case that holds wins anyway"
+        yield rule.finding(message, help, Place(("steps", number, "exclusive")), step=step.id, evidence=judged.evidence)
 
 
-def _coverage(context: Context, number: int, step: ConditionStep) -> Judged:
-    """Return whether every state takes a branch, by the branches that are there, by constants, and by the engine."""
-    from stepward.validator.engine.verdicts import Judged
-
-    decided = context.decided_branch(number)
-    is_there = step.otherwise is not None if decided == "otherwise" else decided != "then" or step.then is not None
-    if decided is not None and is_there:
-        return Judged(Verdict.PROVED, _ALL_THERE)
-    # Where a constant decides for a branch that is missing, it may be that no run gets there.
-    return context.decided.covered(number)
+def _may_be(unknown: str, broken: str, judged: Judged) -> str:
+    """Say what is not known, or, where a state was found, what happens in it if that can come about."""
+    what = f"it is neither proved nor refuted that {unknown}"
+    if judged.when:
+        what = f"{broken} when {judged.when}, if that can happen here"
+    return f"{what}: {judged.evidence.reason}"
 
 
-_ALL_THERE: Final = Evidence("graph", cut=("every outcome has a branch",))
-
-
-class Unsettled(NamedTuple):
-    """What is neither proved nor refuted of a condition; SW408 says it."""
-
-    message: str
-    help: str
-    place: Place
-    step: str
-    evidence: Evidence
-
-
-def unsettled(context: Context) -> Iterator[Unsettled]:
-    """Yield what is not known of coverage and of exclusive cases; note the verdict on each."""
-    file, all_there = context.program.source_name, _ALL_THERE
-    if context.certifies:
-        all_there = _by_types(all_there)
-    for number, step in context.conditions:
-        if _has_every_branch(step):
-            context.properties.append(Property("coverage", step.id, Verdict.PROVED, all_there, file=file, step=step.id))
-            continue
-        started = perf_counter()
-        judged = _coverage(context, number, step)
-        _note(context, "coverage", step, judged.verdict, judged.evidence, started)
-        if judged.verdict is Verdict.UNKNOWN:
-            message = f"it is neither proved nor refuted that `{step.id}` always takes a branch"
-            if judged.when:
-                message = f"`{step.id}` takes no branch when {judged.when}, if that can happen here"
-            help = _missing_branch(context, number, step)
-            place = Place(("steps", number, "id"))
-            yield Unsettled(f"{message}: {judged.evidence.reason}", help, place, step.id, judged.evidence)
-    for number, step in _to_be_exclusive(context):
-        started = perf_counter()
-        judged = context.decided.exclusive(number)
-        _note(context, "exclusive cases", step, judged.verdict, judged.evidence, started)
-        if judged.verdict is Verdict.UNKNOWN:
-            message = f"it is neither proved nor refuted that no two cases of `{step.id}` hold at once"
-            if judged.when:
-                message = f"{_both(context, number, step)} when {judged.when}, if that can happen here"
-            place = Place(("steps", number, "exclusive"))
-            help = "remove `exclusive: true`: the first case that holds wins anyway"
-            yield Unsettled(f"{message}: {judged.evidence.reason}", help, place, step.id, judged.evidence)
-
-
-def _note(
-    context: Context, name: str, step: ConditionStep, verdict: Verdict, evidence: Evidence, started: float
-) -> None:
-    file, seconds = context.program.source_name, perf_counter() - started
-    if verdict is Verdict.PROVED and not evidence.certificate and context.certifies:
-        evidence = _by_types(evidence)
-    context.properties.append(Property(name, step.id, verdict, evidence, seconds, file, step=step.id))
-
-
-def _by_types(evidence: Evidence) -> Evidence:
-    """Return evidence with its certificate: no branch is missing, or constants decide."""
-    from stepward.validator.engine.certificates.grounds import by_types
-
-    return replace(evidence, certificate=(by_types(None),))
+def _judged(context: Context, name: str, verdict: Verdict) -> Iterator[tuple[int, ConditionStep, Judged]]:
+    """Yield the conditions on which there is this verdict on the property of this name."""
+    for number, step, judged, known in context.verdicts.conditions:
+        if known.name == name and known.verdict is verdict:
+            yield number, step, judged
 
 
 def _missing_branch(context: Context, number: int, step: ConditionStep) -> str:
     missing = "then" if step.condition is not None and step.then is None else "otherwise"
-    following = context.program.steps[number + 1].id if number + 1 < len(context.program.steps) else "…"
+    following = context.facts.program.steps[number + 1].id if number + 1 < len(context.facts.program.steps) else "…"
     return f"add `{missing}: {following}`, or another step"
 
 
@@ -296,13 +241,13 @@ class ConstantCondition(EngineRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every two-way condition whose value constants, types or what comes before decide."""
-        quoted = {clause.path for clause, problem in context.type_problems if problem.code == "SW204"}
-        for number, step in ((number, step) for number, step in context.conditions if step.condition is not None):
-            branch = context.decided_branch(number)
+        quoted = {clause.path for clause, problem in context.analyses.type_problems if problem.code == "SW204"}
+        for number, step in ((number, step) for number, step in context.facts.conditions if step.condition is not None):
+            branch = context.facts.decided_branch(number)
             value = branch == "then" if branch is not None else None
             help, evidence = "compare a reference such as `$name`", None
             if value is None:
-                found = context.decided.constant(number)
+                found = context.verdicts.decided.constant(number)
                 if found is None:
                     continue
                 value, evidence = found
@@ -369,7 +314,7 @@ class ShadowedCase(EngineRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield cases that constants rule out, cases after one that always holds, and cases asked twice."""
-        for number, step in context.conditions:
+        for number, step in context.facts.conditions:
             if step.cases is not None:
                 yield from self._cases(context, number, step)
 
@@ -398,7 +343,7 @@ class ShadowedCase(EngineRule):
 
     def _by_values(self, context: Context, number: int, step: ConditionStep, position: int) -> Iterator[Finding]:
         """Yield a case that no value which its types admit and which gets to the step makes the first to hold."""
-        found = context.decided.never_taken(number, position)
+        found = context.verdicts.decided.never_taken(number, position)
         if found is None:
             return
         evidence, is_false, earlier = found
@@ -475,26 +420,17 @@ class OverlappingCases(EngineRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield conditions of which two cases hold in a state that certainly comes about."""
-        for number, step in _to_be_exclusive(context):
-            judged = context.decided.exclusive(number)
-            pair = context.decided.overlap(number)
-            if judged.verdict is Verdict.VIOLATED and pair is not None:
-                first, second = (Place(("steps", number, "cases", case, "when")) for case in pair)
-                message = f"{_both(context, number, step)} when {judged.when}"
+        for number, step, judged in _judged(context, EXCLUSIVE_CASES, Verdict.VIOLATED):
+            if judged.pair is not None:
+                first, second = (Place(("steps", number, "cases", case, "when")) for case in judged.pair)
+                message = f"{_both(step, judged.pair)} when {judged.when}"
                 help = "make the two exclude one another, or remove `exclusive: true`: the first that holds wins anyway"
                 related = [Label(first, "this case holds as well")]
                 yield self.finding(message, help, second, step=step.id, related=related, evidence=judged.evidence)
 
 
-def _to_be_exclusive(context: Context) -> Iterator[tuple[int, ConditionStep]]:
-    """Yield the conditions that ask for exclusive cases and have more than one."""
-    for number, step in context.conditions:
-        if step.exclusive and len(step.cases or ()) > 1:
-            yield number, step
-
-
-def _both(context: Context, number: int, step: ConditionStep) -> str:
+def _both(step: ConditionStep, pair: tuple[int, int] | None) -> str:
     """Say which two cases hold."""
-    cases, pair = step.cases or (), context.decided.overlap(number)
+    cases = step.cases or ()
     names = [f"`{cases[case].name}`" if cases[case].name else f"case {case + 1}" for case in pair or ()]
     return f"{' and '.join(names)} of `{step.id}` both hold"

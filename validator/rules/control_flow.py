@@ -53,18 +53,19 @@ class MissingTarget(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every field that names no step of the program's list."""
-        if not context.flow.has_missing_target:
+        if not context.facts.flow.has_missing_target:
             return
-        sub_steps = {part.id: step.id for step in context.program.steps for part in step.sub_steps}
-        for number, step in enumerate(context.program.steps):
-            for field in dict.fromkeys(way.field for way in context.flow.transitions[number] if way.to == MISSING):
+        steps, flow = context.facts.program.steps, context.facts.flow
+        sub_steps = {part.id: step.id for step in steps for part in step.sub_steps}
+        for number, step in enumerate(steps):
+            for field in dict.fromkeys(way.field for way in flow.transitions[number] if way.to == MISSING):
                 target = _value(step, field)
-                help = near_words(target, context.flow.position) or "name a step of the list, or add this one"
+                help = near_words(target, context.facts.flow.position) or "name a step of the list, or add this one"
                 if target in sub_steps:
                     help = f"it is a sub-step; control can't enter `{sub_steps[target]}` in the middle"
                 place = Place(("steps", number, *field))
                 message = f"`{field[-1]}` names `{target}`, which is no step"
-                near = None if target in sub_steps else only_near(target, context.flow.position)
+                near = None if target in sub_steps else only_near(target, context.facts.flow.position)
                 mend = Mend(place, near) if near else None
                 yield self.finding(message, help, place, step=step.id, mend=mend)
 
@@ -120,10 +121,10 @@ class UnreachableStep(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the first step of each region that no path of edges reaches."""
-        flow, reachable = context.flow, context.graph.reachable
+        flow, reachable = context.facts.flow, context.facts.graph.reachable
         dead = [number for number in range(len(flow.steps)) if number not in reachable]
-        for number, behind in regions_among(dead, context.graph):
-            step = context.program.steps[number]
+        for number, behind in regions_among(dead, context.facts.graph):
+            step = context.facts.program.steps[number]
             related = []
             if number - 1 in reachable and ends_the_run(flow, number - 1):
                 related = [Label(Place(("steps", number - 1, "id")), "the step above ends the run here")]
@@ -134,8 +135,8 @@ class UnreachableStep(Rule):
 
 def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:
     """Return how a path can lead to a step, or that it can go, where nothing else would change."""
-    flow = context.flow
-    if number - 1 in context.graph.reachable and flow.is_arm_without_successor(number - 1):
+    flow = context.facts.flow
+    if number - 1 in context.facts.graph.reachable and flow.is_arm_without_successor(number - 1):
         above, here = (flow.steps[one].id for one in (number - 1, number))
         return (
             f"`{above}` is {naming_words(flow, above)}, so the run ends after it; add `next_step: {here}` to `{above}`"
@@ -184,15 +185,15 @@ class CycleWithoutExit(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every loop from which no drawn edge leads out and in which no step ends the run."""
-        if context.flow.ambiguous_arms:
+        if context.facts.flow.ambiguous_arms:
             return
-        reachable, leads_out = context.graph.reachable, context.graph.leads_out
-        for loop in context.graph.loops:
+        reachable, leads_out = context.facts.graph.reachable, context.facts.graph.leads_out
+        for loop in context.facts.graph.loops:
             if loop[0] not in reachable or leads_out(loop):
                 continue
-            missing = any(way.to == MISSING for number in loop for way in context.flow.transitions[number])
-            if not missing and not any(map(context.graph.ends_the_run, loop)):
-                first = context.program.steps[loop[0]]
+            missing = any(way.to == MISSING for number in loop for way in context.facts.flow.transitions[number])
+            if not missing and not any(map(context.facts.graph.ends_the_run, loop)):
+                first = context.facts.program.steps[loop[0]]
                 message = f"no path leaves the loop {_loop_words(context, loop)}"
                 help = _help_to_leave(context, loop)
                 yield self.finding(message, help, Place(("steps", loop[0], "id")), step=first.id)
@@ -201,8 +202,8 @@ class CycleWithoutExit(Rule):
 def _help_to_leave(context: Context, loop: Sequence[int]) -> str:
     """Return where a run can leave a loop with no step of it left behind that no path leads to then."""
     for number in list(reversed(loop))[:MAX_TRIED]:
-        step = context.program.steps[number]
-        if set(loop) <= _reached_without_leaving(context.flow, number):
+        step = context.facts.program.steps[number]
+        if set(loop) <= _reached_without_leaving(context.facts.flow, number):
             if isinstance(step, ConditionStep):
                 return f"give `{step.id}` a branch that leads out"
             return f"end the run in `{step.id}`, or give it a `next_step` that leads out"
@@ -263,12 +264,12 @@ class UnboundedCycle(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every loop that remains when steps with `max_visits` are taken out."""
-        steps, flow = context.program.steps, context.flow
-        if context.program.max_steps is not None or flow.ambiguous_arms:
+        steps, flow = context.facts.program.steps, context.facts.flow
+        if context.facts.program.max_steps is not None or flow.ambiguous_arms:
             return
         bounded = {number for number, step in enumerate(steps) if step.max_visits is not None}
-        for loop in context.graph.loops_without(bounded):
-            if loop[0] not in context.graph.reachable:
+        for loop in context.facts.graph.loops_without(bounded):
+            if loop[0] not in context.facts.graph.reachable:
                 continue
             message = f"nothing bounds the loop {_loop_words(context, loop)}"
             help = "add `max_visits` to one of its steps, or `max_steps` to the program"
@@ -277,10 +278,10 @@ class UnboundedCycle(Rule):
 
 def _loop_words(context: Context, loop: list[int]) -> str:
     """Write the steps of a loop in an order in which control can go through them."""
-    steps, inside = context.program.steps, set(loop)
+    steps, inside = context.facts.program.steps, set(loop)
     order, seen = [loop[0]], {loop[0]}
     while True:
-        following = next((t for t in context.flow.successors[order[-1]] if t in inside and t not in seen), None)
+        following = next((t for t in context.facts.flow.successors[order[-1]] if t in inside and t not in seen), None)
         if following is None or len(order) == 6:
             break
         order.append(following)
@@ -330,31 +331,31 @@ class NoFailureEnding(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the first step that decides, when no reachable ending is declared a failure."""
-        flow = context.flow
+        flow = context.facts.flow
         if flow.has_missing_target:
             return
-        reachable = sorted(context.graph.reachable)
+        reachable = sorted(context.facts.graph.reachable)
         if any(way.ending == DECLARED_FAILURE for number in reachable for way in flow.transitions[number]):
             return
         for number in reachable:
-            step, why = context.program.steps[number], self._decides(context, number)
+            step, why = context.facts.program.steps[number], self._decides(context, number)
             if why is not None:
                 message = f"{why}, but no ending is declared a failure"
                 help = "mark the ending that is one with `outcome: failure`"
                 related = [
                     Label(Place(("steps", ending, "id")), "this ending is declared a success")
                     for ending in reachable
-                    if context.graph.ends_the_run(ending)
+                    if context.facts.graph.ends_the_run(ending)
                 ]
                 yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related[:4])
                 return
 
     def _decides(self, context: Context, number: int) -> str | None:
-        step = context.program.steps[number]
+        step = context.facts.program.steps[number]
         if isinstance(step, FailingStep) and step.error_step is not None:
             return f"an error of `{step.id}` decides where the run goes"
         if isinstance(step, ConditionStep) and any(
-            isinstance(context.call_of(source), LlmCall) for source in self._outputs(context, number)
+            isinstance(context.facts.call_of(source), LlmCall) for source in self._outputs(context, number)
         ):
             return f"a model's reply decides `{step.id}`"
         return None
@@ -364,7 +365,7 @@ class NoFailureEnding(Rule):
         found: set[Source] = set()
         pending, seen = [number], {number}
         while pending:
-            for reading in context.assignment.readings_at(pending.pop()):
+            for reading in context.analyses.assignment.readings_at(pending.pop()):
                 for source in reading.meant.sources if reading.meant else ():
                     if source.kind == "output":
                         found.add(source)
@@ -411,7 +412,7 @@ class SameBranches(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every two-way condition whose branches agree."""
-        for number, step in context.conditions:
+        for number, step in context.facts.conditions:
             if step.then is not None and step.then == step.otherwise:
                 message = f"`then` and `otherwise` both name `{step.then}`"
                 help = "name two different steps, or replace the condition by `next_step`"

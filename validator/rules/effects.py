@@ -53,7 +53,7 @@ class ParallelRace(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every `output_key` that a sibling, or the parallel step itself, binds too."""
-        for number, step in context.parallels:
+        for number, step in context.facts.parallels:
             first: dict[str, Place] = {}
             if step.output_key is not None:
                 first[step.output_key] = Place(("steps", number, "output_key"))
@@ -106,23 +106,23 @@ class SiblingRead(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every reading, in a sub-step, of a name that a sibling gives."""
-        for reading in context.assignment.readings if context.parallels else ():
+        for reading in context.analyses.assignment.readings if context.facts.parallels else ():
             if reading.sub is None or reading.meant is None:
                 continue
             for source in reading.meant.sources:
                 if source.step == reading.step and source.sub is not None and source.sub != reading.sub:
-                    whole = context.program.steps[reading.step].id
+                    whole = context.facts.program.steps[reading.step].id
                     text = reading.reference.text()
                     message = f"`{text}` is the output of a sibling, which runs at the same time"
                     help = f"move this step behind `{whole}`, where the output is there"
                     related = [Label(Place((*source.path, "id")), "the sibling stands here")]
-                    step = context.reader(reading).id
+                    step = context.analyses.reader(reading).id
                     yield self.finding(message, help, reading.place, step=step, related=related)
                     break
 
 
 def _writes_once(context: Context, site: CallSite) -> bool:
-    return isinstance(site.call, ToolCall) and context.meaning.tool(site.call.tool).writes_once
+    return isinstance(site.call, ToolCall) and context.facts.meaning.tool(site.call.tool).writes_once
 
 
 def _is_retried(step: Failing) -> bool:
@@ -132,7 +132,7 @@ def _is_retried(step: Failing) -> bool:
 
 def _fact(context: Context, site: CallSite) -> str:
     assert isinstance(site.call, ToolCall)
-    if site.call.tool in context.meaning.manifest:
+    if site.call.tool in context.facts.meaning.manifest:
         return f"`{site.call.tool}` writes and is not idempotent"
     return f"`{site.call.tool}` is declared nowhere, so it is taken to write and not to be idempotent"
 
@@ -140,12 +140,12 @@ def _fact(context: Context, site: CallSite) -> str:
 def _or_declare(context: Context, site: CallSite) -> str:
     """Return what else to do where nothing is declared of a tool. What it does is for the author to say, not for us."""
     assert isinstance(site.call, ToolCall)
-    return "" if site.call.tool in context.meaning.manifest else "; or declare under `tools` what each tool does"
+    return "" if site.call.tool in context.facts.meaning.manifest else "; or declare under `tools` what each tool does"
 
 
 def _without(context: Context, site: CallSite, what: str) -> str:
     """Return the help to let a call fail, by removing what keeps it from that, and to say where the run goes then."""
-    whole = context.program.steps[site.step]
+    whole = context.facts.program.steps[site.step]
     target = getattr(whole, "error_step", None)
     if target is not None:
         return f"remove {what}, so that a failure goes to `{target}`"
@@ -191,10 +191,10 @@ class RetriedEffect(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every retry, also of a whole parallel step, that performs a non-idempotent write again."""
-        for site, _ in context.writing_calls:
+        for site, _ in context.facts.writing_calls:
             if not _writes_once(context, site):
                 continue
-            whole = context.program.steps[site.step]
+            whole = context.facts.program.steps[site.step]
             place = None
             if _is_retried(site.call):
                 place = Place((*site.path, "on_error"))
@@ -255,11 +255,11 @@ class EffectInLoop(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every call of a non-idempotent write tool in a loop."""
-        for site, _ in context.writing_calls:
+        for site, _ in context.facts.writing_calls:
             if (
-                site.step in context.graph.in_loop
+                site.step in context.facts.graph.in_loop
                 and _writes_once(context, site)
-                and context.bounds.starts(site.step) != 1
+                and context.analyses.bounds.starts(site.step) != 1
                 and not _is_proved_once(context, site)
             ):
                 message = f"{_fact(context, site)}, and stands in a loop"
@@ -269,7 +269,7 @@ class EffectInLoop(Rule):
 
 def _once(context: Context, site: CallSite) -> str:
     """Return the help to let a run start a step once only."""
-    whole = context.program.steps[site.step]
+    whole = context.facts.program.steps[site.step]
     has_route = getattr(whole, "error_step", None) is not None
     route = "" if has_route else " and an `error_step` that takes the second visit"
     return f"give `{whole.id}` `max_visits: 1`{route}"
@@ -277,18 +277,17 @@ def _once(context: Context, site: CallSite) -> str:
 
 def _is_proved_once(context: Context, site: CallSite) -> bool:
     """Whether a guardrail says that a run makes this call at most once, and is proved."""
-    rules = [(rule, policy) for rule, policy in context.meaning.rules if isinstance(rule, AtMostOnce)]
+    rules = [(rule, policy) for rule, policy in context.facts.meaning.rules if isinstance(rule, AtMostOnce)]
     rules = [(rule, policy) for rule, policy in rules if _selects(context, rule, site)]
-    if not rules or context.outcomes is None:  # the verdicts on the properties are there when the outcomes are
-        return False
-    proved = {(one.policy, one.rule) for one in context.properties if one.verdict is Verdict.PROVED}
-    unsure = {(one.policy, one.rule) for one in context.properties if one.verdict is not Verdict.PROVED}
+    said = [judgement.property for judgement in context.verdicts.judgements] if rules else []
+    proved = {(one.policy, one.rule) for one in said if one.verdict is Verdict.PROVED}
+    unsure = {(one.policy, one.rule) for one in said if one.verdict is not Verdict.PROVED}
     names = {(policy.policy if policy else None, rule.name) for rule, policy in rules}
     return bool(names & proved - unsure)
 
 
 def _selects(context: Context, rule: AtMostOnce, site: CallSite) -> bool:
-    return any((hit.step, hit.part.id) == (site.step, site.call.id) for hit in context.hits(rule.at_most_once))
+    return any((hit.step, hit.part.id) == (site.step, site.call.id) for hit in context.facts.hits(rule.at_most_once))
 
 
 class FallbackForEffect(Rule):
@@ -327,7 +326,7 @@ class FallbackForEffect(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every time-out fallback and every skip of a non-idempotent write."""
-        for site, _ in context.writing_calls:
+        for site, _ in context.facts.writing_calls:
             if not _writes_once(context, site):
                 continue
             call: Call = site.call

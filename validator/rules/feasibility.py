@@ -15,27 +15,29 @@ from stepward.vm.reading.source import Place
 
 def gates(context: Context, number: int, behind: list[int]) -> list[int]:
     """Return the conditions that keep every run away from a region: those that lead there from outside of all such."""
-    dead = set(context.dead.infeasible)
-    before = (one for step in (number, *behind) for one in context.flow.predecessors[step])
-    return sorted({one for one in before if one not in dead and one in context.graph.reachable})
+    dead = set(context.proofs.dead.infeasible)
+    before = (one for step in (number, *behind) for one in context.facts.flow.predecessors[step])
+    return sorted({one for one in before if one not in dead and one in context.facts.graph.reachable})
 
 
 def is_constant(context: Context, number: int) -> bool:
     """Return whether a step is a two-way condition that is always true, or always false."""
-    step = context.flow.steps[number]
+    step = context.facts.flow.steps[number]
     if not isinstance(step, ConditionStep) or step.condition is None:
         return False
-    return context.decided_branch(number) is not None or context.decided.constant(number) is not None
+    return context.facts.decided_branch(number) is not None or context.verdicts.decided.constant(number) is not None
 
 
 def kept_away(context: Context, number: int) -> str:
     """Return the words for the steps that no run gets to because a condition is constant; empty where there is none."""
     found = []
-    for first, behind in regions_among(context.dead.infeasible if context.has_control_flow else (), context.graph):
+    for first, behind in regions_among(
+        context.proofs.dead.infeasible if context.facts.has_control_flow else (), context.facts.graph
+    ):
         if number in gates(context, first, behind) and all(
             is_constant(context, one) for one in gates(context, first, behind)
         ):
-            found.append(f"`{context.flow.steps[first].id}`{behind_words(behind, context.flow)}")
+            found.append(f"`{context.facts.flow.steps[first].id}`{behind_words(behind, context.facts.flow)}")
     return f", and no run gets to {' or to '.join(found)}" if found else ""
 
 
@@ -91,13 +93,13 @@ class InfeasibleStep(EngineRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the first step of each region that the graph reaches, and proved not to be reached by any run."""
-        if not context.has_control_flow or not context.conditions:
+        if not context.facts.has_control_flow or not context.facts.conditions:
             return
-        for number, behind in regions_among(context.dead.infeasible, context.graph):
+        for number, behind in regions_among(context.proofs.dead.infeasible, context.facts.graph):
             if all(map(partial(is_constant, context), gates(context, number, behind))):
                 continue
-            step = context.program.steps[number]
-            who = f"`{step.id}`{behind_words(behind, context.flow)}"
+            step = context.facts.program.steps[number]
+            who = f"`{step.id}`{behind_words(behind, context.facts.flow)}"
             message = f"no run gets to {who}: the conditions on the ways to it rule one another out"
             help = "correct the condition that was to lead here"
             if can_be_removed((number, *behind), context):

@@ -23,19 +23,12 @@ class Verdicts(EngineRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the verdicts that carry this rule's code."""
-        if not context.has_control_flow:
+        if not context.facts.has_control_flow:
             return
-        for outcome in context.outcomes:
+        for outcome in context.verdicts.outcomes:
             if outcome.code == self.code:
-                yield self.finding(
-                    outcome.message,
-                    outcome.help,
-                    outcome.place,
-                    step=outcome.step,
-                    related=outcome.related,
-                    evidence=outcome.evidence,
-                    policy=outcome.policy,
-                )
+                _, message, help, place, step, related, evidence, tag = outcome
+                yield self.finding(message, help, place, step=step, related=related, evidence=evidence, policy=tag)
 
 
 class GuardrailBypassed(Verdicts):
@@ -401,15 +394,14 @@ class Unproved(Verdicts):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield what no layer decided, with what was tried."""
         yield from super().check(context)
-        for found in unsettled(context):
-            yield self.finding(found.message, found.help, found.place, step=found.step, evidence=found.evidence)
+        yield from unsettled(context, self)
 
     def stopped(self, context: Context) -> Finding:
         """Return the finding that the clock has stopped something.
 
         Some findings, that a case is never taken for one, are just missing when nobody finds their proof.
         """
-        clock = context.clock
+        clock = context.proofs.clock
         message = f"not all was looked at that could be found in this program: {clock.words}"
         return self.finding(message, f"{clock.help}; verdicts that are there still count", Place(("name",), key=True))
 
@@ -458,9 +450,9 @@ class PolicyContradiction(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every claim of the manifest that a policy contradicts."""
-        for policy in context.meaning.policies:
+        for policy in context.facts.meaning.policies:
             for name, fact in (policy.tools or {}).items():
-                claim = (context.program.tools or {}).get(name)
+                claim = (context.facts.program.tools or {}).get(name)
                 if claim is not None:
                     yield from self._claims(policy, name, claim, fact)
 

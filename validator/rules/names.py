@@ -58,53 +58,53 @@ class UndefinedVariable(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every reference that is no input, no output and no assigned name."""
-        for reading in context.assignment.readings:
+        for reading in context.analyses.assignment.readings:
             if reading.meant is None:
                 message = f"nothing ever defines `{reading.reference.text()}`"
                 help = self._help(context, reading.reference.names)
                 step, mend = (
-                    context.program.steps[reading.step].id,
+                    context.facts.program.steps[reading.step].id,
                     self._mend(context, reading.reference, reading.place),
                 )
                 yield self.finding(message, help, reading.place, step=step, mend=mend)
-            elif reading.meant.fields and context.meaning.typing.view(reading.meant).never:
+            elif reading.meant.fields and context.facts.meaning.typing.view(reading.meant).never:
                 message = f"`{reading.reference.text()}` never exists: its type has no such field"
-                known = context.known_fields(reading.meant)
+                known = context.facts.known_fields(reading.meant)
                 *owner, last = reading.reference.names
                 help = near_words(last, known) or "read a field that the type declares"
-                step, near = context.program.steps[reading.step].id, only_near(last, known)
+                step, near = context.facts.program.steps[reading.step].id, only_near(last, known)
                 mend = _reading((*owner, near), reading.place) if near else None
                 yield self.finding(message, help, reading.place, step=step, mend=mend)
         yield from self._asked(context)
 
     def _asked(self, context: Context) -> Iterator[Finding]:
-        for clause in context.meaning.clauses:
+        for clause in context.facts.meaning.clauses:
             for node in walk(clause.tree) if clause.tree is not None and "defined" in clause.text else ():
-                if isinstance(node, Defined) and context.meaning.names.meaning(node.reference.names) is None:
+                if isinstance(node, Defined) and context.facts.meaning.names.meaning(node.reference.names) is None:
                     reference = node.reference
                     place = Place(clause.path, within=(reference.start, reference.end))
                     message = f"nothing ever defines `{reference.text()}`"
                     help = self._help(context, reference.names)
-                    step, mend = context.program.steps[clause.step].id, self._mend(context, reference, place)
+                    step, mend = context.facts.program.steps[clause.step].id, self._mend(context, reference, place)
                     yield self.finding(message, help, place, step=step, mend=mend)
 
     def _mend(self, context: Context, reference: Reference, place: Place) -> Mend | None:
         """Return what makes the reference one to the only thing that it can mean."""
         first, *rest = reference.names
-        known = context.meaning.names
+        known = context.facts.meaning.names
         if first in known.outputs:
             return _reading((first, "output", *rest), place)
-        if first in context.flow.position or len(known.variables) + len(known.outputs) > MAX_CANDIDATES:
+        if first in context.facts.flow.position or len(known.variables) + len(known.outputs) > MAX_CANDIDATES:
             return None
         near = only_near(first, known.outputs if rest[:1] in (["output"], ["error"]) else known.known())
         return _reading((near, *rest), place) if near else None
 
     def _help(self, context: Context, names: tuple[str, ...]) -> str:
-        known = context.meaning.names
+        known = context.facts.meaning.names
         if names[0] in known.outputs:
             return f"write `${'.'.join((names[0], 'output', *names[1:]))}` for the output of the step"
-        if names[0] in context.flow.position:
-            step = context.program.steps[context.flow.position[names[0]]]
+        if names[0] in context.facts.flow.position:
+            step = context.facts.program.steps[context.facts.flow.position[names[0]]]
             return f"`{names[0]}` is a {step.type} step and has no output"
         if names[1:2] in (("output",), ("error",)):
             near = near_words(names[0], known.outputs).replace("`", "`$", 1).replace("`?", f".{names[1]}`?")
@@ -160,9 +160,9 @@ class MaybeUndefined(EngineRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every reading that some path reaches without a definition, unless no run can take such a path."""
-        for number, (reading, key) in enumerate(context.assignment.doubtful):
+        for number, (reading, key) in enumerate(context.analyses.assignment.doubtful):
             found = None
-            if context.has_control_flow and number * len(context.program.steps) < SEARCHED_STEPS:
+            if context.facts.has_control_flow and number * len(context.facts.program.steps) < SEARCHED_STEPS:
                 found = self._searched(context, reading)
                 if found is not None and found.verdict is Verdict.PROVED:
                     continue
@@ -171,16 +171,16 @@ class MaybeUndefined(EngineRule):
     @staticmethod
     def _searched(context: Context, reading: Reading) -> Answer | None:
         """Return what the engine says of a reading; None where it breaks off."""
-        part = f"the reading of `{reading.reference.text()}` in `{context.program.steps[reading.step].id}`"
-        return context.failures.attempt(part, lambda: context.engine.undefined(reading), lambda _: None)
+        part = f"the reading of `{reading.reference.text()}` in `{context.facts.program.steps[reading.step].id}`"
+        return context.proofs.failures.attempt(part, lambda: context.proofs.engine.undefined(reading), lambda _: None)
 
     def _finding(self, context: Context, reading: Reading, key: tuple[str, ...], evidence: Evidence | None) -> Finding:
         assert reading.meant is not None
         text = reading.reference.text()
-        step = context.program.steps[reading.step].id
+        step = context.facts.program.steps[reading.step].id
         if len(key) > len(reading.reference.names) - len(reading.meant.fields):
             owner = "$" + ".".join(key[:-1])
-            if key[-1] in context.assignment.required(key[:-1]):
+            if key[-1] in context.analyses.assignment.required(key[:-1]):
                 message = f"`{text}` may be undefined here: `{owner}` may be null"
                 help = f"test `{owner} != null` on every path to `{step}`, or declare a type without null"
                 return self.finding(message, help, reading.place, step=step, evidence=evidence)
@@ -234,10 +234,10 @@ class UndeclaredInput(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every undeclared input, once, where it is read first."""
-        if context.program.inputs is not None:
+        if context.facts.program.inputs is not None:
             return
         first: dict[str, Reading] = {}
-        for reading in context.assignment.readings:
+        for reading in context.analyses.assignment.readings:
             for source in reading.meant.sources if reading.meant else ():
                 if source.kind == "input":
                     first.setdefault(source.name, reading)
@@ -250,15 +250,15 @@ class UndeclaredInput(Rule):
             help = f"declare all {len(first)} of them under `inputs`, as `{declared.split(', ')[0]}`"
         for name, reading in first.items():
             message = f"`${name}` comes from outside, and the program does not declare it"
-            yield self.finding(message, help, reading.place, step=context.program.steps[reading.step].id)
+            yield self.finding(message, help, reading.place, step=context.facts.program.steps[reading.step].id)
 
 
 def _wanted(context: Context, name: str) -> str | None:
     """Return the type that tools want of an input as an argument, where they agree on one."""
     wanted: set[frozenset[str]] = set()
-    for site in context.meaning.calls:
+    for site in context.facts.meaning.calls:
         if isinstance(site.call, ToolCall) and f"${name}" in site.call.args.values():
-            declared = context.meaning.tool(site.call.tool).args or {}
+            declared = context.facts.meaning.tool(site.call.tool).args or {}
             passed = (argument for argument, value in site.call.args.items() if value == f"${name}")
             wanted.update(declared[argument].kinds for argument in passed if argument in declared)
     kinds = wanted.pop() if len(wanted) == 1 else frozenset[str]()
@@ -269,5 +269,5 @@ def _type_word(context: Context, reading: Reading) -> str:
     assert reading.meant is not None
     if reading.meant.fields:
         return "object"
-    view = context.meaning.typing.view(reading.meant)
+    view = context.facts.meaning.typing.view(reading.meant)
     return next(iter(view.kinds)) if view.is_known and len(view.kinds) == 1 else "string"

@@ -61,12 +61,12 @@ def can_be_removed(steps: Sequence[int], context: Context) -> bool:
     That is: no guardrail of the program speaks of them, no other step reads what they give, and each arm that they name
     is one by other steps too, or says itself where the run goes.
     """
-    gone, flow = set(steps), context.flow
-    for rule in context.program.guardrails:
+    gone, flow = set(steps), context.facts.flow
+    for rule in context.facts.program.guardrails:
         selectors = [*protected(rule), *(guards(rule.requires) if isinstance(rule, Requires) else ())]
-        if any(hit.step in gone for selector in selectors for hit in context.hits(selector)):
+        if any(hit.step in gone for selector in selectors for hit in context.facts.hits(selector)):
             return False
-    for reading in context.assignment.readings:
+    for reading in context.analyses.assignment.readings:
         if reading.step not in gone and reading.meant and any(source.step in gone for source in reading.meant.sources):
             return False
     return not any(

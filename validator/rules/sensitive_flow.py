@@ -42,7 +42,7 @@ class SensitiveFlow:
         self._context = context
         self._sets: dict[str, Origin] = {}
         self._echoes: dict[str, Origin] = {}
-        readings = [one for one in context.assignment.readings if one.meant is not None]
+        readings = [one for one in context.analyses.assignment.readings if one.meant is not None]
         passed = [one for one in readings if self._may_pass(one)]
         changed = True
         while changed:
@@ -52,12 +52,12 @@ class SensitiveFlow:
 
     def _may_pass(self, reading: Reading) -> bool:
         """Return whether a step may hand on what it reads: a `set`, or a tool that may repeat its arguments."""
-        reader = self._context.reader(reading)
+        reader = self._context.analyses.reader(reading)
         match reader:
             case SetStep():
                 return True
             case ToolCall():
-                return self._context.meaning.tool(reader.tool).echoes
+                return self._context.facts.meaning.tool(reader.tool).echoes
             case LlmCall() | ConditionStep() | ParallelStep() | EndStep():
                 return False
             case _:
@@ -66,7 +66,7 @@ class SensitiveFlow:
     def _passes(self, reading: Reading) -> bool:
         """Note what a reading hands on; return whether that is new."""
         assert reading.meant is not None
-        call = self._context.reader(reading)
+        call = self._context.analyses.reader(reading)
         if isinstance(call, ToolCall):
             known, name = self._echoes, call.id
         else:
@@ -87,7 +87,7 @@ class SensitiveFlow:
 
     def _kinds_after(self, reading: Reading, origin: Origin) -> frozenset[str]:
         """Return the kinds of what `set` makes of a sensitive value: a copy has all of them, a result is a number."""
-        trees = self._context.meaning.clauses_of.get(reading.step, ())
+        trees = self._context.facts.meaning.clauses_of.get(reading.step, ())
         tree: Expression | None = next((one.tree for one in trees if one.path == reading.place.path), None)
         if tree is None or isinstance(tree, Reference):
             return origin.kinds
@@ -106,7 +106,7 @@ class SensitiveFlow:
             if source.name in self._sets:
                 yield self._sets[source.name]
             return
-        spec = self._context.meaning.typing.root_spec(source)
+        spec = self._context.facts.meaning.typing.root_spec(source)
         found = _marked(spec, _spec_path(self._context, source), fields)
         if found is not None:
             yield found
@@ -114,29 +114,29 @@ class SensitiveFlow:
             yield from self._repeated(source, fields)
 
     def _repeated(self, source: Source, fields: tuple[str, ...]) -> Iterator[Origin]:
-        call = self._context.call_of(source)
+        call = self._context.facts.call_of(source)
         parts = [(call, fields)]
         if isinstance(call, ParallelStep):
             parts = [(part, fields[1:]) for part in call.parallel_steps if not fields or part.id == fields[0]]
         for part, below in parts:
             origin = self._echoes.get(part.id)
             if origin is not None and isinstance(part, ToolCall):
-                returns = self._context.meaning.tool(part.tool).returns
+                returns = self._context.facts.meaning.tool(part.tool).returns
                 if _may_hold(_part(returns, below), origin.kinds):
                     yield origin
 
 
 def is_marked(context: Context) -> bool:
     """Return whether any type of the program is marked sensitive, or has a part that is."""
-    meaning = context.meaning
-    specs: list[TypeSpec | None] = [*(context.program.inputs or {}).values()]
+    meaning = context.facts.meaning
+    specs: list[TypeSpec | None] = [*(context.facts.program.inputs or {}).values()]
     specs += [tool.returns for tool in meaning.manifest.values()]
     specs += [site.call.returns for site in meaning.calls if isinstance(site.call, LlmCall)]
     return any(_marked(spec, (), ()) is not None for spec in specs)
 
 
 def _spec_path(context: Context, source: Source) -> tuple[str | int, ...]:
-    call = context.call_of(source) if source.kind == "output" else None
+    call = context.facts.call_of(source) if source.kind == "output" else None
     if isinstance(call, ToolCall):
         return ("tools", call.tool, "returns")
     return (*source.path, "returns") if isinstance(call, LlmCall) else source.path

@@ -92,19 +92,19 @@ class Schema(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield fields that contradict each other; those that a model refuses come from the reader."""
         first: dict[str, Place] = {}
-        for number, rule in enumerate(context.program.guardrails):
+        for number, rule in enumerate(context.facts.program.guardrails):
             place = Place(("guardrails", number, "name"))
             if rule.name in first:
                 related = [Label(first[rule.name], "the name is used here first")]
                 message = f"two guardrails are called `{rule.name}`"
                 yield self.finding(message, "give each a name of its own", place, related=related)
             first.setdefault(rule.name, place)
-        for number, condition in context.conditions:
+        for number, condition in context.facts.conditions:
             if condition.cases is not None:
                 yield from self._case_names(condition, Place(("steps", number, "cases")))
-        for number, step in enumerate(context.program.steps):
+        for number, step in enumerate(context.facts.program.steps):
             yield from self._routing(context, number, step, Place(("steps", number)))
-        for site in context.meaning.calls:
+        for site in context.facts.meaning.calls:
             yield from self._failure(site.call, Place(site.path))
             if isinstance(site.call, LlmCall):
                 yield from self._replies(site.call, Place(site.path))
@@ -135,7 +135,7 @@ class Schema(Rule):
             message = "`next_step` and `is_terminal: true` contradict each other"
             yield self.finding(message, "keep one of the two", place.child("is_terminal"), step=step.id)
         if step.outcome is not None and not any(
-            way.kind == "success" and way.to == END for way in context.flow.transitions[number]
+            way.kind == "success" and way.to == END for way in context.facts.flow.transitions[number]
         ):
             message = "`outcome` stands on a step after which the run goes on"
             help = "remove it; it belongs on a step that ends the run"
@@ -275,7 +275,7 @@ class DuplicateId(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every step and sub-step whose id was used before."""
-        if not context.parallels and len(context.flow.position) == len(context.program.steps):
+        if not context.facts.parallels and len(context.facts.flow.position) == len(context.facts.program.steps):
             return
         first: dict[str, Place] = {}
         for path, step in all_steps(context):
@@ -324,7 +324,7 @@ class NameCollision(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield inputs that share a name with a step, and assignments to an input or to another step's id."""
-        inputs = context.program.inputs or {}
+        inputs = context.facts.program.inputs or {}
         ids = {step.id: Place((*path, "id")) for path, step in reversed(list(all_steps(context)))}
         for name in inputs:
             if name in ids:
@@ -345,7 +345,7 @@ class NameCollision(Rule):
 
 def all_steps(context: Context) -> Iterator[tuple[Path, AnyPart]]:
     """Yield every step and sub-step with its path, in the order of the list."""
-    for number, step in enumerate(context.program.steps):
+    for number, step in enumerate(context.facts.program.steps):
         for sub, part in parts(step):
             yield path_of(number, sub), part
 

@@ -59,8 +59,8 @@ class SensitiveToModel(Rule):
         if not is_marked(context):
             return
         flow = SensitiveFlow(context)
-        for reading in context.assignment.readings:
-            call = context.reader(reading)
+        for reading in context.analyses.assignment.readings:
+            call = context.analyses.reader(reading)
             if not isinstance(call, LlmCall) or reading.meant is None:
                 continue
             origin = flow.origin(reading.meant)
@@ -123,10 +123,10 @@ class UnguardedTextToEffect(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every argument of a write tool that free text reaches on a path without a condition on it."""
         self._conditions, self._assigning = _conditions_on(context), _assigning(context)
-        writers = {(site.step, site.sub): call for site, call in context.writing_calls}
-        for reading in context.assignment.readings if writers else ():
+        writers = {(site.step, site.sub): call for site, call in context.facts.writing_calls}
+        for reading in context.analyses.assignment.readings if writers else ():
             call = writers.get((reading.step, reading.sub))
-            if call is None or reading.meant is None or reading.step not in context.graph.reachable:
+            if call is None or reading.meant is None or reading.step not in context.facts.graph.reachable:
                 continue
             source = self._origin(context, reading)
             if source is not None and not _is_refused(context, reading, call):
@@ -149,7 +149,7 @@ class UnguardedTextToEffect(Rule):
 
     def _copied(self, context: Context, source: Source) -> Iterator[tuple[Source, Reading]]:
         """Yield where what a `set` assigns as it is comes from."""
-        for copied in context.assignment.readings_of.get(source.step or 0, ()):
+        for copied in context.analyses.assignment.readings_of.get(source.step or 0, ()):
             if copied.place.path == source.path and self._is_copy(context, source):
                 yield from _sources_of(copied)
 
@@ -160,19 +160,19 @@ class UnguardedTextToEffect(Rule):
 
     def _is_copy(self, context: Context, source: Source) -> bool:
         """Whether a `set` assigns a reference as it is; every other expression gives a number or true and false."""
-        clauses = context.meaning.clauses_of.get(source.step or 0, ())
+        clauses = context.facts.meaning.clauses_of.get(source.step or 0, ())
         return any(clause.path == source.path and isinstance(clause.tree, Reference) for clause in clauses)
 
     def _found(self, context: Context, source: Source, reading: Reading, call: ToolCall) -> Finding:
         whose = "a user's" if source.kind == "input" else "a model's"
         text = reading.reference.text()
-        is_declared = call.tool in context.meaning.manifest
+        is_declared = call.tool in context.facts.meaning.manifest
         fact = "which writes" if is_declared else "which is declared nowhere and taken to write"
         message = f"{whose} free text `{text}` reaches `{call.tool}`, {fact}, and no condition looks at it"
         help = f"check it in a condition first (such as `len({text}) <= 500`)"
         if source.kind == "output":
-            help += f", or limit the reply of `{context.call_of(source).id}` by `allowed_outputs`"
-        elif context.program.inputs is not None and source.kind == "input":
+            help += f", or limit the reply of `{context.facts.call_of(source).id}` by `allowed_outputs`"
+        elif context.facts.program.inputs is not None and source.kind == "input":
             help += ", or limit the input by `enum`"
         place = Place(source.path, key=True) if source.kind == "input" else Place((*source.path, "id"))
         related = [Label(place, "the text comes from here")] if source.path else []
@@ -181,20 +181,20 @@ class UnguardedTextToEffect(Rule):
     def _is_free(self, context: Context, source: Source, fields: tuple[str, ...]) -> bool:
         """Whether a source gives text that nobody limits: a model's reply, or an input; a tool's output is its own."""
         if source.kind == "output":
-            call = context.call_of(source)
+            call = context.facts.call_of(source)
             if not isinstance(call, LlmCall):
                 return False
         elif source.kind != "input":
             return False
-        spec = context.meaning.typing.spec((source, fields))
+        spec = context.facts.meaning.typing.spec((source, fields))
         if spec is None:
-            view = context.meaning.typing.view(Meant((source,), fields))
+            view = context.facts.meaning.typing.view(Meant((source,), fields))
             return "string" in view.kinds
         return "string" in spec.kinds and spec.enum is None and spec.pattern is None
 
     def _arrives(self, context: Context, source: Source, reading: Reading) -> bool:
         """Whether a path from the source to the reading passes no condition on the name, and no other assignment."""
-        flow = context.flow
+        flow = context.facts.flow
         assert reading.meant is not None
         names = reading.reference.names
         root = names[: len(names) - len(reading.meant.fields)]
@@ -223,7 +223,7 @@ def _sources_of(reading: Reading) -> Iterator[tuple[Source, Reading]]:
 def _is_refused(context: Context, reading: Reading, call: ToolCall) -> bool:
     """Return whether a reference is an argument that the tool takes no text for, so that the machine refuses text."""
     argument = reading.place.path[-1]
-    spec = (context.meaning.tool(call.tool).args or {}).get(str(argument))
+    spec = (context.facts.meaning.tool(call.tool).args or {}).get(str(argument))
     is_whole = call.args.get(str(argument)) == reading.reference.text()
     return is_whole and spec is not None and spec.kinds <= _NO_TEXT
 
@@ -231,8 +231,8 @@ def _is_refused(context: Context, reading: Reading, call: ToolCall) -> bool:
 def _conditions_on(context: Context) -> dict[Source, list[tuple[int, tuple[str, ...]]]]:
     """Return the condition steps that read each source, and the fields of it that they read."""
     found: dict[Source, list[tuple[int, tuple[str, ...]]]] = {}
-    for reading in context.assignment.readings:
-        if reading.meant is not None and isinstance(context.flow.steps[reading.step], ConditionStep):
+    for reading in context.analyses.assignment.readings:
+        if reading.meant is not None and isinstance(context.facts.flow.steps[reading.step], ConditionStep):
             for source in reading.meant.sources:
                 found.setdefault(source, []).append((reading.step, reading.meant.fields))
     return found
@@ -241,7 +241,7 @@ def _conditions_on(context: Context) -> dict[Source, list[tuple[int, tuple[str, 
 def _assigning(context: Context) -> dict[tuple[str, ...], list[int]]:
     """Return the steps that assign each name."""
     found: dict[tuple[str, ...], list[int]] = {}
-    for number, step in enumerate(context.flow.steps):
+    for number, step in enumerate(context.facts.flow.steps):
         for name in assigned_names(step):
             found.setdefault(name, []).append(number)
     return found

@@ -52,10 +52,10 @@ class UndeclaredTool(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every call of a tool that a present `tools` section does not list."""
-        tools = context.program.tools
+        tools = context.facts.program.tools
         if tools is None:
             return
-        for site in context.meaning.calls:
+        for site in context.facts.meaning.calls:
             if site.call.type == "tool" and site.call.tool not in tools:
                 help = near_words(site.call.tool, tools) or "declare it under `tools`"
                 message = f"the tool `{site.call.tool}` is not declared"
@@ -100,11 +100,11 @@ class ToolArguments(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every argument that does not fit what the tool declares."""
         signatures: dict[str, _Signature | None] = {}
-        for site in context.meaning.calls:
+        for site in context.facts.meaning.calls:
             if site.call.type == "tool":
                 tool = site.call.tool
                 if tool not in signatures:
-                    declared = context.meaning.tool(tool).args
+                    declared = context.facts.meaning.tool(tool).args
                     signatures[tool] = None if declared is None else _Signature.of(declared)
                 signature = signatures[tool]
                 if signature is not None and not _fits(context, site.call.args, signature):
@@ -141,7 +141,7 @@ class ToolArguments(Rule):
                     yield self.finding(message, help, place, step=call.id, related=related)
 
     def _declaration(self, context: Context, tool: str) -> list[Label]:
-        if context.program.tools is None or tool not in context.program.tools:
+        if context.facts.program.tools is None or tool not in context.facts.program.tools:
             return []
         return [Label(Place(("tools", tool), key=True), "the tool is declared here")]
 
@@ -170,7 +170,7 @@ class _Signature(NamedTuple):
 
 def _fits(context: Context, args: dict[str, Any], signature: _Signature) -> bool:
     """Whether it is plain to see that nothing is wrong with the arguments of a call, as with almost every one."""
-    variables, view_of = context.meaning.names.variables, context.meaning.view
+    variables, view_of = context.facts.meaning.names.variables, context.facts.meaning.view
     missing = len(signature.required)
     for name, value in args.items():
         unlimited = signature.unlimited.get(name)
@@ -223,12 +223,12 @@ def _mismatch(context: Context, site: CallSite, name: str, value: Any, spec: Typ
 def _reference_mismatch(
     context: Context, site: CallSite, name: str, reference: Reference, spec: TypeSpec
 ) -> tuple[str, str] | None:
-    view = context.meaning.view(reference.names)
+    view = context.facts.meaning.view(reference.names)
     if view is None or not view.is_known or view.never:
         return None
     wanted = static_kinds(spec.kinds)
     outside = view.kinds - wanted
-    if "null" in outside and context.not_null.at(site.step, [reference.names]):
+    if "null" in outside and context.analyses.not_null.at(site.step, [reference.names]):
         outside -= {"null"}
     text = reference.text()
     if outside:

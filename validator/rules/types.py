@@ -61,10 +61,10 @@ class TypeMismatch(Rule):
     def _conflicts(self, context: Context) -> Iterator[Finding]:
         covered = {
             (clause.path, problem.start, problem.end)
-            for clause, problem in context.type_problems
+            for clause, problem in context.analyses.type_problems
             if problem.code == "SW203"
         }
-        for conflict in context.meaning.typing.conflicts:
+        for conflict in context.facts.meaning.typing.conflicts:
             first, second = conflict.first, conflict.second
             if any(path == second.path and start <= second.start and second.end <= end for path, start, end in covered):
                 continue
@@ -82,11 +82,11 @@ class TypeMismatch(Rule):
                     yield self.finding(message, "correct the default or the type", Place((*path, "default")))
 
     def _fallbacks(self, context: Context) -> Iterator[Finding]:
-        for site in context.meaning.calls:
+        for site in context.facts.meaning.calls:
             call = site.call
             if call.fallback is None:
                 continue
-            spec = context.declared_output(call)
+            spec = context.facts.declared_output(call)
             why = refusal(call.fallback, spec) if spec is not None else None
             if why is not None:
                 message = f"the fallback of `{call.id}` is not of the type of its output: it {why}"
@@ -97,9 +97,9 @@ class TypeMismatch(Rule):
 def _declared_types(context: Context) -> Iterator[tuple[Path, TypeSpec]]:
     """Yield every type that the program declares, with its path, down to the last property."""
     pending: list[tuple[Path, TypeSpec]] = [
-        (("inputs", name), spec) for name, spec in (context.program.inputs or {}).items()
+        (("inputs", name), spec) for name, spec in (context.facts.program.inputs or {}).items()
     ]
-    for name, tool in (context.program.tools or {}).items():
+    for name, tool in (context.facts.program.tools or {}).items():
         pending.extend((("tools", name, "args", arg), spec) for arg, spec in (tool.args or {}).items())
         if tool.returns is not None:
             pending.append((("tools", name, "returns"), tool.returns))
@@ -120,7 +120,7 @@ def _place(use: Use) -> Place:
 
 
 def _step(context: Context, path: Path) -> str | None:
-    return context.program.steps[path[1]].id if len(path) > 1 and isinstance(path[1], int) else None
+    return context.facts.program.steps[path[1]].id if len(path) > 1 and isinstance(path[1], int) else None
 
 
 class QuotedReference(Rule):
@@ -160,7 +160,7 @@ class QuotedReference(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every text literal that is a reference in quotes, and every one in a list or object of a `set`."""
         yield from expression_findings(self, context)
-        for number, step in enumerate(context.program.steps):
+        for number, step in enumerate(context.facts.program.steps):
             if isinstance(step, SetStep):
                 data = {name: value for name, value in step.set.items() if not isinstance(value, str)}
                 for found in embedded(data, ("steps", number, "set")):
@@ -215,9 +215,9 @@ class ImpossibleValue(Rule):
 
 def expression_findings(rule: Rule, context: Context) -> Iterator[Finding]:
     """Yield the findings of one rule among what is wrong with the program's expressions."""
-    for clause, problem in context.type_problems:
+    for clause, problem in context.analyses.type_problems:
         if problem.code == rule.code:
             place = Place(clause.path, within=(problem.start, problem.end))
             mend = Mend(Place(clause.path), problem.rewrite) if problem.rewrite else None
-            step = context.program.steps[clause.step].id
+            step = context.facts.program.steps[clause.step].id
             yield rule.finding(problem.message, problem.help, place, step=step, mend=mend)

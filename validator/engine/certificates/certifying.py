@@ -10,14 +10,14 @@ from stepward.validator.engine.witnesses.witness import without_waivers
 from stepward.validator.findings import Property, Verdict
 
 
-def certified(one: Property, context: ProgramFacts) -> Property:
+def certified(one: Property, facts: ProgramFacts) -> Property:
     """Return a property, if it is proved with what writes its certificate; that raises NoCertificate where it can't."""
     if one.verdict is not Verdict.PROVED:
         return one
-    meaning, grounds = context.meaning, one.evidence.certificate
+    meaning, grounds = facts.meaning, one.evidence.certificate
 
     def certify() -> Certificate:
-        if not context.has_control_flow:
+        if not facts.has_control_flow:
             raise NoCertificate("the program does not say where control goes (SW101, SW106)")
         if not grounds:
             raise NoCertificate("its layer keeps no grounds")

@@ -77,7 +77,7 @@ class _Rows:
     """The rows of the pairs of one product."""
 
     def __init__(self, builder: Builder) -> None:
-        self.flow = builder.context.flow
+        self.flow = builder.facts.flow
         self.monitor = builder.question.monitor
         self.product = builder.product
         self.counts: bool = _counted(builder)["counts_visits"]
@@ -105,7 +105,7 @@ class _Whole:
 
     def __init__(self, builder: Builder, system: System) -> None:
         self.rows = _Rows(builder)
-        self.names = builder.context.meaning.names
+        self.names = builder.facts.meaning.names
         pairs = builder.product.pairs
         self.pairs = [number for number in range(len(pairs)) if builder.product.alive[number]]
         whole = builder.system(Slice(system.roots, set(self.pairs), list(range(len(pairs)))))
@@ -434,7 +434,7 @@ def solved(builder: Builder, proof: Proof) -> Ground:
 
 def _places(builder: Builder) -> Iterator[dict[str, Any]]:
     """Yield the steps, and the kinds of violation, that a question asks for."""
-    question, flow = builder.question, builder.context.flow
+    question, flow = builder.question, builder.facts.flow
     if isinstance(question.monitor, NeverMonitor):
         for step, hits in question.monitor.forbidden.items():
             if question.asks("forbidden", step):

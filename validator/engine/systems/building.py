@@ -73,8 +73,8 @@ class Product:
     `out` and `before` are the pairs that follow and precede each.
     """
 
-    def __init__(self, context: Analyses, question: Question) -> None:
-        self.found = found = _explored(context, question)
+    def __init__(self, analyses: Analyses, question: Question) -> None:
+        self.found = found = _explored(analyses, question)
         self.monitor = found.monitor
         self.out, self.before = found.out, found.before
         self.bad = {number for number, kind, _ in found.marks if question.asks(kind, found.steps[number])}
@@ -104,9 +104,9 @@ class Product:
             yield (target if target is not None and self.alive[target] else GONE), way
 
 
-def _explored(context: Analyses, question: Question) -> Exploration:
+def _explored(analyses: Analyses, question: Question) -> Exploration:
     """Return the exploration of all that is possible: the one that the question brings, or one within the limits."""
-    flow, possible, found = context.flow, context.ways.possible, question.explored
+    flow, possible, found = analyses.facts.flow, analyses.ways.possible, question.explored
     if found is None:
         found = explore_counted(flow, question.monitor, possible, most_counted=MAX_COUNTED, limit=MAX_PAIRS)
     elif found.is_counted and found.pairs > MAX_COUNTED:
@@ -129,11 +129,11 @@ class Slice:
 class Builder:
     """Builds the systems of one question about a program."""
 
-    def __init__(self, context: Analyses, moves: Moves, question: Question) -> None:
-        self.context = context
+    def __init__(self, analyses: Analyses, moves: Moves, question: Question) -> None:
+        self.facts, self.analyses = analyses.facts, analyses
         self.moves = moves
         self.question = question
-        self.product = Product(context, question)
+        self.product = Product(analyses, question)
 
     @property
     def is_reachable(self) -> bool:
@@ -214,11 +214,11 @@ class Builder:
         kind = product_.monitor.enter(step, state)
         if question.asks(kind, step):
             assert kind is not None
-            cost = 0 if kind == "missing" else self.context.cost(step) + (kind == "retried")
+            cost = 0 if kind == "missing" else self.facts.cost(step) + (kind == "retried")
             for guards in self._starts(number):
                 yield Edge(BAD, guards, (), cost, Leap(step, None, (), (number, -1), kind))
         for leaving in self.moves.of(step):
-            if not self.context.ways.is_possible(step, leaving.way):
+            if not self.analyses.ways.is_possible(step, leaving.way):
                 continue
             assigns = tuple(self._tracked(leaving.assigns, slice_.roots))
             for after in product_.monitor.leave(step, state, leaving.way, dict(leaving.fates)):

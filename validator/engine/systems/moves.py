@@ -89,11 +89,11 @@ class _Part(NamedTuple):
 class Moves:
     """The moves of a program's steps, each made when it is first asked for."""
 
-    def __init__(self, context: Analyses, domains: Domains) -> None:
-        self.context = context
-        self.flow = context.flow
+    def __init__(self, analyses: Analyses, domains: Domains) -> None:
+        self.facts, self.analyses = analyses.facts, analyses
+        self.flow = analyses.facts.flow
         self.domains = domains
-        self._overflow = Overflow(context, domains)
+        self._overflow = Overflow(analyses, domains)
         self._known: dict[int, tuple[Leaving, ...]] = {}
         self._parts: dict[tuple[int, int | None], _Part] = {}
         self._decisions: dict[int, Decision | None] = {}
@@ -113,7 +113,7 @@ class Moves:
 
     def writers(self, root: Names) -> list[int]:
         """Return the steps that assign a variable, an output or an error."""
-        names = self.context.meaning.names
+        names = self.facts.meaning.names
         if len(root) == 2:
             place = names.outputs.places.get(root[0])
             return [] if place is None else [place[0]]
@@ -123,7 +123,7 @@ class Moves:
         """Return the variables whose values a variable may take over, or be computed from."""
         found: set[Names] = set()
         # Outputs and errors come from outside: nothing feeds them.
-        for source in self.context.meaning.names.variables.get(root[0], ()) if len(root) == 1 else ():
+        for source in self.facts.meaning.names.variables.get(root[0], ()) if len(root) == 1 else ():
             if source.kind == "output":
                 found.add((source.name, "output"))
             elif source.step is not None:
@@ -153,7 +153,7 @@ class Moves:
 
     def inputs(self, roots: Iterable[Names]) -> tuple[tuple[Names, Source], ...]:
         """Return those of some variables that are inputs, each with its source."""
-        found = ((root, self.context.meaning.names.meaning(root)) for root in sorted(roots))
+        found = ((root, self.facts.meaning.names.meaning(root)) for root in sorted(roots))
         return tuple(
             (root, source) for root, meant in found if meant for source in meant.sources[:1] if source.kind == "input"
         )
@@ -161,8 +161,8 @@ class Moves:
     @cached_property
     def deciding(self) -> frozenset[int]:
         """The steps of which the state decides what becomes of them, and not only what happens outside."""
-        conditions = (number for number, _ in self.context.conditions)
-        return self.context.uncertain_starts.union(conditions)
+        conditions = (number for number, _ in self.facts.conditions)
+        return self.analyses.uncertain_starts.union(conditions)
 
     def _all(self, number: int, step: AnyStep) -> Iterator[Leaving]:
         ways = self.flow.transitions[number]
@@ -188,7 +188,7 @@ class Moves:
     def decision(self, number: int) -> Decision | None:
         """Return what a condition step decides; None where an expression of it can't be read."""
         if number not in self._decisions:
-            trees = [clause.tree for clause in self.context.meaning.clauses_of.get(number, ())]
+            trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())]
             known = tuple(tree for tree in trees if tree is not None)
             self._decisions[number] = Decision(known) if known and len(known) == len(trees) else None
         return self._decisions[number]
@@ -197,7 +197,7 @@ class Moves:
         """Return what is evaluated where an expression reads something: all of a condition, one value of a `set`."""
         if isinstance(self.flow.steps[number], ConditionStep):
             return self.decision(number)
-        clauses = self.context.meaning.clauses_of.get(number, ())
+        clauses = self.facts.meaning.clauses_of.get(number, ())
         tree = next((clause.tree for clause in clauses if clause.path == path), None)
         return Decision((tree,)) if tree is not None and _is_boolean(tree) else None
 
@@ -218,7 +218,7 @@ class Moves:
         decided = {name: Decision((tree,)) for name in split if (tree := trees[name]) is not None}
         other = [tree for name, tree in trees.items() if name not in decided and tree is not None]
         readable = self._readable(number, other)
-        may_fail = number in self.context.misread or any(
+        may_fail = number in self.analyses.misread or any(
             tree is None or self._overflow.may_happen(tree) for tree in trees.values()
         )
         for way in ways:
@@ -245,7 +245,7 @@ class Moves:
             yield (Guard(readable, NONE_HOLDS),)
 
     def _tree(self, number: int, name: str) -> Expression | None:
-        clauses = self.context.meaning.clauses_of.get(number, ())
+        clauses = self.facts.meaning.clauses_of.get(number, ())
         return next((clause.tree for clause in clauses if clause.path == ("steps", number, "set", name)), None)
 
     def _readable(self, number: int, trees: list[Expression]) -> Decision | None:
@@ -253,7 +253,7 @@ class Moves:
         doubtful = self._doubtful.get((number, None), {})
         names = references_of(trees)
         wanted: list[Expression] = [Defined(0, 0, Reference(0, 0, name)) for name in names if name in doubtful]
-        not_null = self.context.narrowed.get(number, ())
+        not_null = self.analyses.narrowed.get(number, ())
         wanted += [
             Compare(0, 0, "!=", Reference(0, 0, name), Constant(0, 0, None)) for name in names if name in not_null
         ]
@@ -271,7 +271,7 @@ class Moves:
             elif not isinstance(value, str):
                 values[name] = Literal(value)
             elif tree is None:
-                values[name] = Given(self.context.meaning.names.variables[name][0])
+                values[name] = Given(self.facts.meaning.names.variables[name][0])
             else:
                 values[name] = Literal(tree.value) if isinstance(tree, Constant) else Computed(tree)
         read = {
@@ -293,7 +293,7 @@ class Moves:
         key = (number, sub)
         if key not in self._parts:
             starts, refused = self._start(number, sub, call)
-            self._parts[key] = _Part(sub, call, starts, refused, self.context.falls_back(call))
+            self._parts[key] = _Part(sub, call, starts, refused, self.facts.falls_back(call))
         return self._parts[key]
 
     def _start(self, number: int, sub: int | None, call: Call) -> tuple[tuple[Guards, ...], tuple[Guards, ...]]:
@@ -303,9 +303,9 @@ class Moves:
         wanted: list[Expression] = [Defined(0, 0, Reference(0, 0, name)) for name in doubtful]
         is_sure = True
         if isinstance(call, ToolCall):
-            is_sure = self.context.names_fit(call)
-            for name, spec in (self.context.meaning.tool(call.tool).args or {}).items():
-                if name not in call.args or self.context.fits(call.args[name], spec):
+            is_sure = self.analyses.names_fit(call)
+            for name, spec in (self.facts.meaning.tool(call.tool).args or {}).items():
+                if name not in call.args or self.facts.fits(call.args[name], spec):
                     continue
                 asked = self._type_question(call.args[name], spec)
                 is_sure &= asked is not None
@@ -345,9 +345,9 @@ class Moves:
     def _doubtful(self) -> dict[tuple[int, int | None], dict[Names, bool | None]]:
         """What each step or sub-step reads that may be undefined; None for what never exists."""
         result: dict[tuple[int, int | None], dict[Names, bool | None]] = {}
-        for reading, _ in self.context.assignment.doubtful:
+        for reading, _ in self.analyses.assignment.doubtful:
             result.setdefault((reading.step, reading.sub), {})[reading.reference.names] = True
-        for reading in self.context.assignment.never_defined:
+        for reading in self.analyses.assignment.never_defined:
             result.setdefault((reading.step, reading.sub), {})[reading.reference.names] = None
         return result
 
@@ -372,7 +372,7 @@ class Moves:
     def _outputs(self, call: Failing, fate: Fate) -> Iterator[Assign]:
         root = (call.id, "output")
         if fate == SUCCEEDS:
-            yield Assign(root, Given(self.context.meaning.names.outputs[call.id]))
+            yield Assign(root, Given(self.facts.meaning.names.outputs[call.id]))
         elif fate == FALLS_BACK:
             assert isinstance(call, Call)
             yield Assign(root, Literal(call.fallback))
@@ -382,7 +382,7 @@ class Moves:
             yield Assign((call.output_key,), Computed(Reference(0, 0, root)) if fate in _GIVES else Undefined())
 
     def _error(self, step: Failing, *, has_one: bool) -> Iterator[Assign]:
-        source = self.context.meaning.names.outputs[step.id]._replace(kind="error")
+        source = self.facts.meaning.names.outputs[step.id]._replace(kind="error")
         yield Assign((step.id, "error"), Given(source) if has_one else Undefined())
 
     def _unset(self, step: AnyStep) -> Iterator[Assign]:
@@ -450,7 +450,7 @@ class Moves:
     def _blurred(self, step: ParallelStep, way: Transition) -> Leaving:
         """Return one move for all that may become of many sub-steps: their outputs may be there or not."""
         assigns: list[Assign] = []
-        outputs = self.context.meaning.names.outputs
+        outputs = self.facts.meaning.names.outputs
         for part in step.parallel_steps:
             source = outputs[part.id]
             roots = [(part.id, "output"), *([(part.output_key,)] if part.output_key is not None else [])]

@@ -25,8 +25,8 @@ MAX_DIGITS: Final = 19
 class Overflow:
     """The arithmetic of one program."""
 
-    def __init__(self, context: Analyses, domains: Domains) -> None:
-        self.context = context
+    def __init__(self, analyses: Analyses, domains: Domains) -> None:
+        self.facts = analyses.facts
         self.domains = domains
 
     def may_happen(self, tree: Expression) -> bool:
@@ -41,7 +41,7 @@ class Overflow:
 
     def _is_short(self, reference: Reference) -> bool:
         """Whether what comes from outside for a reference is a whole number of few digits."""
-        meant = self.context.meaning.names.meaning(reference.names)
+        meant = self.facts.meaning.names.meaning(reference.names)
         sources = [source for source in meant.sources if source.kind != "set"] if meant is not None else []
         ranges = [one for source in sources for one in self.domains.given(source, meant.fields).ranges] if meant else []
         return all(one.integral and _is_short(one.low) and _is_short(one.high) for one in ranges)
@@ -52,15 +52,13 @@ class Overflow:
         if len(read) <= 1 and "*" not in signs:
             return True
         return (
-            not self.context.graph.loops
-            and len(self.context.flow.steps) < MAX_DOUBLINGS
-            and self._products <= MAX_PRODUCTS
+            not self.facts.graph.loops and len(self.facts.flow.steps) < MAX_DOUBLINGS and self._products <= MAX_PRODUCTS
         )
 
     @cached_property
     def _products(self) -> int:
         """How often the assignments of the program multiply."""
-        trees = [clause.tree for clause in self.context.meaning.clauses if not clause.is_condition and clause.tree]
+        trees = [clause.tree for clause in self.facts.meaning.clauses if not clause.is_condition and clause.tree]
         chains = [node for tree in trees for node in walk(tree) if isinstance(node, Arithmetic)]
         return sum(sign == "*" for node in chains for sign, _ in node.rest)
 

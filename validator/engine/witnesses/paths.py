@@ -36,8 +36,8 @@ _DOES: Final[Mapping[str, Does]] = {
 class Traced:
     """A path of the program: its moves, and what is known of the values on it."""
 
-    def __init__(self, context: Analyses, builder: Builder, path: Path, witnesses: Witnesses) -> None:
-        self.context = context
+    def __init__(self, analyses: Analyses, builder: Builder, path: Path, witnesses: Witnesses) -> None:
+        self.facts = analyses.facts
         self.builder = builder
         self.witnesses = witnesses
         self.moves: list[Move] = []
@@ -77,7 +77,7 @@ class Traced:
             self._walker = None
 
     def _add(self, leap: Leap) -> None:
-        step = self.context.flow.steps[leap.step]
+        step = self.facts.flow.steps[leap.step]
         fates = dict(leap.fates)
         if isinstance(step, ParallelStep) and fates:
             parts = range(len(step.parallel_steps))
@@ -131,21 +131,21 @@ class Traced:
 
     def _learn(self, place: int, source: Source, value: Any) -> None:
         """Note what one name knows of an output; that of a parallel step is an object of the outputs of its parts."""
-        step = self.context.flow.steps[source.step] if source.step is not None else None
+        step = self.facts.flow.steps[source.step] if source.step is not None else None
         if isinstance(step, ParallelStep) and source.sub is None:
             for part in step.parallel_steps:
                 if isinstance(value, dict) and part.id in value:
-                    self._learn(place, self.context.meaning.names.outputs[part.id], value[part.id])
+                    self._learn(place, self.facts.meaning.names.outputs[part.id], value[part.id])
             return
         key = (place, source.name)
         self._known_of[key] = _merged(self._known_of.get(key), value)
-        whole = completed(self._known_of[key], self.context.meaning.typing.effective(source))
+        whole = completed(self._known_of[key], self.facts.meaning.typing.effective(source))
         self._outputs[key] = self._at.setdefault(place, {})[source.name] = whole
 
     def _inputs(self, before: State) -> list[tuple[str, Any]]:
         found = []
         for root in before:
-            meant = self.context.meaning.names.meaning(root)
+            meant = self.facts.meaning.names.meaning(root)
             source = next((one for one in meant.sources if one.kind == "input"), None) if meant is not None else None
             if source is not None and meant is not None and not meant.fields:
                 found.append((source.name, self._whole(root, before, source)))
@@ -153,7 +153,7 @@ class Traced:
 
     def _whole(self, root: Names, state: State, source: Source) -> Any:
         """Return a value with the fields that the state names, and those that its type demands."""
-        return completed(_assembled(root, state), self.context.meaning.typing.effective(source))
+        return completed(_assembled(root, state), self.facts.meaning.typing.effective(source))
 
 
 def _assembled(name: Names, state: State) -> Any:

@@ -33,18 +33,18 @@ Giver = Any
 """What gave a name its value: one of the words above, or the step and the id of the call."""
 
 
-def path_to(context: Analyses, number: int, state: State, stopped: Collection[str | None]) -> tuple[Move, ...] | None:
+def path_to(analyses: Analyses, number: int, state: State, stopped: Collection[str | None]) -> tuple[Move, ...] | None:
     """Return a path on which a run gets to a condition step in a state; None where that is not certain.
 
     At the steps that are `stopped` a guardrail may end the run.
     """
-    found = context.ways.certainly_met(_Givers(context, number, state, stopped))
+    found = analyses.ways.certainly_met(_Givers(analyses, number, state, stopped))
     return found[0].path if found else None
 
 
-def is_admitted(context: Analyses, number: int, state: State) -> bool:
+def is_admitted(analyses: Analyses, number: int, state: State) -> bool:
     """Return whether every value is one that some source of it may give: no `pattern` refuses it."""
-    givers = _Givers(context, number, state, ())
+    givers = _Givers(analyses, number, state, ())
     return all(givers.is_admitted(root) for root in givers.values)
 
 
@@ -54,10 +54,10 @@ class _Givers:
     asks_ends = False
     watched = None
 
-    def __init__(self, context: Analyses, number: int, state: State, stopped: Collection[str | None]) -> None:
-        self.context = context
+    def __init__(self, analyses: Analyses, number: int, state: State, stopped: Collection[str | None]) -> None:
+        self.facts, self.analyses = analyses.facts, analyses
         self.number = number
-        self.names = context.meaning.names
+        self.names = analyses.facts.meaning.names
         self.roots = [name for name in state if not self._fields(name)]
         undefined = {self._root(name) for name in self._asked(number)} - set(self.roots)
         self.roots += sorted(undefined)
@@ -65,7 +65,7 @@ class _Givers:
         self.stopped = stopped
 
     def _asked(self, number: int) -> Iterable[Names]:
-        trees = [clause.tree for clause in self.context.meaning.clauses_of[number] if clause.tree is not None]
+        trees = [clause.tree for clause in self.facts.meaning.clauses_of[number] if clause.tree is not None]
         return references_of(trees)
 
     def _fields(self, name: Names) -> tuple[str, ...]:
@@ -99,8 +99,8 @@ class _Givers:
 
     def leave(self, step: int, state: Any, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[Any]:  # noqa: ARG002
         """Return who gives after a step was left."""
-        part = self.context.flow.steps[step]
-        if part.id in self.stopped or not self.context.starts_for_certain(step):
+        part = self.facts.flow.steps[step]
+        if part.id in self.stopped or not self.analyses.starts_for_certain(step):
             return ()  # a guardrail may stop the run here, or an argument may be refused
         assigned = assigned_names(part)
         if not assigned & set(self.roots):
@@ -143,32 +143,32 @@ class _Givers:
         return all(self._id(step) not in (call for _, call in calls) or steps.count(step) == 1 for step in steps)
 
     def _id(self, step: int) -> str:
-        return self.context.flow.steps[step].id
+        return self.facts.flow.steps[step].id
 
     def _gives(self, root: Names, giver: Giver) -> bool:
         source = self._source(root, giver)
         if source is None:
             return False
-        spec, value = self.context.meaning.typing.effective(source), self.values[root]
+        spec, value = self.facts.meaning.typing.effective(source), self.values[root]
         if isinstance(giver, tuple) and self._is_reply(source) and isinstance(value, str) and value != value.strip():
             return False  # a model's reply is stripped
         return _is_of(value, spec)
 
     def is_admitted(self, root: Names) -> bool:
         """Return whether some source gives a variable this value."""
-        meant, typing = self.names.meaning(root), self.context.meaning.typing
+        meant, typing = self.names.meaning(root), self.facts.meaning.typing
         sources = meant.sources if meant is not None else ()
         return any(source.kind == "set" or _is_of(self.values[root], typing.effective(source)) for source in sources)
 
     def _is_reply(self, source: Source) -> bool:
-        return isinstance(self.context.call_of(source), LlmCall)
+        return isinstance(self.facts.call_of(source), LlmCall)
 
     def _source(self, root: Names, giver: Giver) -> Source | None:
         meant = self.names.meaning(root)
         for source in meant.sources if meant is not None else ():
             if giver == _INPUT and source.kind == "input":
                 return source
-            if source.kind == "output" and isinstance(giver, tuple) and self.context.call_of(source).id == giver[1]:
+            if source.kind == "output" and isinstance(giver, tuple) and self.facts.call_of(source).id == giver[1]:
                 return source
         return None
 

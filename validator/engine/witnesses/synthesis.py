@@ -78,15 +78,15 @@ class _Goal:
 class Witnesses:
     """Makes the witnesses of one program's findings, and remembers what that has cost."""
 
-    def __init__(self, context: Analyses, clock: Clock, failures: Failures) -> None:
-        self.context = context
+    def __init__(self, analyses: Analyses, clock: Clock, failures: Failures) -> None:
+        self.facts, self.analyses = analyses.facts, analyses
         self.clock = clock
         self.failures = failures
-        self.meaning = context.meaning
-        self.program = context.program
-        self.replayer = Replayer(context.program, without_waivers(context.meaning.policies))
+        self.meaning = analyses.facts.meaning
+        self.program = analyses.facts.program
+        self.replayer = Replayer(analyses.facts.program, without_waivers(analyses.facts.meaning.policies))
         self._tries = 0
-        self._most = MAX_RECORDS + RECORDS_PER_STEP * len(context.program.steps)
+        self._most = MAX_RECORDS + RECORDS_PER_STEP * len(analyses.facts.program.steps)
         self._until = self._most
 
     def evidence(
@@ -171,7 +171,7 @@ class Witnesses:
 
     def _fits(self, step: str) -> bool:
         """Whether a step or sub-step hands over what its tool takes; what calls none does."""
-        return all(self.context.arguments_fit(site.step) for site in self.meaning.calls if site.call.id == step)
+        return all(self.analyses.arguments_fit(site.step) for site in self.meaning.calls if site.call.id == step)
 
     @staticmethod
     def _is_stopped_by(shown: Replayed, claim: Claim) -> bool:
@@ -197,7 +197,7 @@ class Witnesses:
         reached = len(common(best.moves, goal.path))
         if reached >= len(goal.path):
             return None
-        number = self.context.flow.position[goal.path[reached].step]
+        number = self.facts.flow.position[goal.path[reached].step]
         spots = self._spots(number)
         choices = [self._choices(spot, number) for spot in spots]
         for combination in islice(few_first(choices), MAX_TRIES):
@@ -214,7 +214,7 @@ class Witnesses:
     def _spots(self, number: int) -> list[Spot]:
         """Return where the values come from that a step reads, `set` names followed to their origins."""
         found: dict[Spot, None] = {}
-        for reading in self.context.assignment.readings_at(number):
+        for reading in self.analyses.assignment.readings_at(number):
             for spot in self._origins(reading, MAX_CHASED, set()):
                 found[spot] = None
                 if len(found) == MAX_SPOTS:
@@ -229,7 +229,7 @@ class Witnesses:
             if source.kind in ("input", "output"):
                 yield source, reading.meant.fields
             elif source.kind == "set" and source.step is not None:
-                for inner in self.context.assignment.readings_at(source.step):
+                for inner in self.analyses.assignment.readings_at(source.step):
                     if inner.path == source.path:
                         yield from self._origins(inner, left - 1, seen)
 
@@ -351,7 +351,7 @@ class Witnesses:
             yield dict(zip(places, combination, strict=True))
 
     def _step(self, move: Move) -> AnyStep:
-        return self.program.steps[self.context.flow.position[move.step]]
+        return self.program.steps[self.facts.flow.position[move.step]]
 
     def _script(self, goal: _Goal, turns: _Turns, values: Values) -> Iterator[Answer]:
         visits: Counter[str] = Counter()
@@ -417,7 +417,7 @@ class Witnesses:
         if self.program.inputs is not None:
             return tuple(Source("input", name, ("inputs", name)) for name in self.program.inputs)
         found: dict[Source, None] = {}
-        for reading in self.context.assignment.readings:
+        for reading in self.analyses.assignment.readings:
             for source in reading.meant.sources if reading.meant is not None else ():
                 if source.kind == "input":
                     found[source] = None

@@ -80,7 +80,7 @@ class Walker:
     """A run in the making: the values that it has, step after step. `inputs` are those at its start."""
 
     def __init__(self, builder: Builder, witnesses: Witnesses, inputs: Mapping[Names, Any]) -> None:
-        self.context = builder.context
+        self.facts, self.analyses = builder.analyses.facts, builder.analyses
         self.moves: Moves = builder.moves
         self.product: Product = builder.product
         self.witnesses = witnesses
@@ -126,19 +126,19 @@ class Walker:
 
     def _plain(self, pair: int, step: int) -> tuple[int, Leaving] | None:
         """Return the way out of most calls: they start for certain, and whatever becomes of them, one pair follows."""
-        targets, part = self.product.out[pair], self.context.flow.steps[step]
+        targets, part = self.product.out[pair], self.facts.flow.steps[step]
         if len(targets) != 1 or not self.product.alive[targets[0]] or not isinstance(part, Call):
             return None
-        if part.max_visits is not None or step in self.context.uncertain_starts:
+        if part.max_visits is not None or step in self.analyses.uncertain_starts:
             return None
-        goes_on = self.context.flow.transitions[step][0]
+        goes_on = self.facts.flow.transitions[step][0]
         if goes_on.kind != "success" or goes_on.to != self.product.found.steps[targets[0]]:
             return None
         return targets[0], self.moves.left(part, goes_on, (), SUCCEEDS)
 
     def _open(self, step: int) -> Iterator[Leaving]:
         """Yield the ways in which the machine can leave a step now."""
-        most = self.context.flow.steps[step].max_visits
+        most = self.facts.flow.steps[step].max_visits
         is_used_up = most is not None and self.visits[step] >= most
         known: dict[Decision, int] = {}
         for leaving in self.moves.of(step):
@@ -199,7 +199,7 @@ class Walker:
                     raise Unsure(str(error)) from None
 
     def _returned(self, source: Source, outputs: Mapping[str, Any]) -> Any:
-        step = self.context.flow.steps[source.step] if source.step is not None else None
+        step = self.facts.flow.steps[source.step] if source.step is not None else None
         if isinstance(step, ParallelStep) and source.sub is None:
             held = {part.id: self.env.get((part.id, "output"), _UNKNOWN) for part in step.parallel_steps}
             return _UNKNOWN if _UNKNOWN in held.values() else FrozenMap(held)
@@ -313,7 +313,7 @@ class _Stretch:
         ]
         steps = self.walker.product.found.steps
         for number in dict.fromkeys(steps[entry.pair] for entry in self.trail[place + 1 :]):
-            if isinstance(self.walker.context.flow.steps[number], ConditionStep):
+            if isinstance(self.walker.facts.flow.steps[number], ConditionStep):
                 for source in sources:
                     yield from ({source.name: value} for value in self.walker.witnesses.varied(source, number))
 

@@ -1,0 +1,55 @@
+"""The verdicts on the properties of one program, each reached when it is first asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from stepward.validator.engine.proofs import Proofs
+from stepward.validator.findings import Property
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.outcomes import Judgement, Outcome
+    from stepward.validator.engine.verdicts import ConditionVerdict, ConditionVerdicts
+
+
+class Verdicts:
+    """The verdicts on the guardrails and the conditions of one program, by what decides about it."""
+
+    def __init__(self, proofs: Proofs) -> None:
+        self._proofs, self._facts = proofs, proofs.facts
+
+    @cached_property
+    def judgements(self) -> tuple[Judgement, ...]:
+        """The verdict on every guardrail."""
+        if not self._facts.meaning.rules and not self._facts.meaning.policies:
+            return ()
+        from stepward.validator.engine.guardrails import judge
+
+        return tuple(self._proofs.failures.collect("the judging of guardrails", lambda: judge(self._proofs)))
+
+    @cached_property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What is reported of guardrails."""
+        return tuple(outcome for judgement in self.judgements for outcome in judgement.outcomes)
+
+    @cached_property
+    def conditions(self) -> tuple[ConditionVerdict, ...]:
+        """The verdict on the coverage of every condition, and on the cases that are to be exclusive."""
+        if not self._facts.conditions:
+            return ()
+        # What decides is made in here, so that an error in making it costs these verdicts alone.
+        return tuple(self._proofs.failures.collect("the judging of conditions", lambda: self.decided.judge()))  # noqa: PLW0108
+
+    @cached_property
+    def decided(self) -> ConditionVerdicts:
+        """What is proved of conditions, and the states that refute what is not."""
+        from stepward.validator.engine.verdicts import ConditionVerdicts
+
+        return ConditionVerdicts(self._proofs, lambda: frozenset(outcome.step for outcome in self.outcomes))
+
+    @property
+    def properties(self) -> list[Property]:
+        """The verdict on every guardrail, where the program says where control goes, and on every condition."""
+        guardrails = [one.property for one in self.judgements] if self._facts.has_control_flow else []
+        return guardrails + [one.property for one in self.conditions]
