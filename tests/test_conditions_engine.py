@@ -54,7 +54,7 @@ from stepward.validator.engine.witnesses.reached import completed
 from stepward.validator.engine.witnesses.replay import replay
 from stepward.validator.findings import Verdict
 from stepward.vm import Meaning, MemoryJournal, ModelReply, Program
-from stepward.vm.expressions.evaluator import compare
+from stepward.vm.expressions.operators import compare
 from stepward.vm.language.types import refusal
 from stepward.vm.values import freeze
 
