@@ -391,7 +391,7 @@ def a_later_case_may_win(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_calculations_are_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(calculated, "_text", lambda tree: "")
+    patch.setattr(calculated, "repr", lambda tree: "", raising=False)
 
 
 def what_is_calculated_is_whole(patch: pytest.MonkeyPatch) -> None:
