@@ -14,7 +14,7 @@ from stepward.vm.expressions.syntax import (
     Constant,
     Defined,
     Expression,
-    Length,
+    FunctionCall,
     Logic,
     Minus,
     Negation,
@@ -44,8 +44,8 @@ def shape(tree: Expression) -> Any:
             return tree.text()
         case Defined(reference=reference):
             return ("defined", reference.text())
-        case Length(operand=operand):
-            return ("len", shape(operand))
+        case FunctionCall(function=function, operand=operand):
+            return (function, shape(operand))
         case Negation(operand=operand):
             return ("not", shape(operand))
         case Minus(operand=operand):

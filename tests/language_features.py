@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 from stepward.vm import Meaning, Policy, Program
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions import syntax
+from stepward.vm.expressions.operators import FUNCTION_WORDS, OPERATORS, POWERS
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.node import Node
 from stepward.vm.language.record import Record
@@ -33,8 +34,7 @@ def every_feature() -> list[str]:
             values = [value for value in _values(annotation) if value != _default(model, field)]
             found |= {f"{model.__name__}.{field}={value}" for value in values} or {f"{model.__name__}.{field}"}
     found |= {f"type {word}" for word in get_args(TypeWord)} | {"type of several words"}
-    found |= {f"operator {sign}" for sign in get_args(syntax.Comparison)}
-    found |= {f"operator {sign}" for sign in ("and", "or", "not", "+", "-", "*", "minus", "len", "defined")}
+    found |= {f"operator {sign}" for sign in (*OPERATORS, *POWERS, *FUNCTION_WORDS, "not", "minus")}
     found |= {f"constant {kind}" for kind in ("number", "fraction", "text", "boolean", "null", "list", "empty list")}
     return sorted(found | {f"reference {kind}" for kind in ("variable", "field", "output", "error", "args")})
 
@@ -146,8 +146,8 @@ def _of_node(node: syntax.Expression) -> Iterator[str]:
             yield "operator not"
         case syntax.Minus():
             yield "operator minus"
-        case syntax.Length():
-            yield "operator len"
+        case syntax.FunctionCall(function=sign):
+            yield f"operator {sign}"
         case syntax.Defined(reference=reference):
             yield "operator defined"
             yield from _of_node(reference)

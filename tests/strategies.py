@@ -12,13 +12,20 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from stepward.vm.expressions import operators
+
 NAMES = ("a", "b", "s", "t", "items", "ok", "maybe", "o.field", "o.deep.er", "step.output", "gone", "größe")
 """Names that generated conditions refer to; `gone` is never defined, `maybe` often null."""
 
 TEXTS = ("", "x", "yes", "no", "xyz", "ja\n", "$a", "it's", 'say "hi"', "back\\slash", "é😀")
 NUMBERS = ("0", "1", "2", "1.0", "0.1", "0.2", "0.3", "10", "1e2", "5E-1", "00", "3.50")
-KEYWORDS = ("and", "or", "not", "in", "contains", "starts_with", "ends_with", "len", "defined", "true", "false", "null")
-SIGNS = ("==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "(", ")", "[", "]", ",")
+KEYWORDS = tuple(sorted(operators.KEYWORDS))
+SIGNS = (*operators.SIGNS, *"()[],")
+BETWEEN = {
+    kind: [word for word, row in operators.OPERATORS.items() if row.takes == kinds]
+    for kind, kinds in (("number", operators.NUMBER), ("text", operators.STRING))
+}
+"""Operators between two values of a kind."""
 
 # -- texts and values -----------------------------------------------------------------------------------------------
 
@@ -129,7 +136,7 @@ def _comparison(draw: st.DrawFn, depth: int) -> Tokens:
         left, right = draw(_operand(word, depth)), draw(_operand(word, depth))
         return [*left, draw(st.sampled_from(["==", "!="])), *right]
     if kind == "order":
-        operator = draw(st.sampled_from(["<", "<=", ">", ">="]))
+        operator = draw(st.sampled_from(BETWEEN["number"]))
         return [*draw(_operand("number", depth)), operator, *draw(_operand("number", depth))]
     negated = ["not"] if draw(st.booleans()) else []
     if kind == "member":
@@ -139,7 +146,7 @@ def _comparison(draw: st.DrawFn, depth: int) -> Tokens:
         if draw(st.booleans()):
             return [*draw(_operand("text", depth)), *negated, "contains", *draw(_operand("text", depth))]
         return [*draw(_array("number")), *negated, "contains", *draw(_operand("number", depth))]
-    operator = draw(st.sampled_from(["starts_with", "ends_with"]))
+    operator = draw(st.sampled_from(BETWEEN["text"]))
     return [*draw(_operand("text", depth)), operator, *draw(_operand("text", depth))]
 
 

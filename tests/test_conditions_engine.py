@@ -54,7 +54,7 @@ from stepward.validator.engine.witnesses.reached import completed
 from stepward.validator.engine.witnesses.replay import replay
 from stepward.validator.findings import Verdict
 from stepward.vm import Meaning, MemoryJournal, ModelReply, Program
-from stepward.vm.expressions.evaluator import compare
+from stepward.vm.expressions.operators import compare
 from stepward.vm.language.types import refusal
 from stepward.vm.values import freeze
 
@@ -391,7 +391,7 @@ def a_later_case_may_win(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_calculations_are_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(calculated, "_text", lambda tree: "")
+    patch.setattr(calculated, "repr", lambda tree: "", raising=False)
 
 
 def what_is_calculated_is_whole(patch: pytest.MonkeyPatch) -> None:

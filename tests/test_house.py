@@ -70,7 +70,6 @@ def test_every_folder_of_the_engine_is_a_floor() -> None:
 CIRCLES = {
     frozenset({"sabotage.machines", "sabotage.oracle", "sabotage.scene", "sabotage.stage", "sabotage.world"}),
     frozenset({"validator.routes", "validator.validator"}),
-    frozenset({"vm.expressions.hints", "vm.expressions.parser"}),
     frozenset({"vm.language.inference", "vm.language.meaning", "vm.language.name_types"}),
     frozenset({"vm.language.loading", "vm.language.program"}),
     frozenset({"vm.machine.monitors", "vm.machine.plan", "vm.machine.state"}),

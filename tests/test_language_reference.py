@@ -24,7 +24,8 @@ from stepward.validator.rules.registry import RULE_BY_CODE
 from stepward.validator.validator import validate_document
 from stepward.vm.errors import EvaluationError, ExpressionError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import Lookup, evaluate
-from stepward.vm.expressions.lexer import KEYWORDS, tokens
+from stepward.vm.expressions.lexer import tokens
+from stepward.vm.expressions.operators import KEYWORDS
 from stepward.vm.expressions.parser import MAX_NESTING, parse
 from stepward.vm.expressions.template import fill
 from stepward.vm.language import guardrails, policy, steps

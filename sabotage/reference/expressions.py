@@ -5,10 +5,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import Any, assert_never
 
 from stepward.sabotage.reference.plain import NoValue, kind, to_number, to_value
 from stepward.vm.expressions import syntax
+from stepward.vm.expressions.operators import Comparison, FunctionName
 
 Read = Callable[[tuple[str, ...]], Any]
 """Gives the value of a reference by its names; raises Undefined where there is none."""
@@ -31,14 +32,14 @@ def value_of(tree: syntax.Expression, read: Read) -> Any:
             return read(names)
         case syntax.Defined(reference=reference):
             return _is_defined(reference.names, read)
-        case syntax.Length(operand=operand):
-            return _length(value_of(operand, read))
+        case syntax.FunctionCall(function=word, operand=operand):
+            return _called(word, value_of(operand, read))
         case syntax.Negation(operand=operand):
             return not _boolean(value_of(operand, read))
-        case syntax.Logic(operator=word, operands=operands):
-            return _logic(word, operands, read)
-        case syntax.Compare(operator=word, left=left, right=right):
-            return _compare(word, value_of(left, read), value_of(right, read))
+        case syntax.Logic(operator=joint, operands=operands):
+            return _logic(joint, operands, read)
+        case syntax.Compare(operator=comparison, left=left, right=right):
+            return _compare(comparison, value_of(left, read), value_of(right, read))
         case syntax.Arithmetic(first=first, rest=rest):
             result = _number(value_of(first, read))
             for sign, operand in rest:
@@ -46,7 +47,8 @@ def value_of(tree: syntax.Expression, read: Read) -> Any:
             return result
         case syntax.Minus(operand=operand):
             return _computed("-", 0, _number(value_of(operand, read)))
-    raise AssertionError(f"what is a {type(tree).__name__}?")
+        case _:
+            assert_never(tree)
 
 
 def holds(tree: syntax.Expression, read: Read) -> bool:
@@ -84,11 +86,17 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _length(value: Any) -> int:
-    """Code points of a text, items of an array ("Conditions" 4)."""
-    if kind(value) not in ("string", "array"):
-        raise CannotEvaluate("a text or an array is needed")
-    return len(value)
+FUNCTIONS: dict[FunctionName, tuple[set[str], str, Callable[[Any], Any]]] = {
+    "len": ({"string", "array"}, "number", len),  # code points of a text, items of an array ("Conditions" 4)
+}
+"""The table of operators: the kinds that a function takes, the kind that it gives, and its value."""
+
+
+def _called(word: FunctionName, value: Any) -> Any:
+    kinds, _, function = FUNCTIONS[word]
+    if kind(value) not in kinds:
+        raise CannotEvaluate("a value of another kind is needed")
+    return function(value)
 
 
 def _computed(sign: str, left: Any, right: Any) -> Any:
@@ -102,20 +110,32 @@ def _computed(sign: str, left: Any, right: Any) -> Any:
 
 _ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
+TAKEN: dict[Comparison, set[str]] = {
+    **{word: {"number"} for word in ("<", "<=", ">", ">=")},
+    **{word: {"string"} for word in ("starts_with", "ends_with")},
+}
+"""The table of operators: the kinds that both sides must be of, where one side does not decide about the other."""
 
-def _compare(word: str, left: Any, right: Any) -> bool:
+
+def _compare(word: Comparison, left: Any, right: Any) -> bool:
     """The table of operators: what each takes, gives, and refuses."""
-    if word in ("==", "!="):
-        return _equal(left, right) is (word == "==")
-    if word in _ORDER:
-        return bool(_ORDER[word](Fraction(_number(left)), Fraction(_number(right))))
-    if word in ("starts_with", "ends_with"):
-        if kind(left) != "string" or kind(right) != "string":
-            raise CannotEvaluate("two texts are needed")
-        return bool(left.startswith(right) if word == "starts_with" else left.endswith(right))
-    if word in ("in", "not in"):
-        return _has_item(right, left) is (word == "in")
-    return _contains(left, right) is (word == "contains")
+    if word in TAKEN and not {kind(left), kind(right)} <= TAKEN[word]:
+        raise CannotEvaluate("values of another kind are needed")
+    match word:
+        case "==" | "!=":
+            return _equal(left, right) is (word == "==")
+        case "in" | "not in":
+            return _has_item(right, left) is (word == "in")
+        case "contains" | "not contains":
+            return _contains(left, right) is (word == "contains")
+        case "starts_with":
+            return bool(left.startswith(right))
+        case "ends_with":
+            return bool(left.endswith(right))
+        case "<" | "<=" | ">" | ">=":
+            return bool(_ORDER[word](Fraction(left), Fraction(right)))
+        case _:
+            assert_never(word)
 
 
 def _equal(left: Any, right: Any) -> bool:

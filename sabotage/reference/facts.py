@@ -137,13 +137,7 @@ def expressions_of(step: Any) -> list[syntax.Expression]:
 
 def names_read(tree: syntax.Expression) -> set[tuple[str, ...]]:
     """Return the names of all references of an expression, those that `defined` asks for included."""
-    found = set()
-    for node in syntax.walk(tree):
-        if isinstance(node, syntax.Reference):
-            found.add(node.names)
-        elif isinstance(node, syntax.Defined):
-            found.add(node.reference.names)
-    return found
+    return {reference.names for reference in syntax.all_references(tree)}
 
 
 def holder(names: tuple[str, ...], program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from stepward.sabotage.reference.expressions import FUNCTIONS, TAKEN
 from stepward.sabotage.reference.facts import (
     Tool,
     all_parts,
@@ -102,8 +103,8 @@ class _Uses(Places):
                         self._need(self._shape(operand), {"number"})
                 case syntax.Minus(operand=operand):
                     self._need(self._shape(operand), {"number"})
-                case syntax.Length(operand=operand):
-                    self._need(self._shape(operand), {"string", "array"})
+                case syntax.FunctionCall(function=word, operand=operand):
+                    self._need(self._shape(operand), FUNCTIONS[word][0])
                 case syntax.Negation(operand=operand):
                     self._need(self._shape(operand), {"boolean"})
                 case syntax.Logic(operands=operands):
@@ -114,18 +115,18 @@ class _Uses(Places):
 
     def _compare(self, node: syntax.Compare, later: list[syntax.Compare]) -> None:
         left, right = self._shape(node.left), self._shape(node.right)
-        if node.operator in ("==", "!="):
-            self._alike(left, right)
-        elif node.operator in ("in", "not in"):
-            self._need(right, {"array"})
-            self._touch_items(node.right)
-            self._alike(left, self._items(node.right))
-        elif node.operator in ("contains", "not contains"):
-            later.append(node)
-        else:
-            wanted = {"string"} if node.operator in ("starts_with", "ends_with") else {"number"}
-            self._need(left, wanted)
-            self._need(right, wanted)
+        match node.operator:
+            case "==" | "!=":
+                self._alike(left, right)
+            case "in" | "not in":
+                self._need(right, {"array"})
+                self._touch_items(node.right)
+                self._alike(left, self._items(node.right))
+            case "contains" | "not contains":
+                later.append(node)
+            case word:
+                self._need(left, TAKEN[word])
+                self._need(right, TAKEN[word])
 
     def _contains(self, node: syntax.Compare) -> None:
         left, right = self._shape(node.left), self._shape(node.right)

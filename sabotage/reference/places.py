@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
+from stepward.sabotage.reference.expressions import FUNCTIONS
 from stepward.sabotage.reference.facts import holder
 from stepward.sabotage.reference.plain import kind
 from stepward.vm.expressions import syntax
@@ -115,9 +116,14 @@ class Places:
                 return self._shape_of(self._places(names))
             case syntax.Constant(value=value):
                 return Shape(frozenset({kind(value)}))
-            case syntax.Arithmetic() | syntax.Minus() | syntax.Length():
+            case syntax.Arithmetic() | syntax.Minus():
                 return Shape(frozenset({"number"}))
-        return Shape(frozenset({"boolean"}))
+            case syntax.FunctionCall(function=word):
+                return Shape(frozenset({FUNCTIONS[word][1]}))
+            case syntax.Defined() | syntax.Negation() | syntax.Logic() | syntax.Compare():
+                return Shape(frozenset({"boolean"}))
+            case _:
+                assert_never(tree)
 
     def _shape_of(self, places: Iterable[Place]) -> Shape:
         kinds: frozenset[str] = frozenset()

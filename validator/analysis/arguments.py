@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.vm.expressions.syntax import (
-    Arithmetic,
-    Compare,
-    Constant,
-    Defined,
-    Expression,
-    Length,
-    Logic,
-    Minus,
-    Negation,
-    Reference,
-)
+from stepward.vm.expressions.syntax import Constant, Defined, Expression, Reference, with_children
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import BaseStep, ToolCall
 
@@ -42,17 +30,8 @@ def at_start(tree: Expression, part: BaseStep, meaning: Meaning) -> Expression:
         case Defined(reference=reference):
             found = at_start(reference, part, meaning)
             return Defined(0, 0, found) if isinstance(found, Reference) else Constant(0, 0, True)
-        case Constant():
-            return tree
-        case Length() | Negation() | Minus():
-            return replace(tree, operand=at_start(tree.operand, part, meaning))
-        case Logic(operands=operands):
-            return replace(tree, operands=tuple(at_start(operand, part, meaning) for operand in operands))
-        case Compare(left=left, right=right):
-            return replace(tree, left=at_start(left, part, meaning), right=at_start(right, part, meaning))
-        case Arithmetic(first=first, rest=rest):
-            moved = tuple((sign, at_start(operand, part, meaning)) for sign, operand in rest)
-            return replace(tree, first=at_start(first, part, meaning), rest=moved)
+        case _:
+            return with_children(tree, lambda child: at_start(child, part, meaning))
 
 
 def _argument(reference: Reference, part: BaseStep, meaning: Meaning) -> Expression:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from stepward.vm.expressions.facts import Facts, certain_reads, facts, reads
-from stepward.vm.expressions.syntax import Defined, Expression, Reference, walk
+from stepward.vm.expressions.syntax import Expression, Reference, all_references
 from stepward.vm.expressions.template import parts, texts
 from stepward.vm.language.names import Meant
 from stepward.vm.language.steps import (
@@ -394,9 +394,8 @@ def read_roots(trees: Iterable[Expression | None], assignment: Assignment) -> se
     """Return the names that expressions read or ask for, without their fields."""
     roots: set[Names] = set()
     for tree in trees:
-        for node in walk(tree) if tree is not None else ():
-            reference = node if isinstance(node, Reference) else node.reference if isinstance(node, Defined) else None
-            meant = assignment.names.meaning(reference.names) if reference is not None else None
-            if reference is not None and meant is not None:
+        for reference in all_references(tree) if tree is not None else ():
+            meant = assignment.names.meaning(reference.names)
+            if meant is not None:
                 roots.add(reference.names[: len(reference.names) - len(meant.fields)])
     return roots

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from stepward.validator.recheck.languages import may_be
 from stepward.validator.recheck.refusals import Refused, TooLarge
-from stepward.validator.recheck.short_texts import may_be_there
+from stepward.validator.recheck.short_texts import ANSWERS, may_be_there
 from stepward.validator.recheck.types import admits as admits_kind
 from stepward.validator.recheck.types import fits, words
 from stepward.vm.language.types import TypeSpec
@@ -26,11 +26,8 @@ MAX_CELLS: Final = 1 << 13
 MAX_ITEMS: Final = 50
 """Cells that are told apart of what an array can hold."""
 
-QUESTIONS: Final = ("contains", "starts_with", "ends_with")
-
-
 Asked = tuple[str, str]
-"""One of QUESTIONS and the literal that it asks for."""
+"""One of the questions of ANSWERS and the literal that it asks for."""
 
 
 class Cell(NamedTuple):
@@ -179,9 +176,7 @@ def _is_text_in(text: str, cell: Cell) -> bool:
 def answer_of(text: str, asked: Asked) -> bool:
     """Return what a text answers to a question."""
     question, literal = asked
-    if question == "contains":
-        return literal in text
-    return text.startswith(literal) if question == "starts_with" else text.endswith(literal)
+    return ANSWERS[question](text, literal)
 
 
 def admits(spec: TypeSpec | None, cell: Cell) -> bool:
@@ -332,7 +327,7 @@ def _bound(data: Any) -> Number | None:
 
 def _asked(data: Any) -> Iterator[Asked]:
     for one in data if isinstance(data, list) else [None]:
-        if not (isinstance(one, list) and len(one) == 2 and one[0] in QUESTIONS and isinstance(one[1], str)):
+        if not (isinstance(one, list) and len(one) == 2 and one[0] in ANSWERS and isinstance(one[1], str)):
             raise Refused(f"{one} is no question about a text")
         yield one[0], one[1]
 

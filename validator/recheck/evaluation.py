@@ -6,24 +6,25 @@ More outcomes than there are may come out, never fewer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Final
+from typing import Final, NamedTuple, assert_never
 
 from stepward.validator.recheck.cells import FALSE, NUMBER, TRUE, Cell, answer_of, follows, holds, meet, of_value
 from stepward.vm.errors import EvaluationError
+from stepward.vm.expressions.operators import Comparison, FunctionName
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Compare,
     Constant,
     Defined,
     Expression,
-    Length,
+    FunctionCall,
     Logic,
     Minus,
     Negation,
     Reference,
-    walk,
+    all_references,
 )
 from stepward.vm.values import arithmetic
 
@@ -42,14 +43,7 @@ Found = set[Cell]
 
 def references(trees: Iterable[Expression]) -> list[Names]:
     """Return the references that expressions read or ask for, each once."""
-    found: dict[Names, None] = {}
-    for tree in trees:
-        for node in walk(tree):
-            if isinstance(node, Reference):
-                found[node.names] = None
-            elif isinstance(node, Defined):
-                found[node.reference.names] = None
-    return list(found)
+    return list(dict.fromkeys(reference.names for tree in trees for reference in all_references(tree)))
 
 
 def splits(names: Iterable[Names], environment: Environment) -> Iterator[Environment]:
@@ -98,8 +92,10 @@ class _Evaluation:
                 return self._logic(operands, TRUE if operator == "or" else FALSE)
             case Compare():
                 return self._compare(tree)
-            case Length(operand=operand):
-                return {_length(cell) for cell in self.of(operand)}
+            case FunctionCall(function=function, operand=operand):
+                row = FUNCTIONS[function]
+                cells = self.of(operand)
+                return {one for cell in cells for one in (row.of(cell) if cell.kind in row.takes else {FAILS})}
             case Minus(operand=operand):
                 return self._computed("-", {of_value(0)}, self.of(operand))
             case Arithmetic(first=first, rest=rest):
@@ -107,6 +103,8 @@ class _Evaluation:
                 for sign, operand in rest:
                     total = self._computed(sign, total, self.of(operand))
                 return total
+            case _:
+                assert_never(tree)
 
     def _logic(self, operands: Sequence[Expression], decisive: Cell) -> Found:
         """Left to right: what is decided is not looked at any further."""
@@ -153,15 +151,44 @@ def _not(cell: Cell) -> Cell:
     return _truth(not cell.value) if cell.kind == "boolean" else FAILS
 
 
-def _length(cell: Cell) -> Cell:
+def result_cells(tree: Expression) -> tuple[Cell, ...]:
+    """Return the kinds that an expression that is no constant and no reference can have."""
+    match tree:
+        case FunctionCall(function=function):
+            return FUNCTIONS[function].cells
+        case Arithmetic() | Minus():
+            return (NUMBER,)
+        case Defined() | Negation() | Logic() | Compare():
+            return (TRUE, FALSE)
+    raise AssertionError("its values are known otherwise")
+
+
+def _length(cell: Cell) -> Found:
     if cell.kind == "string" and cell.single:
-        return of_value(len(cell.value))
-    if cell.kind not in ("string", "array"):
-        return FAILS
+        return {of_value(len(cell.value))}
     low, high = cell.low if cell.low is not None else -1, cell.high
     if high is not None and high - low == 2:
-        return of_value(low + 1)
-    return NUMBER._replace(low=low, high=high, whole=True)
+        return {of_value(low + 1)}
+    return {NUMBER._replace(low=low, high=high, whole=True)}
+
+
+class Function(NamedTuple):
+    """The kinds that a function takes, the cells of what it gives, and those for one cell that it takes."""
+
+    takes: frozenset[str]
+    cells: tuple[Cell, ...]
+    of: Callable[[Cell], Found]
+
+
+FUNCTIONS: Final[dict[FunctionName, Function]] = {
+    "len": Function(frozenset({"string", "array"}), (NUMBER,), _length),
+}
+
+TAKEN: Final[dict[Comparison, frozenset[str]]] = {
+    **dict.fromkeys(("<", "<=", ">", ">="), frozenset({"number"})),
+    **dict.fromkeys(("starts_with", "ends_with"), frozenset({"string"})),
+}
+"""The kinds that both sides must have, where what one is does not say what the other may be."""
 
 
 def _calculated(sign: str, left: Cell, right: Cell) -> Cell:
@@ -180,7 +207,7 @@ def _opposite(found: Iterable[bool | None]) -> frozenset[bool | None]:
     return frozenset(None if one is None else not one for one in found)
 
 
-def _compared(operator: str, left: Cell, right: Cell) -> frozenset[bool | None]:
+def _compared(operator: Comparison, left: Cell, right: Cell) -> frozenset[bool | None]:
     match operator:
         case "==":
             return _equal(left, right)
@@ -196,7 +223,12 @@ def _compared(operator: str, left: Cell, right: Cell) -> frozenset[bool | None]:
             return _opposite(_contains(left, right))
         case "starts_with" | "ends_with":
             return _asked(operator, left, right)
-    return _ordered(operator, left, right)
+        case "<" | "<=":
+            return _ordered(left, right, or_equal=operator == "<=")
+        case ">" | ">=":
+            return _ordered(right, left, or_equal=operator == ">=")
+        case _:
+            assert_never(operator)
 
 
 def _equal(left: Cell, right: Cell) -> frozenset[bool | None]:
@@ -215,13 +247,11 @@ def _with_itself(cells: Iterable[Cell], *, is_equal: bool) -> Found:
     return {_truth(one if is_equal else None if one is None else not one) for one in said}
 
 
-def _ordered(operator: str, left: Cell, right: Cell) -> frozenset[bool | None]:
+def _ordered(left: Cell, right: Cell, *, or_equal: bool) -> frozenset[bool | None]:
     if left.kind != "number" or right.kind != "number":
         return _ONLY_FAILS
-    if operator in (">", ">="):
-        return _ordered({">": "<", ">=": "<="}[operator], right, left)
     if left.single and right.single:
-        return frozenset({left.value < right.value if operator == "<" else left.value <= right.value})
+        return frozenset({left.value <= right.value if or_equal else left.value < right.value})
     # One of the two lies strictly between its bounds, so that touching bounds decide.
     low, high = left.value if left.single else left.low, left.value if left.single else left.high
     first, last = right.value if right.single else right.low, right.value if right.single else right.high
@@ -279,9 +309,12 @@ def _asked(question: str, text: Cell, literal: Cell) -> frozenset[bool | None]:
 def _parts(question: str, text: str) -> Iterator[str]:
     """Yield the texts that a text contains, starts or ends with."""
     size = len(text)
-    if question == "starts_with":
-        yield from (text[:end] for end in range(size + 1))
-    elif question == "ends_with":
-        yield from (text[start:] for start in range(size + 1))
-    else:
-        yield from (text[start:end] for start in range(size + 1) for end in range(start, size + 1))
+    match question:
+        case "starts_with":
+            yield from (text[:end] for end in range(size + 1))
+        case "ends_with":
+            yield from (text[start:] for start in range(size + 1))
+        case "contains":
+            yield from (text[start:end] for start in range(size + 1) for end in range(start, size + 1))
+        case _:
+            raise AssertionError(f"what is `{question}`?")

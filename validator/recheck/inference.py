@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Final, assert_never
 
+from stepward.validator.recheck.evaluation import FUNCTIONS, TAKEN, result_cells
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.types import WORDS, is_a, words
@@ -20,7 +21,7 @@ from stepward.vm.expressions.syntax import (
     Constant,
     Defined,
     Expression,
-    Length,
+    FunctionCall,
     Logic,
     Minus,
     Negation,
@@ -236,8 +237,8 @@ class Uses:
                     self._read(reference.names, is_asked=True)
                 case Compare():
                     self._comparison(node)
-                case Length(operand=operand):
-                    self._need(operand, _TEXT | _ARRAY)
+                case FunctionCall(function=function, operand=operand):
+                    self._need(operand, FUNCTIONS[function].takes)
                 case Negation(operand=operand):
                     self._need(operand, _BOOLEAN)
                 case Logic():
@@ -249,10 +250,6 @@ class Uses:
 
     def _comparison(self, node: Compare) -> None:
         match node.operator:
-            case "<" | "<=" | ">" | ">=":
-                self._need_all((node.left, node.right), _NUMBER)
-            case "starts_with" | "ends_with":
-                self._need_all((node.left, node.right), _TEXT)
             case "==" | "!=":
                 for one, other in ((node.left, node.right), (node.right, node.left)):
                     if isinstance(one, Reference):
@@ -261,8 +258,10 @@ class Uses:
             case "in" | "not in":
                 self._need(node.right, _ARRAY)
                 self._member(node.left, node.right)
-            case _:
+            case "contains" | "not contains":
                 self._contains(node)
+            case operator:
+                self._need_all((node.left, node.right), TAKEN[operator])
 
     def _contains(self, node: Compare) -> None:
         if isinstance(node.right, Constant) and not isinstance(node.right.value, str):
@@ -315,10 +314,8 @@ class Uses:
             case Reference(names=names):
                 for twin in self._places(names):
                     self._pair(place, twin)
-            case Length() | Arithmetic() | Minus():
-                self._add(place, _NUMBER)
             case _:
-                self._add(place, _BOOLEAN)
+                self._add(place, frozenset(cell.kind for cell in result_cells(other)))
 
     def _pair(self, one: Place, other: Place) -> None:
         first, second = self.boundary.declared(one), self.boundary.declared(other)

@@ -178,10 +178,15 @@ def _is(text: str) -> Rest:
 
 def _question(word: str, text: str) -> Rest:
     """Return the texts that contain, start with or end with one."""
-    found: Rest = Edge("end") if word == "ends_with" else NOTHING
+    edges: dict[str, tuple[Rest, Rest]] = {
+        "contains": (NOTHING, NOTHING),
+        "starts_with": (Edge("start"), NOTHING),
+        "ends_with": (NOTHING, Edge("end")),
+    }
+    first, found = edges[word]
     for sign in reversed(text):
         found = then(One(((ord(sign), ord(sign)),)), found)
-    return then(Edge("start"), found) if word == "starts_with" else found
+    return then(first, found)
 
 
 @lru_cache(MAX_KEPT)

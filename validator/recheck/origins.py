@@ -11,9 +11,6 @@ from typing import Any, Final, NamedTuple
 
 from stepward.validator.recheck.cells import (
     ANYTHING,
-    FALSE,
-    NUMBER,
-    TRUE,
     UNDEFINED,
     Cell,
     admits,
@@ -21,11 +18,12 @@ from stepward.validator.recheck.cells import (
     of_type,
     of_value,
 )
+from stepward.validator.recheck.evaluation import result_cells
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.types import words
-from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Length, Minus, Reference, walk
+from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Minus, Reference, walk
 from stepward.vm.language.steps import SetStep
 from stepward.vm.language.types import TypeSpec
 
@@ -264,11 +262,6 @@ class Origins:
 def _multiplies(tree: Expression | None) -> bool:
     nodes = walk(tree) if tree is not None else ()
     return any(isinstance(node, Arithmetic) and any(sign == "*" for sign, _ in node.rest) for node in nodes)
-
-
-def result_cells(tree: Expression) -> tuple[Cell, ...]:
-    """Return the kinds that an expression that is no constant and no reference can have."""
-    return (NUMBER,) if isinstance(tree, Arithmetic | Minus | Length) else (TRUE, FALSE)
 
 
 def _written(value: Any, fields: Names) -> Origin:

@@ -27,12 +27,12 @@ def may_be_there(
         return True
     texts = ("".join(chosen) for size in range(shortest, longest + 1) for chosen in product(signs, repeat=size))
     return any(
-        text not in but and all(_ANSWERS[question](text, literal) is answer for (question, literal), answer in wanted)
+        text not in but and all(ANSWERS[question](text, literal) is answer for (question, literal), answer in wanted)
         for text in texts
     )
 
 
-_ANSWERS: Final[dict[str, Callable[[str, str], bool]]] = {
+ANSWERS: Final[dict[str, Callable[[str, str], bool]]] = {
     "contains": str.__contains__,
     "starts_with": str.startswith,
     "ends_with": str.endswith,

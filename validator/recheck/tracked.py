@@ -7,7 +7,6 @@ that certainly have a value (`definite`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Final, Literal
 
@@ -15,7 +14,7 @@ from stepward.validator.recheck.flow import Way
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.parsed import Parsed
-from stepward.vm.expressions.syntax import Compare, Expression, Logic, Negation, Reference
+from stepward.vm.expressions.syntax import Compare, Expression, Logic, Negation, Reference, with_children
 from stepward.vm.language.steps import Call, SetStep
 
 _ARGUMENTS: Final = "args"
@@ -155,10 +154,8 @@ _ALIKE: Final[Mapping[str, Literal["==", "<="]]] = {
 def plain(tree: Expression, are_same: Callable[[Names, Names], bool]) -> Expression:
     """Return a condition that says the same, with references of one value compared with themselves."""
     match tree:
-        case Negation(operand=operand):
-            return replace(tree, operand=plain(operand, are_same))
-        case Logic(operands=operands):
-            return replace(tree, operands=tuple(plain(one, are_same) for one in operands))
+        case Negation() | Logic():
+            return with_children(tree, lambda child: plain(child, are_same))
         case Compare(left=Reference() as left, right=Reference() as right) if tree.operator in _ALIKE:
             if left.names == right.names or not are_same(left.names, right.names):
                 return tree

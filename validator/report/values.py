@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stepward.validator.findings import Finding
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.parser import parse
-from stepward.vm.expressions.syntax import Defined, Reference, walk
+from stepward.vm.expressions.syntax import Expression, all_references
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.guardrails import Never
 from stepward.vm.language.meaning import Clause, Meaning
@@ -94,9 +94,8 @@ def _references(clause: Clause) -> list[_Names]:
     return [] if clause.tree is None else _names_in(clause.tree)
 
 
-def _names_in(tree: Any) -> list[_Names]:
-    nodes = (node.reference if isinstance(node, Defined) else node for node in walk(tree))
-    return [node.names for node in nodes if isinstance(node, Reference)]
+def _names_in(tree: Expression) -> list[_Names]:
+    return [reference.names for reference in all_references(tree)]
 
 
 def _of_rule(witness: Witness, meaning: Meaning) -> Iterator[_Names]:

@@ -13,7 +13,7 @@ from stepward.validator.rules.feasibility import kept_away
 from stepward.validator.rules.regions import or_pass_by
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.lexer import NAME
-from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.parser import parse, parses
 from stepward.vm.language.guardrails import Never
 from stepward.vm.language.steps import ConditionStep
 from stepward.vm.reading.source import Mend, Path, Place
@@ -82,7 +82,7 @@ def _mend(error: ExpressionError, path: Path) -> Mend | None:
     """Return what makes an expression say the same in words of the language, if that is sure."""
     from stepward.vm.expressions.hints import equivalent
 
-    rewrite = equivalent(error.text) if error.rewrite else None
+    rewrite = equivalent(error.text, parses) if error.rewrite else None
     # The space around it belongs to the layout of the document.
     return Mend(Place(path), error.text.replace(error.text.strip(), rewrite)) if rewrite else None
 

@@ -7,7 +7,9 @@ from typing import Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.assignment import Reading
 from stepward.validator.context import Context
-from stepward.vm.expressions.syntax import Arithmetic, Expression, Length, Minus, Reference
+from stepward.vm.expressions.operands import result_kinds
+from stepward.vm.expressions.operators import NUMBER
+from stepward.vm.expressions.syntax import Constant, Expression, Reference
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.steps import ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
@@ -91,7 +93,7 @@ class SensitiveFlow:
         tree: Expression | None = next((one.tree for one in trees if one.path == reading.place.path), None)
         if tree is None or isinstance(tree, Reference):
             return origin.kinds
-        return _NUMBER if isinstance(tree, Arithmetic | Minus | Length) else frozenset()
+        return frozenset() if isinstance(tree, Constant) else result_kinds(tree) & NUMBER
 
     def origin(self, meant: Meant) -> Origin | None:
         """Return where what a reference may read is marked sensitive, or None when it is not.

@@ -14,7 +14,7 @@ from stepward.vm.language.loading import near_words, only_near
 from stepward.vm.language.meaning import CallSite
 from stepward.vm.language.name_types import static_kinds
 from stepward.vm.language.steps import ToolCall
-from stepward.vm.language.typecheck import WORDS
+from stepward.vm.language.typecheck import WORDS, either
 from stepward.vm.language.types import TypeSpec, refusal, same, unlimited
 from stepward.vm.reading.source import Mend, Place
 
@@ -233,11 +233,10 @@ def _reference_mismatch(
     text = reference.text()
     if outside:
         verb = "is" if not view.kinds & wanted else "may be"
-        found = " or ".join(WORDS[word] for word in sorted(outside))
         help = f"pass {_wanted(spec)}, or correct the type of `{text}` where it is declared"
         if outside == {"null"} and verb == "may be":
             help = f"test `{text} != null` on every path to `{site.call.id}`, or declare a type without null"
-        return f"the argument `{name}` must be {_wanted(spec)}, but `{text}` {verb} {found}", help
+        return f"the argument `{name}` must be {_wanted(spec)}, but `{text}` {verb} {either(outside)}", help
     if view.enum and spec.enum and not any(same(a, b) for a in view.enum for b in spec.enum):
         return f"the argument `{name}` can have none of the values of `{text}`", "pass a value that the tool takes"
     return None

@@ -10,7 +10,7 @@ from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.name_types import Use
 from stepward.vm.language.steps import SetStep
-from stepward.vm.language.typecheck import WORDS
+from stepward.vm.language.typecheck import either
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.reading.source import Mend, Path, Place
 
@@ -68,9 +68,11 @@ class TypeMismatch(Rule):
             first, second = conflict.first, conflict.second
             if any(path == second.path and start <= second.start and second.end <= end for path, start, end in covered):
                 continue
-            message = f"`{conflict.name}` is used as {_kinds(second)} here, and as {_kinds(first)} elsewhere"
+            message = (
+                f"`{conflict.name}` is used as {either(second.kinds)} here, and as {either(first.kinds)} elsewhere"
+            )
             help = "declare its type where it comes from, and use it as that"
-            related = [Label(_place(first), f"used as {_kinds(first)} here")] if first.path else []
+            related = [Label(_place(first), f"used as {either(first.kinds)} here")] if first.path else []
             yield self.finding(message, help, _place(second), step=_step(context, second.path), related=related)
 
     def _defaults(self, context: Context) -> Iterator[Finding]:
@@ -109,10 +111,6 @@ def _declared_types(context: Context) -> Iterator[tuple[Path, TypeSpec]]:
         pending.extend(((*path, "properties", name), inner) for name, inner in (spec.properties or {}).items())
         if spec.items is not None:
             pending.append(((*path, "items"), spec.items))
-
-
-def _kinds(use: Use) -> str:
-    return " or ".join(WORDS[word] for word in sorted(use.kinds))
 
 
 def _place(use: Use) -> Place:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from stepward.vm.expressions.operands import needs
+from stepward.vm.expressions.operators import OPERATORS
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Compare,
     Constant,
     Defined,
     Expression,
-    Length,
+    FunctionCall,
     Logic,
     Minus,
     Negation,
@@ -32,9 +34,6 @@ class Facts:
 
     def __or__(self, other: Facts) -> Facts:
         return Facts(self.defined | other.defined, self.not_null | other.not_null)
-
-    def __and__(self, other: Facts) -> Facts:
-        return Facts(self.defined & other.defined, self.not_null & other.not_null)
 
     def knows_defined(self, names: Names) -> bool:
         """Return whether the reference, or a field of it, is known to be defined."""
@@ -78,44 +77,40 @@ def _logic_facts(operands: tuple[Expression, ...], outcome: bool, *, decisive: b
     return shared
 
 
-_BETWEEN_NUMBERS = ("<", "<=", ">", ">=")
-_OF_TEXTS = ("starts_with", "ends_with")
-_IN = ("in", "not in")
-_CONTAINS = ("contains", "not contains")
-
-
 def _not_null(tree: Compare, outcome: bool) -> frozenset[Names]:
     """Return the references that were not null when a comparison came out so: most operators fail at null."""
     left, right = tree.left, tree.right
     found: list[Expression] = [*_calculated(left), *_calculated(right)]
-    if tree.operator in ("==", "!="):
-        equal = outcome is (tree.operator == "==")
-        is_null = [isinstance(side, Constant) and side.value is None for side in (left, right)]
-        if any(is_null):
-            found += [] if equal else [left, right]
-        elif equal and any(isinstance(side, Constant) for side in (left, right)):
-            found += [left, right]
-    elif tree.operator in _BETWEEN_NUMBERS or tree.operator in _OF_TEXTS:
-        found += [left, right]
-    elif tree.operator in _IN:
-        found.append(right)
-        is_member = outcome is (tree.operator == "in")
-        if is_member and isinstance(right, Constant) and isinstance(right.value, tuple) and None not in right.value:
+    row = OPERATORS[tree.operator]
+    holds = outcome is not row.is_negated
+    match row.takes:
+        case "alike":
+            is_null = [isinstance(side, Constant) and side.value is None for side in (left, right)]
+            if any(is_null):
+                found += [] if holds else [left, right]
+            elif holds and any(isinstance(side, Constant) for side in (left, right)):
+                found += [left, right]
+        case "member":
+            found.append(right)
+            if holds and isinstance(right, Constant) and isinstance(right.value, tuple) and None not in right.value:
+                found.append(left)
+        case "contains":
             found.append(left)
-    elif tree.operator in _CONTAINS:
-        found.append(left)
+        case kinds:
+            found += [] if "null" in kinds else [left, right]
     return frozenset(one.names for one in found if isinstance(one, Reference))
 
 
 def _calculated(tree: Expression) -> list[Expression]:
-    """Return what a side of a comparison is calculated from: each part is a number, or has a length."""
+    """Return what a side of a comparison is calculated from: each part is of a kind that is not null."""
     found: list[Expression] = []
-    pending = [tree] if isinstance(tree, Length | Arithmetic | Minus) else []
+    pending = [tree]
     while pending:
-        for child in children(pending.pop()):
-            if isinstance(child, Length | Arithmetic | Minus):
-                pending.append(child)
-            found.append(child)
+        node = pending.pop()
+        if isinstance(node, FunctionCall | Arithmetic | Minus):
+            parts = [operand for operand, kinds, _ in needs(node) if "null" not in kinds]
+            found += parts
+            pending += parts
     return found
 
 
@@ -147,13 +142,10 @@ def reads(tree: Expression, known: Facts = Facts()) -> list[tuple[Reference, Fac
 def _add_reads(found: list[tuple[Reference, Facts]], tree: Expression, known: Facts) -> None:
     if isinstance(tree, Reference):
         found.append((tree, known))
-    elif isinstance(tree, Compare):  # before the others, as most conditions are one
-        _add_reads(found, tree.left, known)
-        _add_reads(found, tree.right, known)
     elif isinstance(tree, Logic):
         for operand in tree.operands:
             _add_reads(found, operand, known)
             known |= facts(operand, tree.operator == "and")
-    elif not isinstance(tree, Constant):
+    else:
         for child in children(tree):
             _add_reads(found, child, known)

@@ -6,14 +6,19 @@ A rewrite is offered only when it parses: a help that does not work is worse tha
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from stepward.vm.errors import ExpressionError
-from stepward.vm.expressions.lexer import KEYWORDS, NAME
+from stepward.vm.expressions.lexer import NAME
+from stepward.vm.expressions.operators import FUNCTION_WORDS, INSTEAD, KEYWORDS, METHODS, OPERATORS, SIGNS, STRING
 
 MAX_REWRITTEN: Final = 2_000
 """Characters of the longest text that is rewritten: the search is quadratic, and nobody reads a longer help."""
 
+_SIGN: Final = "|".join(
+    map(re.escape, sorted((one for one in (*SIGNS, *INSTEAD) if not one.isidentifier()), key=len, reverse=True))
+)
 _PIECE: Final = re.compile(
     rf"""(?P<space>\s+)
     |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[“”][^“”]*[“”]|[‘’][^‘’]*[‘’])
@@ -21,56 +26,33 @@ _PIECE: Final = re.compile(
     |(?P<reference>\$\{{\s*{NAME}(?:\.{NAME})*\s*\}}|\{{\{{\s*\$?{NAME}(?:\.{NAME})*\s*\}}\}}|\${NAME}(?:\.{NAME}\b(?!\s*\())*)
     |(?P<word>{NAME})
     |(?P<number>[0-9]+(?:_[0-9]+)+|(?<![\w.])\.[0-9]+)
-    |(?P<sign>===|!==|==|!=|<=|>=|<>|=>|=<|&&|\|\||=|!|;|.)""",
+    |(?P<sign>{_SIGN}|.)""",
     re.VERBOSE | re.DOTALL,
 )
 _QUOTED_REFERENCE: Final = re.compile(rf"""(['"])(\${NAME}(?:\.{NAME})*)\1""")
 _METHOD: Final = re.compile(rf"\.{NAME}\s*\(")
 _PARENTHESISED: Final = re.compile(r"\bin\s*\(([^()]*)\)")
-_SIGNS: Final = {"===": "==", "!==": "!=", "<>": "!=", "&&": "and", "||": "or", "=": "==", ";": ""} | {
-    "=>": ">=",
-    "=<": "<=",
-    "≥": ">=",
-    "≤": "<=",
-    "≠": "!=",
-    "−": "-",
-    "–": "-",
-    "×": "*",
+_SIGNS: Final = {**INSTEAD, ";": "", "!": "not "}
+
+
+def _listed(word: str, items: Sequence[str]) -> str:
+    quoted = [f"`{item}`" for item in items]
+    return f"{', '.join(quoted[:-1])} {word} {quoted[-1]}"
+
+
+_OF_TEXTS: Final = [word for word, row in OPERATORS.items() if row.takes in ("contains", STRING) and not row.is_negated]
+_ASK: Final = f"ask with {_listed('or', _OF_TEXTS)}"
+_TAKES_TEXT: Final = {
+    *(word for word, row in OPERATORS.items() if row.asks != "order"),
+    *("=", "===", "is", ",", "["),
 }
-_WORDS: Final = {
-    "True": "true",
-    "TRUE": "true",
-    "False": "false",
-    "FALSE": "false",
-    "None": "null",
-    "NULL": "null",
-    "Null": "null",
-    "nil": "null",
-    "undefined": "null",
-    "AND": "and",
-    "And": "and",
-    "OR": "or",
-    "Or": "or",
-    "NOT": "not",
-    "Not": "not",
-    "IN": "in",
-    "CONTAINS": "contains",
-    "equals": "==",
-    "eq": "==",
-    "startswith": "starts_with",
-    "startsWith": "starts_with",
-    "endswith": "ends_with",
-    "endsWith": "ends_with",
-    "includes": "contains",
-    "has": "contains",
-    "length": "len",
-    "exists": "defined",
-}
+"""The words and signs after which a bare word is taken for a text."""
+
 _MISSING: Final = {
     "[": "an expression takes nothing out of a list; ask with `contains`, or let a tool do it",
     "#": "a condition holds no comment; put it beside the condition",
-    "like": "ask with `contains`, `starts_with` or `ends_with`",
-    "matches": "ask with `contains`, `starts_with` or `ends_with`, or give the type a `pattern`",
+    "like": _ASK,
+    "matches": f"{_ASK}, or give the type a `pattern`",
     "between": "write two comparisons joined by `and`",
 }
 """What other languages have and this one has not, and what to do instead."""
@@ -78,21 +60,14 @@ _MISSING: Final = {
 _DROPPED_METHODS: Final = frozenset(
     ["lower", "upper", "strip", "casefold", "trim", "toLowerCase", "toUpperCase", "lstrip", "rstrip", "title"]
 )
-_OPERATOR_METHODS: Final = {
-    "startswith": "starts_with",
-    "startsWith": "starts_with",
-    "endswith": "ends_with",
-    "endsWith": "ends_with",
-    "contains": "contains",
-    "includes": "contains",
-    "equals": "==",
-}
+
+Parses = Callable[[str], bool]
 
 
-def improve(error: ExpressionError) -> ExpressionError:
+def improve(error: ExpressionError, parses: Parses) -> ExpressionError:
     """Return the error with a help that says what to write, and a rewrite where one is found that parses."""
     text = error.text
-    rewrite = rewritten(text)
+    rewrite = rewritten(text, parses)
     help = error.help
     reason = _reason(text, error)
     if rewrite is not None and rewrite != text:
@@ -122,14 +97,14 @@ def _reason(text: str, error: ExpressionError) -> str:
     if here[:1] in ("'", '"') and text[error.start - 1 : error.start] == here[0]:
         return f"write a quote inside a text as `\\{here[0]}`, or put the text into the other quotes"
     if re.match(rf"{NAME}\s*\(", text[error.start :]) and here not in KEYWORDS:
-        return "the functions are `len` and `defined`; let a tool compute anything else"
+        return f"the functions are {_listed('and', FUNCTION_WORDS)}; let a tool compute anything else"
     if error.message.startswith("expected `)` to close") and error.start == len(text):
         return "close it with `)`"
     return ""
 
 
-def equivalent(text: str) -> str | None:
-    """Return `rewritten(text)` when it surely says the same, else None.
+def equivalent(text: str, parses: Parses) -> str | None:
+    """Return `rewritten(text, parses)` when it surely says the same, else None.
 
     It may not where a method is left out (`.lower()`), and where a bare word is taken for a text or a variable.
     """
@@ -137,12 +112,12 @@ def equivalent(text: str) -> str | None:
         piece = match.group()
         if match.lastgroup == "method" and piece.strip(".( \t") in _DROPPED_METHODS:
             return None
-        if match.lastgroup == "word" and (piece == "undefined" or piece not in KEYWORDS | _WORDS.keys() | {"is"}):
+        if match.lastgroup == "word" and (piece == "undefined" or piece not in KEYWORDS | INSTEAD.keys() | {"is"}):
             return None
-    return rewritten(text)
+    return rewritten(text, parses)
 
 
-def rewritten(text: str) -> str | None:
+def rewritten(text: str, parses: Parses) -> str | None:
     """Return `text` in the language's own words when that parses, else None."""
     if len(text) > MAX_REWRITTEN:
         return None
@@ -150,19 +125,9 @@ def rewritten(text: str) -> str | None:
     candidate = "".join(pieces).strip()
     turned = _turn_in(candidate) if _speaks_of_text(text) else candidate
     for attempt in (turned, candidate, _PARENTHESISED.sub(r"in [\1]", candidate)):
-        if _parses(attempt):
+        if parses(attempt):
             return attempt
     return None
-
-
-def _parses(text: str) -> bool:
-    from stepward.vm.expressions.parser import _Parser
-
-    try:
-        _Parser(text).whole()
-    except ExpressionError:
-        return False
-    return True
 
 
 def _pieces(text: str) -> list[str]:
@@ -175,16 +140,11 @@ def _pieces(text: str) -> list[str]:
         kind, piece = match.lastgroup, match.group()
         if kind == "method":
             name = piece.strip(".( \t")
-            if name in _DROPPED_METHODS:
-                skip_closing.append(depth)
-                depth += 1
-                continue
-            if name in _OPERATOR_METHODS:
-                pieces.append(f" {_OPERATOR_METHODS[name]} ")
-                skip_closing.append(depth)
-                depth += 1
-                continue
             depth += 1
+            if name in _DROPPED_METHODS or name in METHODS:
+                skip_closing.append(depth - 1)
+                pieces += [f" {METHODS[name]} "] if name in METHODS else []
+                continue
         elif piece == "(":
             depth += 1
         elif piece == ")":
@@ -212,11 +172,9 @@ def _translated(kind: str | None, piece: str, matches: list[re.Match[str]], numb
     if kind == "number":
         return f"0{piece}" if piece[0] == "." else piece.replace("_", "")
     if kind == "sign":
-        if piece == "!":
-            return "not "
         return _SIGNS.get(piece, piece)
     if kind == "word" and (piece not in KEYWORDS or (piece == "not" and number)):
-        return _WORDS.get(piece) or _bare_word(piece, matches, number)
+        return INSTEAD.get(piece) or _bare_word(piece, matches, number)
     return piece
 
 
@@ -230,7 +188,7 @@ def _bare_word(piece: str, matches: list[re.Match[str]], number: int) -> str:
         return "" if before[-1:] == ["is"] else piece
     if after[:1] == ["("]:
         return piece
-    if before and before[-1] in ("==", "!=", "=", "===", "contains", "is", "starts_with", "ends_with", "in", ",", "["):
+    if before and before[-1] in _TAKES_TEXT:
         return f"'{piece}'"
     return f"${piece}"
 

@@ -7,23 +7,21 @@ from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
 
 from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.operators import SIGNS
 from stepward.vm.values import ValueRefused, exact
 
 NAME: Final = r"[^\W\d]\w*"
 """A name: a letter or underscore, then letters, digits and underscores, of any script."""
 
-KEYWORDS: Final = frozenset(
-    ["and", "or", "not", "in", "contains", "starts_with", "ends_with", "len", "defined", "true", "false", "null"]
-)
-
 Kind = Literal["number", "text", "reference", "word", "sign", "end"]
 
+_SIGN: Final = "|".join(map(re.escape, sorted((*SIGNS, *"()[],"), key=len, reverse=True)))
 _TOKEN: Final = re.compile(
     rf"""(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
     |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
     |(?P<reference>\${NAME}(?:\.{NAME})*)
     |(?P<word>{NAME})
-    |(?P<sign>==|!=|<=|>=|<|>|\+|-|\*|\(|\)|\[|\]|,))[ \t\r\n]*""",
+    |(?P<sign>{_SIGN}))[ \t\r\n]*""",
     re.VERBOSE | re.DOTALL,
 )
 _SPACE: Final = re.compile(r"[ \t\r\n]*")

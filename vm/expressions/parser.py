@@ -1,25 +1,39 @@
 """From tokens to a tree, by operator precedence (Pratt, "Top down operator precedence", 1973).
 
-or  <  and  <  not  <  == != < <= > >= in contains starts_with ends_with  <  + -  <  *  <  unary -
+or  <  and  <  not  <  comparisons  <  + -  <  *  <  unary -
 """
 
 from __future__ import annotations
 
-import re
-from functools import cache, lru_cache
-from typing import Final, Literal
+from functools import lru_cache
+from typing import Final, cast
 
 from stepward.vm.errors import ExpressionError
-from stepward.vm.expressions.evaluator import kind
-from stepward.vm.expressions.lexer import KEYWORDS, NAME, Token, tokens
+from stepward.vm.expressions.lexer import Token, tokens
+from stepward.vm.expressions.operators import (
+    ASKS_FOR_REFERENCE,
+    COMPARE,
+    FUNCTION_WORDS,
+    KEYWORDS,
+    LITERALS,
+    LOOSEST,
+    NOT,
+    OPERATORS,
+    POWERS,
+    UNARY,
+    Comparison,
+    Connective,
+    FunctionName,
+    Sign,
+    kind,
+)
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Compare,
-    Comparison,
     Constant,
     Defined,
     Expression,
-    Length,
+    FunctionCall,
     Logic,
     Minus,
     Negation,
@@ -29,33 +43,7 @@ from stepward.vm.expressions.syntax import (
 MAX_NESTING: Final = 32
 """Levels of parentheses, `not` and unary minus in one expression: the parser recurses over nothing else."""
 
-_OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY = range(1, 8)
-
-_COMPARISONS: Final[dict[str, Comparison]] = {
-    "==": "==",
-    "!=": "!=",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-    "in": "in",
-    "contains": "contains",
-    "starts_with": "starts_with",
-    "ends_with": "ends_with",
-}
-_POWERS: Final = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "*": _PRODUCT}
-_LITERALS: Final = {"true": True, "false": False, "null": None}
-
-
-@cache
-def _plain_form() -> re.Pattern[str]:
-    """Return what a reference compared with a whole number or a word looks like: most conditions of a large program.
-
-    Who parses nothing need not wait until it is compiled.
-    """
-    return re.compile(
-        rf"\$({NAME}(?:\.{NAME})*) (==|!=|<=?|>=?) (?:([0-9]{{1,18}})|'([A-Za-z0-9][A-Za-z0-9_ -]*)')", re.ASCII
-    )
+_POWERS: Final[dict[str, int]] = {**dict.fromkeys(OPERATORS, COMPARE), **POWERS}
 
 
 @lru_cache(maxsize=4096)
@@ -64,22 +52,21 @@ def parse(text: str) -> Expression:
 
     Raises ExpressionError, which says where, what was expected, and, for what people try, what to write instead.
     """
-    plain = _plain_form().fullmatch(text)
-    if plain is not None:
-        return _plain_comparison(plain)
     try:
         return _Parser(text).whole()
     except ExpressionError as error:
         from stepward.vm.expressions.hints import improve
 
-        raise improve(error) from None
+        raise improve(error, parses) from None
 
 
-def _plain_comparison(match: re.Match[str]) -> Expression:
-    """Return the tree of a comparison that is read at one glance: the one that the parser makes."""
-    name, operator, number, word = match.groups()
-    left, (start, end) = Reference(0, match.end(1), tuple(name.split("."))), (match.end(2) + 1, match.end())
-    return Compare(0, end, _COMPARISONS[operator], left, Constant(start, end, word if number is None else int(number)))
+def parses(text: str) -> bool:
+    """Return whether a text is an expression."""
+    try:
+        _Parser(text).whole()
+    except ExpressionError:
+        return False
+    return True
 
 
 class _Parser:
@@ -94,7 +81,7 @@ class _Parser:
     def whole(self) -> Expression:
         if self.peek().kind == "end":
             raise self.error("an expression is expected", self.peek())
-        tree = self.expression(0)
+        tree = self.expression(LOOSEST)
         rest = self.peek()
         if rest.kind != "end":
             raise self.error(f"expected an operator or the end, found `{rest.text}`", rest)
@@ -126,35 +113,31 @@ class _Parser:
             word, power, width = operator
             if power <= least:
                 return left
-            if power == _COMPARE:
-                left = self.comparison(start, left, word, width)
-            elif power in (_OR, _AND):
-                left = self.logic(start, left, "or" if power == _OR else "and", power)
+            if power == COMPARE:
+                left = self.comparison(start, left, cast(Comparison, word), width)
+            elif power < COMPARE:
+                left = self.logic(start, left, cast(Connective, word), power)
             else:
                 left = self.arithmetic(start, left, power)
 
     def operator(self) -> tuple[str, int, int] | None:
         """Return the operator that stands next: its name, its binding power, and how many tokens write it."""
         token = self.tokens[self.position]
-        word = token.text
-        if word in _COMPARISONS:
-            return word, _COMPARE, 1
+        if token.kind not in ("word", "sign"):
+            return None
+        word, width = token.text, 1
         if word == "not":
-            following = self.tokens[self.position + 1].text
-            return (f"not {following}", _COMPARE, 2) if following in ("in", "contains") else None
+            word, width = f"not {self.tokens[self.position + 1].text}", 2
         power = _POWERS.get(word)
-        return None if power is None or token.kind not in ("word", "sign") else (word, power, 1)
+        return None if power is None else (word, power, width)
 
-    def comparison(self, start: int, left: Expression, word: str, width: int) -> Expression:
+    def comparison(self, start: int, left: Expression, operator: Comparison, width: int) -> Expression:
         self.position += width
         middle = self.peek().start
-        right = self.expression(_COMPARE)
+        right = self.expression(COMPARE)
         end = self.reached()
-        operator: Comparison = (
-            "not in" if word == "not in" else "not contains" if word == "not contains" else _COMPARISONS[word]
-        )
         following = self.operator()
-        if following is not None and following[1] == _COMPARE:
+        if following is not None and following[1] == COMPARE:
             token = self.peek()
             raise self.error(
                 f"comparisons do not chain: expected `and`, `or` or the end, found `{token.text}`",
@@ -163,7 +146,7 @@ class _Parser:
             )
         return Compare(start, end, operator, left, right)
 
-    def logic(self, start: int, left: Expression, word: Literal["and", "or"], power: int) -> Expression:
+    def logic(self, start: int, left: Expression, word: Connective, power: int) -> Expression:
         operands = [left]
         while self.peek().kind == "word" and self.peek().text == word:
             self.take()
@@ -171,10 +154,9 @@ class _Parser:
         return Logic(start, self.reached(), word, tuple(operands))
 
     def arithmetic(self, start: int, left: Expression, power: int) -> Expression:
-        rest: list[tuple[Literal["+", "-", "*"], Expression]] = []
-        signs: dict[str, Literal["+", "-", "*"]] = {"+": "+", "-": "-"} if power == _SUM else {"*": "*"}
-        while self.peek().kind == "sign" and self.peek().text in signs:
-            sign = signs[self.take().text]
+        rest: list[tuple[Sign, Expression]] = []
+        while self.peek().kind == "sign" and _POWERS.get(self.peek().text) == power:
+            sign = cast(Sign, self.take().text)
             rest.append((sign, self.expression(power)))
         return Arithmetic(start, self.reached(), left, tuple(rest))
 
@@ -195,15 +177,15 @@ class _Parser:
             self.depth -= 1
 
     def negation(self, token: Token, least: int) -> Expression:
-        if least > _NOT:
+        if least > NOT:
             raise self.error("expected a value, found `not`", token, "put `not …` in parentheses here")
         self.take()
-        operand = self.expression(_NOT)
+        operand = self.expression(NOT)
         return Negation(token.start, self.reached(), operand)
 
     def minus(self, token: Token) -> Expression:
         self.take()
-        operand = self.expression(_UNARY)
+        operand = self.expression(UNARY)
         if (
             isinstance(operand, Constant)
             and type(operand.value) is not bool
@@ -221,14 +203,14 @@ class _Parser:
         if token.kind == "reference":
             return Reference(token.start, token.end, token.value)
         if token.text == "(":
-            inner = self.expression(0)
+            inner = self.expression(LOOSEST)
             self.expect(")", token)
             return inner
         if token.text == "[":
             return self.list_literal(token)
-        if token.text in _LITERALS:
-            return Constant(token.start, token.end, _LITERALS[token.text])
-        if token.text in ("len", "defined"):
+        if token.text in LITERALS:
+            return Constant(token.start, token.end, LITERALS[token.text])
+        if token.text in FUNCTION_WORDS:
             return self.function(token)
         raise self.no_value(token)
 
@@ -243,7 +225,7 @@ class _Parser:
         items: list[Constant] = []
         while self.peek().text != "]":
             start = self.peek()
-            item = self.expression(_COMPARE)
+            item = self.expression(COMPARE)
             # `(1)` and `--1` are computed, and a literal is not.
             if not isinstance(item, Constant) or isinstance(item.value, tuple) or item.start != start.start:
                 raise self.error("a list holds literals only", start, "compare with `==` and join with `or` instead")
@@ -260,10 +242,10 @@ class _Parser:
         if self.peek().text != "(":
             raise self.error(f"expected `(` after `{token.text}`", self.peek(), f"write `{token.text}($name)`")
         opening = self.take()
-        argument = self.expression(0)
+        argument = self.expression(LOOSEST)
         closing = self.expect(")", opening)
-        if token.text == "len":
-            return Length(token.start, closing.end, argument)
+        if token.text != ASKS_FOR_REFERENCE:
+            return FunctionCall(token.start, closing.end, cast(FunctionName, token.text), argument)
         if not isinstance(argument, Reference):
             raise ExpressionError(
                 self.text, "`defined` asks about a reference", argument.start, argument.end, "write `defined($name)`"

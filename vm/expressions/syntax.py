@@ -5,21 +5,22 @@ Chains of one operator are one node, and nesting is bounded by the parser, so th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-Comparison = Literal[
-    "==", "!=", "<", "<=", ">", ">=", "in", "not in", "contains", "not contains", "starts_with", "ends_with"
-]
+from stepward.vm.expressions.operators import Comparison, Connective, FunctionName, Sign
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A part of an expression; `start` and `end` count code points of its text."""
+    """A part of an expression; `start` and `end` count code points of its text.
 
-    start: int
-    end: int
+    `repr` leaves them out: two nodes have the same one if they say the same.
+    """
+
+    start: int = field(repr=False)
+    end: int = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,10 @@ class Defined(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Length(Node):
-    """`len(x)`: code points of a text, items of an array."""
+class FunctionCall(Node):
+    """`len(x)`: a function of one operand."""
 
+    function: FunctionName
     operand: Expression
 
 
@@ -65,7 +67,7 @@ class Negation(Node):
 class Logic(Node):
     """`a and b and …`, or the same with `or`."""
 
-    operator: Literal["and", "or"]
+    operator: Connective
     operands: tuple[Expression, ...]
 
 
@@ -83,7 +85,7 @@ class Arithmetic(Node):
     """`first op operand op operand …`, evaluated left to right; `+` and `-` in one chain, `*` in another."""
 
     first: Expression
-    rest: tuple[tuple[Literal["+", "-", "*"], Expression], ...]
+    rest: tuple[tuple[Sign, Expression], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +95,37 @@ class Minus(Node):
     operand: Expression
 
 
-Expression = Constant | Reference | Defined | Length | Negation | Logic | Compare | Arithmetic | Minus
+Expression = Constant | Reference | Defined | FunctionCall | Negation | Logic | Compare | Arithmetic | Minus
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
     """Return the expressions that `node` is made of, in the order in which they are written."""
     match node:
-        case Compare(left=left, right=right):  # first what is asked for most often
-            return (left, right)
         case Constant() | Reference() | Defined():
             return ()
-        case Length(operand=operand) | Negation(operand=operand) | Minus(operand=operand):
+        case Compare(left=left, right=right):
+            return (left, right)
+        case FunctionCall(operand=operand) | Negation(operand=operand) | Minus(operand=operand):
             return (operand,)
         case Logic(operands=operands):
             return operands
         case Arithmetic(first=first, rest=rest):
             return (first, *(operand for _, operand in rest))
+
+
+def with_children(node: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """Return the node with each of its children changed; what has none, and `defined`, is returned as it is."""
+    match node:
+        case Constant() | Reference() | Defined():
+            return node
+        case FunctionCall(operand=operand) | Negation(operand=operand) | Minus(operand=operand):
+            return replace(node, operand=change(operand))
+        case Logic(operands=operands):
+            return replace(node, operands=tuple(change(operand) for operand in operands))
+        case Compare(left=left, right=right):
+            return replace(node, left=change(left), right=change(right))
+        case Arithmetic(first=first, rest=rest):
+            return replace(node, first=change(first), rest=tuple((sign, change(one)) for sign, one in rest))
 
 
 def walk(root: Expression) -> Iterator[Expression]:
@@ -117,10 +134,16 @@ def walk(root: Expression) -> Iterator[Expression]:
     while pending:
         node = pending.pop()
         yield node
-        if type(node) is Compare:  # first what is asked for most often
-            pending += (node.right, node.left)
-        elif type(node) is not Reference and type(node) is not Constant:
-            pending.extend(reversed(children(node)))
+        pending.extend(reversed(children(node)))
+
+
+def all_references(root: Expression) -> Iterator[Reference]:
+    """Yield every reference of a tree, those too that are only asked for by `defined`."""
+    for node in walk(root):
+        if isinstance(node, Reference):
+            yield node
+        elif isinstance(node, Defined):
+            yield node.reference
 
 
 def references(root: Expression) -> Iterator[Reference]:

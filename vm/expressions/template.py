@@ -14,7 +14,6 @@ from stepward.vm.reading.source import Path
 from stepward.vm.values import FrozenMap, as_text
 
 _REFERENCE: Final = re.compile(rf"\$(?:\$|({NAME}(?:\.{NAME})*))")
-_is_reference: Final = re.compile(rf"\${NAME}(?:\.{NAME})*").fullmatch
 
 
 class Embedded(NamedTuple):
@@ -28,8 +27,6 @@ class Embedded(NamedTuple):
 @lru_cache(maxsize=4096)
 def parts(text: str) -> tuple[str | Reference, ...]:
     """Split a text into literal stretches and references; `$$` is a dollar sign, a lone `$` stands for itself."""
-    if _is_reference(text):  # as most texts that hold any
-        return (Reference(0, len(text), tuple(text[1:].split("."))),)
     result: list[str | Reference] = []
     position = 0
     for match in _REFERENCE.finditer(text):
@@ -60,11 +57,7 @@ def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
             yield path, value
     elif isinstance(value, dict):
         for key, item in value.items():
-            if type(item) is str:
-                if "$" in item:
-                    yield (*path, key), item
-            elif type(item) is not int:
-                yield from texts(item, (*path, key))
+            yield from texts(item, (*path, key))
     elif isinstance(value, (list, tuple)):
         for number, item in enumerate(value):
             yield from texts(item, (*path, number))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
-from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.operators import ANY, OBJECT, kind
 from stepward.vm.expressions.syntax import Constant, Reference
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.steps import AnyPart, ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from stepward.vm.language.meaning import Meaning
 
 ITEMS: Final = "[]"
-ANY: Final = frozenset({"boolean", "number", "string", "array", "object", "null"})
-"""The kinds of values; an integer is a number."""
-
-NUMBER, STRING, BOOLEAN, ARRAY, OBJECT = (
-    frozenset({word}) for word in ("number", "string", "boolean", "array", "object")
-)
-SIZED: Final = frozenset({"string", "array"})
-
 Location = tuple[Source, tuple[str, ...]]
 
 
@@ -40,7 +32,6 @@ class Use(NamedTuple):
     path: Path
     start: int
     end: int
-    words: str
 
 
 class Conflict(NamedTuple):
@@ -375,7 +366,7 @@ class Typing:
             owner = (source, way[: depth - 1])
             if way[depth - 1] != ITEMS and self.spec(owner) is None:
                 self._cell(owner).kinds &= OBJECT if self._cell(owner).kinds & OBJECT else self._cell(owner).kinds
-                self._cell(owner).uses.append(Use(OBJECT, (), 0, 0, "an object"))
+                self._cell(owner).uses.append(Use(OBJECT, (), 0, 0))
 
     # -- what the boundary enforces --------------------------------------------------------------------------------
 

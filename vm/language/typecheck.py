@@ -11,21 +11,11 @@ from typing import Final, NamedTuple
 
 from stepward.vm.expressions.facts import Facts, facts
 from stepward.vm.expressions.lexer import NAME
-from stepward.vm.expressions.syntax import (
-    Arithmetic,
-    Compare,
-    Constant,
-    Defined,
-    Expression,
-    Length,
-    Logic,
-    Minus,
-    Negation,
-    Reference,
-)
-from stepward.vm.language.inference import kind_of, result_kinds
+from stepward.vm.expressions.operands import kind_of, needs, result_kinds
+from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, NUMBER, OPERATORS, STRING, Kinds
+from stepward.vm.expressions.syntax import Compare, Constant, Expression, Logic, Reference
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.name_types import ANY, ARRAY, BOOLEAN, ITEMS, NUMBER, SIZED, STRING
+from stepward.vm.language.name_types import ITEMS
 
 WORDS: Final = {
     "boolean": "true or false",
@@ -37,8 +27,6 @@ WORDS: Final = {
 }
 QUOTED_REFERENCE: Final = re.compile(rf"\${NAME}(?:\.{NAME})*")
 _NULL: Final = frozenset({"null"})
-_PLAIN: Final = NUMBER | STRING | BOOLEAN
-_ORDER: Final = frozenset(["<", "<=", ">", ">="])
 _NOTHING_KNOWN: Final = Facts()
 
 
@@ -59,12 +47,9 @@ class TypeProblem(NamedTuple):
 class _Operand(NamedTuple):
     """What a part of an expression can be: its kinds, its possible values where they are few, and its text."""
 
-    kinds: frozenset[str]
+    kinds: Kinds
     enum: tuple[object, ...] | None = None
     is_known: bool = True
-
-
-_BOOLEAN: Final = _Operand(BOOLEAN)
 
 
 def check_expression(
@@ -74,27 +59,11 @@ def check_expression(
 
     `known` is what is certain of references wherever the expression is evaluated.
     """
-    if is_condition and _is_plainly_right(tree, meaning):
-        return []
     checker = _Checker(text, meaning)
     operand = checker.check(tree, known)
     if is_condition:
         checker.require(tree, operand, BOOLEAN, "a condition")
     return checker.problems
-
-
-def _is_plainly_right(tree: Expression, meaning: Meaning) -> bool:
-    """Whether a reference is compared with a constant of its one type, one of its values: as in most conditions."""
-    if not isinstance(tree, Compare) or not isinstance(tree.left, Reference) or not isinstance(tree.right, Constant):
-        return False
-    value, view = tree.right.value, meaning.view(tree.left.names)
-    if view is None or not view.is_known or view.never or view.kinds != kind_of(value):
-        return False
-    if tree.operator in _ORDER:
-        return view.kinds == NUMBER
-    if tree.operator not in ("==", "!=") or not view.kinds <= _PLAIN or (isinstance(value, str) and "$" in value):
-        return False
-    return view.enum is None or meaning.lists(view.enum, value)
 
 
 class _Checker:
@@ -114,23 +83,11 @@ class _Checker:
                 return self.reference(tree, known)
             case Compare():
                 self.compare(tree, known)
-                return _BOOLEAN
-            case Defined():
-                return _BOOLEAN
-            case Length(operand=inner):
-                self.require(inner, self.check(inner, known), SIZED, "`len`")
-            case Negation(operand=inner):
-                self.require(inner, self.check(inner, known), BOOLEAN, "`not`")
-            case Logic(operator=operator, operands=operands):
-                for part in operands:
-                    self.require(part, self.check(part, known), BOOLEAN, f"`{operator}`")
-                    known |= facts(part, operator == "and")
-            case Arithmetic(first=first, rest=rest):
-                self.require(first, self.check(first, known), NUMBER, f"`{rest[0][0]}`")
-                for sign, term in rest:
-                    self.require(term, self.check(term, known), NUMBER, f"`{sign}`")
-            case Minus(operand=inner):
-                self.require(inner, self.check(inner, known), NUMBER, "`-`")
+            case _:
+                for operand, kinds, word in needs(tree):
+                    self.require(operand, self.check(operand, known), kinds, f"`{word}`")
+                    if isinstance(tree, Logic):
+                        known |= facts(operand, tree.operator == "and")
         return _Operand(result_kinds(tree))
 
     def constant(self, tree: Constant) -> _Operand:
@@ -140,8 +97,9 @@ class _Checker:
                 self.report("SW204", f"`'{item}'` in this list is text, not the reference", help, tree)
         if isinstance(tree.value, str) and QUOTED_REFERENCE.fullmatch(tree.value):
             from stepward.vm.expressions.hints import rewritten
+            from stepward.vm.expressions.parser import parses
 
-            whole = rewritten(self.text)
+            whole = rewritten(self.text, parses)
             write = whole if whole is not None and whole != self.text else tree.value
             message = f"`{self.shown(tree)}` in quotes is text, not the reference"
             self.problems.append(TypeProblem("SW204", message, f"write `{write}`", tree.start, tree.end, whole or ""))
@@ -155,20 +113,20 @@ class _Checker:
         kinds = view.kinds - _NULL if tree.names in known.not_null else view.kinds
         return _Operand(kinds, view.enum, view.is_known and not view.never)
 
-    def require(self, tree: Expression, operand: _Operand, kinds: frozenset[str], whose: str) -> bool:
+    def require(self, tree: Expression, operand: _Operand, kinds: Kinds, whose: str) -> bool:
         if not operand.is_known or operand.kinds <= kinds:
             return True
         self.report_kinds(tree, operand, kinds, whose)
         return False
 
-    def report_kinds(self, tree: Expression, operand: _Operand, kinds: frozenset[str], whose: str) -> None:
+    def report_kinds(self, tree: Expression, operand: _Operand, kinds: Kinds, whose: str) -> None:
         found = operand.kinds - kinds
         shown = self.shown(tree)
         verb = "is" if not operand.kinds & kinds else "may be"
-        message = f"{whose} needs {_either(kinds)}, but `{shown}` {verb} {_either(found)}"
+        message = f"{whose} needs {either(kinds)}, but `{shown}` {verb} {either(found)}"
         self.report("SW203", message, self.kind_help(tree, shown, kinds, found, whose), tree)
 
-    def kind_help(self, tree: Expression, shown: str, kinds: frozenset[str], found: frozenset[str], whose: str) -> str:
+    def kind_help(self, tree: Expression, shown: str, kinds: Kinds, found: Kinds, whose: str) -> str:
         if found == _NULL:
             return f"test `{shown} != null and …` first, or declare a type without null"
         if kinds == BOOLEAN:
@@ -177,10 +135,10 @@ class _Checker:
             return f"compare it: `{shown} == …`" if whose == "a condition" else f"compare `{shown}` with a value"
         if isinstance(tree, Constant) and isinstance(tree.value, str) and kinds == NUMBER and _is_number(tree.value):
             return f"write {tree.value} without quotes"
-        declared = self.declaration(tree, kinds) or f"`{shown}` as {_either(kinds)} where it comes from"
+        declared = self.declaration(tree, kinds) or f"`{shown}` as {either(kinds)} where it comes from"
         return f"declare {declared}, or compare it with another value"
 
-    def declaration(self, tree: Expression, kinds: frozenset[str]) -> str:
+    def declaration(self, tree: Expression, kinds: Kinds) -> str:
         """Say how the one source of a reference declares a type, where there is one."""
         meant = self.meaning.names.meaning(tree.names) if isinstance(tree, Reference) else None
         if meant is None or len(meant.sources) != 1 or meant.fields or len(kinds) != 1:
@@ -198,17 +156,16 @@ class _Checker:
 
     def compare(self, tree: Compare, known: Facts) -> None:
         left, right = self.check(tree.left, known), self.check(tree.right, known)
-        whose = f"`{tree.operator}`"
-        if tree.operator in ("==", "!="):
-            self.equality(tree, left, right)
-        elif tree.operator in ("in", "not in"):
-            self.membership(tree, left, right)
-        elif tree.operator in ("contains", "not contains"):
-            self.containment(tree, left, right)
-        else:
-            kinds = STRING if tree.operator in ("starts_with", "ends_with") else NUMBER
-            self.require(tree.left, left, kinds, whose)
-            self.require(tree.right, right, kinds, whose)
+        match OPERATORS[tree.operator].takes:
+            case "alike":
+                self.equality(tree, left, right)
+            case "member":
+                self.membership(tree, left, right)
+            case "contains":
+                self.containment(tree, left, right)
+            case kinds:
+                self.require(tree.left, left, kinds, f"`{tree.operator}`")
+                self.require(tree.right, right, kinds, f"`{tree.operator}`")
 
     def equality(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         if not (left.is_known and right.is_known):
@@ -220,7 +177,7 @@ class _Checker:
         for side, operand in ((tree.left, left), (tree.right, right)):
             if operand.kinds & {"array", "object"}:
                 shown = self.shown(side)
-                found = _either(operand.kinds & {"array", "object"})
+                found = either(operand.kinds & {"array", "object"})
                 message = f"`{tree.operator}` compares single values, but `{shown}` may be {found}"
                 self.report("SW203", message, "compare one field of it, or use `in`, `contains` or `len`", side)
                 return
@@ -245,11 +202,11 @@ class _Checker:
         if "null" not in other.kinds:
             shown = self.shown(side)
             help = f"write `defined({shown})` to ask whether it has a value, or admit null in its type"
-            self.report("SW203", f"`{shown}` is {_either(other.kinds)} and never null", help, tree)
+            self.report("SW203", f"`{shown}` is {either(other.kinds)} and never null", help, tree)
 
     def unlike(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         a, b = self.shown(tree.left), self.shown(tree.right)
-        one, other_kinds = _either(left.kinds - _NULL), _either(right.kinds - _NULL)
+        one, other_kinds = either(left.kinds - _NULL), either(right.kinds - _NULL)
         message = f"`{a}` is {one} and `{b}` is {other_kinds}: they can't be compared"
         help = "compare values of one type"
         for side, operand, other in ((tree.left, left, right), (tree.right, right, left)):
@@ -321,34 +278,28 @@ class _Checker:
     def membership(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         whose = f"`{tree.operator}`"
         if right.is_known and right.kinds == STRING:
-            contains = "not contains" if tree.operator == "not in" else "contains"
+            contains = "not contains" if OPERATORS[tree.operator].is_negated else "contains"
             turned = f"{self.shown(tree.right)} {contains} {self.shown(tree.left)}"
             message = f"{whose} needs an array on the right, but `{self.shown(tree.right)}` is text"
             whole = self.text[: tree.start] + turned + self.text[tree.end :]
             self.report("SW203", message, f"write `{whole}`", tree)
             return
-        if not self.require(tree.right, right, ARRAY, whose):
+        if not self.require(tree.right, right, ARRAY, whose) or self.has_unlike_items(
+            tree, tree.right, tree.left, left
+        ):
             return
-        if not left.is_known:
-            if isinstance(tree.right, Reference):
-                self.array_items(tree, tree.right, tree.left, left)
-            return
-        if isinstance(tree.right, Constant):
-            values = tree.right.value
-            if self.listed_items(tree, values, tree.left, left):
-                return
-            if left.enum is not None and isinstance(tree.left, Reference):
-                self.outside(tree.right, values, left.enum, tree.left)
-        elif isinstance(tree.right, Reference):
-            self.array_items(tree, tree.right, tree.left, left)
+        if (
+            isinstance(tree.right, Constant)
+            and isinstance(tree.left, Reference)
+            and left.is_known
+            and left.enum is not None
+        ):
+            self.outside(tree.right, tree.right.value, left.enum, tree.left)
 
     def containment(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         whose = f"`{tree.operator}`"
         if left.is_known and left.kinds == ARRAY:
-            if isinstance(tree.left, Reference):
-                self.array_items(tree, tree.left, tree.right, right)
-            elif isinstance(tree.left, Constant) and right.is_known:
-                self.listed_items(tree, tree.left.value, tree.right, right)
+            self.has_unlike_items(tree, tree.left, tree.right, right)
         elif self.require(tree.left, left, STRING, whose):
             self.require(tree.right, right, STRING, whose)
 
@@ -364,17 +315,21 @@ class _Checker:
         elif isinstance(item, Constant) and view.enum is not None:
             self.outside(item, (item.value,), view.enum, array)
 
-    def listed_items(self, tree: Compare, values: tuple[object, ...], item: Expression, operand: _Operand) -> bool:
-        """Hold an item against a list literal; return whether something was wrong."""
-        is_wrong = bool(values) and _unlike(operand.kinds, kind_of(values[0]))
+    def has_unlike_items(self, tree: Compare, array: Expression, item: Expression, operand: _Operand) -> bool:
+        """Hold an item against an array; return whether the items of a list literal are of another kind."""
+        if isinstance(array, Reference):
+            self.array_items(tree, array, item, operand)
+        if not isinstance(array, Constant) or not operand.is_known or not array.value:
+            return False
+        is_wrong = _unlike(operand.kinds, kind_of(array.value[0]))
         if is_wrong:
-            self.unlike_items(tree, item, operand, kind_of(values[0]))
+            self.unlike_items(tree, item, operand, kind_of(array.value[0]))
         return is_wrong
 
-    def unlike_items(self, tree: Compare, item: Expression, operand: _Operand, kinds: frozenset[str]) -> None:
+    def unlike_items(self, tree: Compare, item: Expression, operand: _Operand, kinds: Kinds) -> None:
         shown = self.shown(item)
         message = (
-            f"`{shown}` is {_either(operand.kinds - _NULL)}, but the items are {_either(kinds)}: they can't be compared"
+            f"`{shown}` is {either(operand.kinds - _NULL)}, but the items are {either(kinds)}: they can't be compared"
         )
         self.report("SW203", message, "compare values of one type", tree)
 
@@ -382,7 +337,7 @@ class _Checker:
         self.problems.append(TypeProblem(code, message, help, tree.start, tree.end))
 
 
-def _unlike(left: frozenset[str], right: frozenset[str]) -> bool:
+def _unlike(left: Kinds, right: Kinds) -> bool:
     """Whether a comparison may meet two values of unlike type; null is never equal, and no error."""
     a, b = left - _NULL, right - _NULL
     return bool(a and b) and not (len(a) == 1 and a == b)
@@ -392,7 +347,8 @@ def _is_number(text: str) -> bool:
     return re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text) is not None
 
 
-def _either(kinds: frozenset[str]) -> str:
+def either(kinds: Kinds) -> str:
+    """Say of which kinds a value is or must be."""
     return " or ".join(WORDS[word] for word in sorted(kinds)) or "nothing"
 
 

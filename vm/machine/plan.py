@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.vm.errors import ExpressionError, Problem, ProgramError
 from stepward.vm.expressions.parser import parse
-from stepward.vm.expressions.syntax import Defined, Expression, Reference, walk
+from stepward.vm.expressions.syntax import Expression, all_references
 from stepward.vm.expressions.template import embedded, fill
 from stepward.vm.journal.canonical import canonical, portable, restored
 from stepward.vm.journal.records import document_digest
@@ -359,15 +359,6 @@ def policy_digest(policy: Policy) -> str:
 def policy_text(policy: Policy) -> bytes:
     """Return the bytes that a store keeps of a policy."""
     return _document(policy)
-
-
-def all_references(tree: Expression) -> Iterator[Reference]:
-    """Yield every reference of a tree, those too that are only asked for by `defined`."""
-    for node in walk(tree):
-        if isinstance(node, Reference):
-            yield node
-        elif isinstance(node, Defined):
-            yield node.reference
 
 
 def is_sensitive(spec: TypeSpec) -> bool:

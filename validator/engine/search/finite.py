@@ -30,7 +30,7 @@ from stepward.validator.engine.values.classes import Space
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.states import State
-from stepward.vm.expressions.syntax import Arithmetic, Length, Minus, Reference
+from stepward.vm.expressions.operands import is_condition
 from stepward.vm.language.names import Source
 
 LAYER: Final = "finite abstraction"
@@ -59,7 +59,9 @@ class Table:
         self.clock = clock
         trees = [tree for decision in system.decisions for tree in decision.trees]
         trees += [
-            one.value.tree for one in assigns(system) if isinstance(one.value, Computed) and _is_condition(one.value)
+            one.value.tree
+            for one in assigns(system)
+            if isinstance(one.value, Computed) and is_condition(one.value.tree)
         ]
         groups = alike(system, domains)
         self.space = Space(trees, domains, groups, constants(system, domains, groups))
@@ -239,10 +241,6 @@ def _preimage(mask: int, transfers: list[Transfer]) -> int:
     for transfer in reversed(transfers):
         mask = transfer.preimage(mask)
     return mask
-
-
-def _is_condition(value: Computed) -> bool:
-    return not isinstance(value.tree, Reference | Arithmetic | Minus | Length)
 
 
 def _ranks(system: System) -> list[int]:

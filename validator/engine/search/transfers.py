@@ -14,8 +14,8 @@ from stepward.validator.engine.systems.system import Assign, Computed, Given, Li
 from stepward.validator.engine.values.classes import Outcome, Slot, Space
 from stepward.validator.engine.values.cuts import UNDEFINED
 from stepward.validator.engine.values.domains import Domain, Names, of_kinds
-from stepward.vm.expressions.syntax import Compare, Defined, Expression, Logic, Negation, Reference
-from stepward.vm.language.inference import result_kinds
+from stepward.vm.expressions.operands import is_condition, result_kinds
+from stepward.vm.expressions.syntax import Expression, Reference
 
 
 class Transfer(ABC):
@@ -221,7 +221,7 @@ class Transfers:
             yield _Copy(self.space, slot, origin)
 
     def _computed(self, slots: list[Slot], tree: Expression) -> Transfer:
-        if isinstance(tree, Compare | Logic | Negation | Defined) and len(slots) == 1:
+        if is_condition(tree) and len(slots) == 1:
             return _Answer(self.space, slots[0], self.space.outcome(tree))
         self.blurs = True
         values = of_kinds(result_kinds(tree))

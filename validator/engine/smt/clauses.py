@@ -28,7 +28,7 @@ from stepward.validator.engine.systems.system import BAD, ENTRY, System, back_ed
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.states import with_owners
 from stepward.validator.engine.values.texts import Atom
-from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.operators import kind
 from stepward.vm.expressions.syntax import Constant
 
 MAX_ROUNDS: Final = 8

@@ -16,7 +16,7 @@ from stepward.validator.engine.smt.terms import Terms
 from stepward.validator.engine.values.domains import Domain
 from stepward.validator.engine.values.languages import cut_by_automata
 from stepward.validator.engine.values.texts import Atom, excluded, implied, least_length
-from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.operators import kind
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.patterns.languages import lengths_of
 

@@ -206,6 +206,6 @@ _NOTHING: Final = object()
 
 
 def _kind(value: Any) -> str:
-    from stepward.vm.expressions.evaluator import kind
+    from stepward.vm.expressions.operators import kind
 
     return "nothing" if value is _NOTHING else kind(value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import z3
 
@@ -18,15 +18,15 @@ from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.smt.payloads import Array, Slot, Term, Text, Truth, Value
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
 from stepward.validator.engine.values.states import with_owners
-from stepward.validator.engine.values.texts import Atom, Question, parts_of
-from stepward.vm.expressions.evaluator import kind
+from stepward.validator.engine.values.texts import Atom, parts_of
+from stepward.vm.expressions.operators import Question, kind
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Compare,
     Constant,
     Defined,
     Expression,
-    Length,
+    FunctionCall,
     Logic,
     Minus,
     Negation,
@@ -226,18 +226,21 @@ class Terms:
                 return Value(False, {kind(value): (True, value)})
             case Reference(names=names):
                 return self.read(names)
-            case Length(operand=operand):
-                return self._length(self.value(operand))
+            case FunctionCall(function=function, operand=operand):
+                return {"len": self._length}[function](self.value(operand))
             case Minus(operand=operand):
-                return self._arithmetic(self.value(operand), lambda number: self.real(0) - self.real(number))
+                fails, number = self._number_of(self.value(operand))
+                return Value(fails, {"number": (self.no(fails), self.real(0) - self.real(number))})
             case Arithmetic(first=first, rest=rest):
                 total = self._number_of(self.value(first))
                 for sign, operand in rest:
                     total = self._calculated(sign, total, self._number_of(self.value(operand)))
                 return Value(total[0], {"number": (self.no(total[0]), total[1])})
-            case _:
+            case Defined() | Negation() | Logic() | Compare():
                 holds, fails = self.truth(tree)
                 return Value(fails, {"boolean": (self.no(fails), holds)})
+            case _:
+                assert_never(tree)
 
     @staticmethod
     def value_in(slot: Slot) -> Value:
@@ -257,10 +260,6 @@ class Terms:
         guard, number = value.kinds.get("number", (False, 0))
         others = [one for word, (one, _) in value.kinds.items() if word != "number"]
         return self.either(value.fails, *others, *([] if guard is not False else [True])), number
-
-    def _arithmetic(self, value: Value, compute: Callable[[Any], Any]) -> Value:
-        fails, number = self._number_of(value)
-        return Value(fails, {"number": (self.no(fails), compute(number))})
 
     def _calculated(self, sign: str, left: tuple[Term, Any], right: tuple[Term, Any]) -> tuple[Term, Any]:
         a, b = left[1], right[1]
@@ -320,7 +319,6 @@ class Terms:
 
     def _compare(self, tree: Compare) -> Truth:
         left, right = self.value(tree.left), self.value(tree.right)
-        negated = tree.operator in ("!=", "not in", "not contains")
         holds, fails = [], [left.fails, right.fails]
         for one, (guard, payload) in left.kinds.items():
             for two, (other_guard, other) in right.kinds.items():
@@ -328,30 +326,33 @@ class Terms:
                 if both is False:
                     continue
                 result = self._pair(tree, (one, payload), (two, other))
-                holds.append(self.both(both, self.no(result.holds) if negated else result.holds, self.no(result.fails)))
+                holds.append(self.both(both, result.holds, self.no(result.fails)))
                 fails.append(self.both(both, result.fails))
         failed = self.either(*fails)
         return Truth(self.both(self.either(*holds), self.no(self.either(left.fails, right.fails))), failed)
 
     def _pair(self, tree: Compare, left: tuple[str, Any], right: tuple[str, Any]) -> Truth:
-        """Return the comparison of two values of known kinds, a negated operator taken for its opposite."""
+        """Return the comparison of two values of known kinds."""
         operator = tree.operator
-        if operator in ("==", "!="):
-            return self.equal(left, right)
-        if operator in ("in", "not in"):
-            return self.member(tree.left, left, right)
-        if operator in ("contains", "not contains") and left[0] == "array":
-            return self.member(tree.right, right, left)
-        if operator in ("contains", "not contains", "starts_with", "ends_with"):
-            if left[0] != "string" or right[0] != "string":
-                return Truth(False, True)
-            question: Question = "contains" if operator == "not contains" else operator
-            return Truth(self.asked(question, left[1], right[1]), False)
-        if left[0] != "number" or right[0] != "number":
-            return Truth(False, True)
-        a, b = self.real(left[1]), self.real(right[1])
-        ordered = {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}
-        return Truth(ordered[operator], False)
+        match operator:
+            case "==" | "!=":
+                holds, fails = self.equal(left, right)
+            case "in" | "not in":
+                holds, fails = self.member(tree.left, left, right)
+            case "contains" | "not contains" if left[0] == "array":
+                holds, fails = self.member(tree.right, right, left)
+            case "contains" | "not contains" | "starts_with" | "ends_with":
+                question: Question = "contains" if operator == "not contains" else operator
+                are_texts = left[0] == right[0] == "string"
+                holds, fails = (self.asked(question, left[1], right[1]), False) if are_texts else (False, True)
+            case "<" | "<=" | ">" | ">=":
+                if left[0] != "number" or right[0] != "number":
+                    return Truth(False, True)
+                a, b = self.real(left[1]), self.real(right[1])
+                holds, fails = {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator], False
+            case _:
+                assert_never(operator)
+        return Truth(self.no(holds) if operator in ("!=", "not in", "not contains") else holds, fails)
 
     def equal(self, left: tuple[str, Any], right: tuple[str, Any]) -> Truth:
         """Return when two values of known kinds are equal, and when they can't be compared."""

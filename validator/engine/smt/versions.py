@@ -18,8 +18,7 @@ from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.smt.payloads import Array, Term, Text, Truth, Value
 from stepward.validator.engine.smt.terms import Terms
 from stepward.validator.engine.values.domains import ANYTHING, Domain, Domains, Names
-from stepward.validator.engine.values.texts import Question
-from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.operators import Question, kind
 from stepward.vm.expressions.syntax import Expression, Reference
 from stepward.vm.values import freeze
 

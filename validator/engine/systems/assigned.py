@@ -19,9 +19,9 @@ from stepward.validator.engine.values.domains import (
     of_constant,
     of_kinds,
 )
-from stepward.vm.expressions.evaluator import kind
-from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Length, Minus, Reference, children
-from stepward.vm.language.inference import result_kinds
+from stepward.vm.expressions.operands import result_kinds
+from stepward.vm.expressions.operators import FUNCTIONS, kind
+from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, FunctionCall, Minus, Reference, children
 
 MAX_FIELDS: Final = 16
 """Fields below a root that are told apart: a loop may take a field of what it took before."""
@@ -109,8 +109,9 @@ class Assigned:
                 case Constant(value=value):
                     if not isinstance(value, int):
                         return False
-                case Length():
-                    pass
+                case FunctionCall(function=function):
+                    if FUNCTIONS[function].asks != "length":
+                        return False
                 case Arithmetic() | Minus() as node:
                     trees += children(node)
                 case Reference() as reference:

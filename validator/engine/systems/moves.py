@@ -26,7 +26,8 @@ from stepward.validator.engine.systems.system import (
 from stepward.validator.engine.values.domains import Domains, Names, primed, real
 from stepward.validator.engine.values.overflow import Overflow
 from stepward.validator.engine.values.states import references_of
-from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Logic, Negation, Reference
+from stepward.vm.expressions.operands import is_condition
+from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Logic, Reference
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import (
@@ -199,7 +200,7 @@ class Moves:
             return self.decision(number)
         clauses = self.facts.meaning.clauses_of.get(number, ())
         tree = next((clause.tree for clause in clauses if clause.path == path), None)
-        return Decision((tree,)) if tree is not None and _is_boolean(tree) else None
+        return Decision((tree,)) if tree is not None and is_condition(tree) else None
 
     def _condition(self, number: int, step: ConditionStep, ways: Iterable[Transition]) -> Iterator[Leaving]:
         decision = self.decision(number)
@@ -214,7 +215,7 @@ class Moves:
 
     def _set(self, number: int, step: SetStep, ways: Iterable[Transition]) -> Iterator[Leaving]:
         trees = {name: self._tree(number, name) for name, value in step.set.items() if isinstance(value, str)}
-        split = [name for name, tree in trees.items() if tree is not None and _is_boolean(tree)][:MAX_SPLITS]
+        split = [name for name, tree in trees.items() if tree is not None and is_condition(tree)][:MAX_SPLITS]
         decided = {name: Decision((tree,)) for name in split if (tree := trees[name]) is not None}
         other = [tree for name, tree in trees.items() if name not in decided and tree is not None]
         readable = self._readable(number, other)
@@ -494,7 +495,3 @@ def _all_defined(names: list[Names]) -> Decision | None:
 
 def _and(trees: list[Expression]) -> Expression:
     return trees[0] if len(trees) == 1 else Logic(0, 0, "and", tuple(trees))
-
-
-def _is_boolean(tree: Expression) -> bool:
-    return isinstance(tree, Compare | Logic | Negation | Defined)

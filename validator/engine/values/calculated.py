@@ -13,16 +13,12 @@ from typing import Final
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
 from stepward.vm.expressions.syntax import (
     Arithmetic,
-    Compare,
-    Constant,
-    Defined,
     Expression,
-    Length,
-    Logic,
+    FunctionCall,
     Minus,
-    Negation,
     Reference,
     references,
+    with_children,
 )
 
 CALCULATED: Final = Domain(undefined=True, ranges=(Range(),))
@@ -61,37 +57,9 @@ def calculated(trees: Sequence[Expression]) -> list[Expression] | None:
 def _replaced(tree: Expression, found: dict[str, Names]) -> Expression:
     match tree:
         case Arithmetic() | Minus() if next(references(tree), None) is not None:
-            text = _text(tree)
-            names = found.setdefault(text, (_MARK, str(len(found))))
+            names = found.setdefault(repr(tree), (_MARK, str(len(found))))
             return Reference(tree.start, tree.end, names)
-        case Negation(start=start, end=end, operand=operand):
-            return Negation(start, end, _replaced(operand, found))
-        case Logic(start=start, end=end, operator=operator, operands=operands):
-            return Logic(start, end, operator, tuple(_replaced(one, found) for one in operands))
-        case Compare(start=start, end=end, operator=comparison, left=left, right=right):
-            return Compare(start, end, comparison, _replaced(left, found), _replaced(right, found))
+        case FunctionCall() | Arithmetic() | Minus():
+            return tree  # a calculation is a value of its own in comparisons only
         case _:
-            return tree  # what stands below a `len` is no number
-
-
-def _text(tree: Expression) -> str:
-    """Return what tells a calculation from all others, wherever it stands."""
-    match tree:
-        case Constant(value=value):
-            return repr(value)
-        case Reference():
-            return tree.text()
-        case Length(operand=operand):
-            return f"len({_text(operand)})"
-        case Minus(operand=operand):
-            return f"-({_text(operand)})"
-        case Arithmetic(first=first, rest=rest):
-            return f"({_text(first)}{''.join(f' {sign} {_text(one)}' for sign, one in rest)})"
-        case Compare(operator=operator, left=left, right=right):
-            return f"({_text(left)} {operator} {_text(right)})"
-        case Logic(operator=operator, operands=operands):
-            return f"({f' {operator} '.join(map(_text, operands))})"
-        case Negation(operand=operand):
-            return f"not ({_text(operand)})"
-        case Defined(reference=reference):
-            return f"defined({reference.text()})"
+            return with_children(tree, lambda child: _replaced(child, found))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from functools import cached_property, reduce
 from operator import or_
 from typing import Any, Final, NamedTuple
@@ -19,7 +18,8 @@ from stepward.validator.engine.values.numbers import simplicity
 from stepward.validator.engine.values.partition import Partition
 from stepward.validator.engine.values.states import State, references_of
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
-from stepward.vm.expressions.evaluator import compare, evaluate, kind
+from stepward.vm.expressions.evaluator import evaluate_condition
+from stepward.vm.expressions.operators import OPERATORS, Comparison, compare, kind
 from stepward.vm.expressions.syntax import (
     Compare,
     Constant,
@@ -57,18 +57,12 @@ class Slot:
         self.index = {value: number for number, value in enumerate(values) if isinstance(value, str)}
         self.asked: dict[Any, Outcome] = {}
 
-    def number_range(self, operator: str, bound: Number) -> tuple[int, int]:
-        """Return the run of classes whose numbers compare so with `bound`, at which they are cut."""
-        start, numbers = self.first_number, self.numbers
-        low, high = bisect_left(numbers, bound), bisect_right(numbers, bound)
-        ends = {
-            "<": (0, low),
-            "<=": (0, high),
-            ">": (high, len(numbers)),
-            ">=": (low, len(numbers)),
-            "==": (low, high),
-        }[operator]
-        return start + ends[0], start + ends[1]
+    def number_ranges(self, operator: Comparison, bound: Number) -> list[tuple[int, int]]:
+        """Return the runs of classes whose numbers compare so with `bound`, at which they are cut."""
+        start, end = self.first_number, self.first_number + len(self.numbers)
+        low, high = start + bisect_left(self.numbers, bound), start + bisect_right(self.numbers, bound)
+        runs = ((start, low), (low, high), (high, end))  # of numbers below, at and above it
+        return [run for number, run in enumerate(runs) if compare(operator, number, 1)]
 
 
 class Space:
@@ -126,7 +120,7 @@ class Space:
             case Constant(value=value):
                 return Outcome(self.all if value is True else 0, 0 if isinstance(value, bool) else self.all)
             case Reference(names=names):
-                return self._ask(self.slots[names], "boolean", _truth)
+                return self._ask(self.slots[names], "boolean", lambda one: _evaluated(tree, {names: one}))
             case Defined(reference=reference):
                 return self._ask(self.slots[reference.names], "defined", lambda value: value is not UNDEFINED)
             case Negation(operand=operand):
@@ -154,43 +148,40 @@ class Space:
         left, right = tree.left, tree.right
         if isinstance(right, Constant) and isinstance(left, Reference):
             value = right.value
-            if len(slot.values) > 32 and tree.operator in ("<", "<=", ">", ">=", "==", "!=", "in", "not in"):
+            if len(slot.values) > 32 and OPERATORS[tree.operator].asks in ("order", "is"):
                 quick = self._quick(slot, tree.operator, value)
                 if quick is not None:
                     return quick
             question = (tree.operator, repr(value))
             return self._ask(slot, question, lambda one: compare(tree.operator, _defined(one), value))
-        parts = [repr(side.value) if isinstance(side, Constant) else type(side).__name__ for side in (left, right)]
-        return self._ask(slot, (tree.operator, *parts), lambda one: _evaluated(tree, {names: one}))
+        return self._ask(slot, repr(tree), lambda one: _evaluated(tree, {names: one}))
 
-    def _quick(self, slot: Slot, operator: str, value: Any) -> Outcome | None:
+    def _quick(self, slot: Slot, operator: Comparison, value: Any) -> Outcome | None:
         """Answer for a slot of many classes of one kind, and perhaps that of no value, without looking at each."""
         missing = self._run(slot, 0, 1) if slot.values[0] is UNDEFINED else 0
         count = len(slot.values) - bool(missing)
-        if isinstance(value, tuple):
+        takes = OPERATORS[operator].takes
+        if takes == "member" and isinstance(value, tuple):
             return self._listed(slot, operator, value, missing)
-        if isinstance(value, str) and len(slot.index) == count and operator in ("==", "!="):
-            at = slot.index.get(value)
-            run = (0, 0) if at is None else (at, at + 1)
-        elif isinstance(value, int | Decimal) and type(value) is not bool and len(slot.numbers) == count:
-            run = slot.number_range("==" if operator == "!=" else operator, value)
-        else:
-            return None
-        holds = self._run(slot, *run)
-        return Outcome(self.all & ~(holds | missing) if operator == "!=" else holds, missing)
+        if takes == "alike" and isinstance(value, str):
+            return self._listed(slot, operator, (value,), missing)
+        if takes != "member" and kind_of_class(value) == "number" and len(slot.numbers) == count:
+            runs = slot.number_ranges(operator, value)
+            return Outcome(reduce(or_, (self._run(slot, *run) for run in runs), 0), missing)
+        return None
 
-    def _listed(self, slot: Slot, operator: str, items: tuple[Any, ...], missing: int) -> Outcome | None:
-        """Answer `in` for a slot of many texts, or of many numbers, and a list of such."""
+    def _listed(self, slot: Slot, operator: Comparison, items: tuple[Any, ...], missing: int) -> Outcome | None:
+        """Answer whether one of some values is equal, for a slot of many texts, or of many numbers, and such values."""
         count, classes = len(slot.values) - bool(missing), 0
         if len(slot.index) == count and all(isinstance(item, str) for item in items):
             classes = _bits_at(slot.index[item] for item in items if item in slot.index)
         elif len(slot.numbers) == count and all(kind_of_class(item) == "number" for item in items):
-            runs = (slot.number_range("==", item) for item in items)
+            runs = (run for item in items for run in slot.number_ranges("==", item))
             classes = _bits_at(start for start, end in runs if end > start)
         else:
             return None
         holds = self.expand(slot, classes)
-        return Outcome(self.all & ~(holds | missing) if operator == "not in" else holds, missing)
+        return Outcome(self.all & ~(holds | missing) if OPERATORS[operator].is_negated else holds, missing)
 
     def _ask(self, slot: Slot, key: Any, question: Callable[[Any], bool]) -> Outcome:
         known = slot.asked.get(key)
@@ -218,7 +209,7 @@ class Space:
         holds = fails = 0
         for state, mask in zip(combinations, masks, strict=True):
             try:
-                holds |= mask if _truth(_evaluated(tree, state)) else 0
+                holds |= mask if _evaluated(tree, state) else 0
             except EvaluationError:
                 fails |= mask
         return Outcome(holds, fails)
@@ -294,17 +285,11 @@ def _bits_at(numbers: Iterable[int]) -> int:
     return reduce(or_, (1 << number for number in numbers), 0)
 
 
-def _truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise EvaluationError("a condition needs true or false")
-    return value
-
-
 def _defined(value: Any) -> Any:
     if value is UNDEFINED:
         raise UndefinedReferenceError("")
     return value
 
 
-def _evaluated(tree: Expression, state: dict[Names, Any]) -> Any:
-    return evaluate(tree, lambda names: _defined(state[names]))
+def _evaluated(tree: Expression, state: dict[Names, Any]) -> bool:
+    return evaluate_condition(tree, lambda names: _defined(state[names]))

@@ -19,16 +19,18 @@ from stepward.validator.engine.values.languages import cut_by_automata
 from stepward.validator.engine.values.numbers import between, simplicity
 from stepward.validator.engine.values.shortest import shortest
 from stepward.validator.engine.values.states import references_of, with_owners
-from stepward.validator.engine.values.texts import Atom, Question, classes, parts_of
+from stepward.validator.engine.values.texts import Atom, classes, parts_of
+from stepward.vm.expressions.operators import FUNCTIONS, OPERATORS, Operator
 from stepward.vm.expressions.syntax import (
     Compare,
     Constant,
     Defined,
     Expression,
-    Length,
+    FunctionCall,
     Logic,
     Negation,
     Reference,
+    children,
 )
 from stepward.vm.values import FrozenMap, Number
 
@@ -48,13 +50,6 @@ MAX_POINTS: Final = 64
 """Whole numbers between two bounds that are each a class, where a number is compared with another reference."""
 
 UNDEFINED: Final = object()
-
-_ASKED: Final[dict[str, Question]] = {
-    "contains": "contains",
-    "not contains": "contains",
-    "starts_with": "starts_with",
-    "ends_with": "ends_with",
-}
 
 
 class TooMany(Exception):  # noqa: N818 - no error: the next layer is asked
@@ -118,20 +113,20 @@ class Cutting:
         match tree:
             case Constant() | Reference() | Defined():
                 pass
-            case Negation(operand=operand):
-                self._collect(operand)
-            case Logic(operands=operands):
-                for operand in operands:
+            case Negation() | Logic():
+                for operand in children(tree):
                     self._collect(operand)
             case Compare(operator=operator, left=left, right=right):
-                single = single_reference(tree)
-                if single is None:
+                single, row = single_reference(tree), OPERATORS[operator]
+                constant, other = (left, right) if isinstance(left, Constant) else (right, left)
+                if single is None or not isinstance(constant, Constant):
                     self._need_whole(tree)
-                elif isinstance(left, Constant):
-                    self._cut_by_left(operator, left.value, self.cuts[single.names], right)
+                elif isinstance(other, FunctionCall):  # one that asks for a length
+                    self.cuts[single.names].lengths.update([0, *_numbers(constant.value)])
+                elif constant is left:
+                    self._cut_by_left(row, constant.value, self.cuts[single.names])
                 else:
-                    assert isinstance(right, Constant)
-                    self._cut_by_right(operator, right.value, single.names, left)
+                    self._cut_by_right(row, constant.value, single.names)
             case _:
                 self._need_whole(tree)
 
@@ -139,38 +134,26 @@ class Cutting:
         for name in references_of([tree]):
             self.cuts[name].whole = True
 
-    def _cut_by_right(self, operator: str, value: Any, names: Names, left: Expression) -> None:
+    def _cut_by_right(self, row: Operator, value: Any, names: Names) -> None:
         cuts, domain = self.cuts[names], self.domain[names]
-        if isinstance(left, Length):
-            cuts.lengths.update(_numbers(value))
-            cuts.lengths.add(0)
-            return
         cuts.numbers.update(_numbers(value))
-        if operator in ("contains", "not contains") and domain.array:
+        if row.takes == "contains" and domain.array:
             cuts.members = True
-        for text in _texts(value):
-            if operator in ("contains", "not contains"):
-                cuts.atoms[Atom("contains", text)] = None
-            elif operator == "starts_with":
-                cuts.atoms[Atom("starts_with", text)] = None
-            elif operator == "ends_with":
-                cuts.atoms[Atom("ends_with", text)] = None
-            else:
-                cuts.atoms[Atom("is", text)] = None
+        question = "is" if row.asks == "order" else row.asks
+        if question is None:
+            cuts.whole = True
+        else:
+            cuts.atoms.update((Atom(question, text), None) for text in _texts(value))
 
-    def _cut_by_left(self, operator: str, value: Any, cuts: Cuts, right: Expression) -> None:
-        if isinstance(right, Length):
-            cuts.lengths.update(_numbers(value))
-            cuts.lengths.add(0)
-            return
+    def _cut_by_left(self, row: Operator, value: Any, cuts: Cuts) -> None:
         cuts.numbers.update(_numbers(value))
-        if operator in ("in", "not in"):
+        if row.takes == "member":
             cuts.members = True
         for text in _texts(value):
             parts = [text]
-            if isinstance(value, str) and operator in _ASKED:
-                parts = parts_of(_ASKED[operator], text)
-            if len(parts) > MAX_PARTS:
+            if isinstance(value, str) and row.asks is not None and row.asks != "order":
+                parts = parts_of(row.asks, text)
+            if row.asks is None or len(parts) > MAX_PARTS:
                 cuts.whole = True
             else:
                 cuts.atoms.update(dict.fromkeys(Atom("is", part) for part in parts))
@@ -196,7 +179,7 @@ def single_reference(tree: Compare) -> Reference | None:
     """Return the one reference of a comparison with a constant, or None where it compares something else."""
     left, right = tree.left, tree.right
     side, other = (right, left) if isinstance(left, Constant) else (left, right)
-    inner = side.operand if isinstance(side, Length) else side
+    inner = side.operand if isinstance(side, FunctionCall) and FUNCTIONS[side.function].asks == "length" else side
     return inner if isinstance(inner, Reference) and isinstance(other, Constant) else None
 
 

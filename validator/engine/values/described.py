@@ -9,7 +9,7 @@ from typing import Any
 
 from stepward.validator.engine.values.cuts import UNDEFINED, Cuts
 from stepward.validator.engine.values.domains import Domain
-from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.operators import kind
 from stepward.vm.values import Number
 
 

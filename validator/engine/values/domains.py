@@ -14,11 +14,11 @@ from decimal import Decimal
 from functools import reduce
 from typing import Final, NamedTuple
 
-from stepward.vm.expressions.evaluator import kind
+from stepward.vm.expressions.operands import result_kinds
+from stepward.vm.expressions.operators import ANY, kind
 from stepward.vm.expressions.syntax import Constant, Expression, Reference
-from stepward.vm.language.inference import result_kinds
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.name_types import ANY, ITEMS
+from stepward.vm.language.name_types import ITEMS
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.steps import SetStep
 from stepward.vm.language.types import TypeSpec

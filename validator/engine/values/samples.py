@@ -16,6 +16,7 @@ from stepward.validator.engine.values.domains import Domain, Domains, Names
 from stepward.validator.engine.values.states import State, is_possible, outcome, references_of, with_owners
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.evaluator import evaluate
+from stepward.vm.expressions.operators import NUMBER, OPERATORS, Comparison, compare
 from stepward.vm.expressions.syntax import Arithmetic, Compare, Constant, Expression, Logic, Negation, Reference, walk
 from stepward.vm.values import FrozenMap, Number, ValueRefused, exact
 
@@ -30,8 +31,6 @@ MAX_TEXTS: Final = 200
 
 MAX_LENGTH: Final = 5_000
 """Code points of a text that is tried for its length."""
-
-_EQUAL: Final = ("==", "!=")
 
 
 def plainly_open(tree: Expression, domains: Domains) -> bool:
@@ -58,23 +57,21 @@ def _are_apart(operands: tuple[Expression, ...]) -> bool:
     )
 
 
-def _is_inside(operator: str, value: Any, domain: Domain) -> bool:
+def _is_inside(operator: Comparison, value: Any, domain: Domain) -> bool:
+    row = OPERATORS[operator]
     if isinstance(value, bool):
-        return operator in _EQUAL and len(domain.booleans) > 1
+        return row.takes == "alike" and len(domain.booleans) > 1
     if isinstance(value, int | Decimal):
-        if not domain.has_number(value):
+        if not domain.has_number(value) or row.takes not in ("alike", NUMBER):
             return False
-        if operator in ("<", ">="):
-            return domain.has_number(value - 1)
-        if operator in ("<=", ">"):
-            return domain.has_number(value + 1)
-        return operator in _EQUAL and (domain.has_number(value - 1) or domain.has_number(value + 1))
+        beside = (number for number in (value - 1, value + 1) if domain.has_number(number))
+        return any(compare(operator, number, value) is not compare(operator, value, value) for number in beside)
     if isinstance(value, str):
         if domain.forms:
             return False
         if domain.any_text:
-            return domain.max_length is None or 0 < len(value) < domain.max_length
-        return operator in _EQUAL and value in domain.texts and len(domain.texts) > 1
+            return row.asks is not None and (domain.max_length is None or 0 < len(value) < domain.max_length)
+        return row.takes == "alike" and value in domain.texts and len(domain.texts) > 1
     return False
 
 

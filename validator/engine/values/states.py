@@ -11,7 +11,7 @@ from typing import Any, Final
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import Lookup, evaluate_condition
-from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Reference, children
+from stepward.vm.expressions.syntax import Expression, all_references
 from stepward.vm.values import to_json
 
 State = Mapping[Names, Any]
@@ -22,23 +22,7 @@ _LONGEST: Final = 60
 
 def references_of(trees: Iterable[Expression]) -> list[Names]:
     """Return the references that conditions read or ask for, in the order of the text, each once."""
-    found: dict[Names, None] = {}
-    for tree in trees:
-        _add_references(found, tree)
-    return list(found)
-
-
-def _add_references(found: dict[Names, None], node: Expression) -> None:
-    if isinstance(node, Reference):
-        found[node.names] = None
-    elif isinstance(node, Defined):
-        found[node.reference.names] = None
-    elif isinstance(node, Compare):  # before the others, as most conditions are one
-        _add_references(found, node.left)
-        _add_references(found, node.right)
-    elif not isinstance(node, Constant):
-        for child in children(node):
-            _add_references(found, child)
+    return list(dict.fromkeys(reference.names for tree in trees for reference in all_references(tree)))
 
 
 def with_owners(names: Iterable[Names], domains: Domains) -> list[Names]:

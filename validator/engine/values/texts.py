@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
-Question = Literal["is", "contains", "starts_with", "ends_with"]
+from stepward.vm.expressions.operators import Question
 
 ANSWERS: Final[dict[Question, Callable[[str, str], bool]]] = {
     "is": str.__eq__,
@@ -82,13 +82,17 @@ def joined(first: str, second: str) -> str:
 def parts_of(question: Question, text: str) -> list[str]:
     """Return the texts of which a literal is one, that it contains, or that it starts or ends with."""
     ends = range(len(text) + 1)
-    if question == "is":
-        return [text]
-    if question == "starts_with":
-        return [text[:end] for end in ends]
-    if question == "ends_with":
-        return [text[start:] for start in ends]
-    return list(dict.fromkeys(text[start:end] for start in ends for end in range(start, len(text) + 1)))
+    match question:
+        case "is":
+            return [text]
+        case "starts_with":
+            return [text[:end] for end in ends]
+        case "ends_with":
+            return [text[start:] for start in ends]
+        case "contains":
+            return list(dict.fromkeys(text[start:end] for start in ends for end in range(start, len(text) + 1)))
+        case _:
+            assert_never(question)
 
 
 def separator(literals: Iterable[str]) -> str:
