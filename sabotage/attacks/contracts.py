@@ -231,7 +231,12 @@ class FileAgainstModel(Attack):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True))
             path = os.path.join(folder, "runs.db")
             opened: list[Journal] = [SQLiteJournal(path) for _ in range(2)]
-            stack.callback(lambda: [store.close() for store in opened])
+
+            def close() -> None:
+                for store in opened:
+                    store.close()
+
+            stack.callback(close)
 
             def open_again() -> None:
                 opened[0].close()
