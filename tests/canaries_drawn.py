@@ -16,7 +16,7 @@ from stepward.vm.machine import apply, authority, calls, decide, deliveries, dri
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import State
 
-REAL_KEY, REAL_ORDERED, REAL_TWO = types.key_of, evaluator._ordered, authority.two_people
+REAL_KEY, REAL_COMPARE, REAL_TWO = types.key_of, evaluator.compare, authority.two_people
 REAL_OUT_OF_STEPS = calls.out_of_steps
 
 
@@ -30,8 +30,8 @@ def takes_true_for_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def orders_strictly(patch: pytest.MonkeyPatch) -> None:
-    ordered = lambda operator, left, right: REAL_ORDERED(operator.removesuffix("="), left, right)  # noqa: E731
-    patch.setattr(evaluator, "_ordered", ordered)
+    strict = {"<=": "<", ">=": ">"}
+    patch.setattr(evaluator, "compare", lambda word, left, right: REAL_COMPARE(strict.get(word, word), left, right))
 
 
 def excludes_nothing(patch: pytest.MonkeyPatch) -> None:

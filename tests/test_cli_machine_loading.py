@@ -54,6 +54,6 @@ def test_a_check_does_not_know_the_machine_and_a_run_in_a_pipe_not_the_painter()
     assert not {name for name in checked if name.startswith(("stepward.vm.machine", "stepward.vm.journal", "rich"))}
     ran = loaded_after("run", "ends.yaml", "--journal", "x.db")
     assert "stepward.vm.machine.execution" in ran
-    heavy = {name.partition(".")[0] for name in ran} & {"rich", "networkx", "z3", "hypothesis", "psycopg", "litellm"}
+    heavy = {name.partition(".")[0] for name in ran} & {"rich", "z3", "hypothesis", "psycopg", "litellm"}
     assert not heavy
     assert "cryptography" not in {name.partition(".")[0] for name in ran}

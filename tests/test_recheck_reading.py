@@ -54,10 +54,7 @@ SHARED: dict[str, set[str] | None] = {
     "stepward.vm.language.manifest": {"ToolSpec"},
     "stepward.vm.language.policy": {"Policy"},
     "stepward.vm.language.program": {"Program"},
-    "stepward.vm.language.steps": {
-        *("AnyStep", "BaseStep", "Call", "ConditionStep", "EndStep", "Failing", "LlmCall", "ParallelStep", "Routed"),
-        *("SetStep", "ToolCall"),
-    },
+    "stepward.vm.language.steps": None,
     "stepward.vm.language.types": {"TypeSpec"},
     "stepward.vm.patterns.charsets": {"Ranges"},
     "stepward.vm.patterns.syntax": {

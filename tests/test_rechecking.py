@@ -105,7 +105,7 @@ from stepward.validator import ProgramValidator
 from stepward.vm import Program
 report = ProgramValidator(Program.load({str(program)!r})).validate()
 assert all(one.rechecked for one in report.properties)"""
-    assert not loaded_after(code) & {"z3", "cvc5", "networkx", "hypothesis"}
+    assert not loaded_after(code) & {"z3", "cvc5", "hypothesis"}
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def _machine(scene: Scene, tools: Any = None) -> ExecutionVM:
         ProcessModel(world, Points()),
         scene.store,
         target.policies,
-        None,
+        checker=None,
         key=stage.key,
         clock=scene.clock,
         random=stage.random,

@@ -209,7 +209,7 @@ class _Fleet:
         policies = self.broken.policies if broken else self.stage.target.policies
         stage = self.stage
         return ExecutionVM(
-            worlds, worlds, self.store, policies, None, key=stage.key, clock=self.clock, random=stage.random
+            worlds, worlds, self.store, policies, checker=None, key=stage.key, clock=self.clock, random=stage.random
         )
 
     def _is_due(self, run: str, runs: Mapping[str, Run]) -> bool:

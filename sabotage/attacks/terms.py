@@ -291,7 +291,7 @@ class ProgramNotAdmitted(Attack):
             ScriptedModel({}),
             stage.store,
             stage.target.policies,
-            check,
+            checker=check,
             clock=WorldClock(),
             random=stage.random,
         )

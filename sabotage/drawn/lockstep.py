@@ -113,7 +113,7 @@ class Machine:
             self,
             self.journal,
             policies,
-            None,
+            checker=None,
             clock=self.clock,
             limits=case.limits,
             random=random,

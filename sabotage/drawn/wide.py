@@ -372,7 +372,7 @@ class _Maker:
                 continue
             policy: dict[str, Any] = {"policy": name}
             if self.odds(0.3):
-                policy["four_eyes"] = [tool for tool in TOOLS if self.odds(0.5)]
+                policy["four_eyes"] = [tool for tool in TOOLS if self.odds(0.9)]
             if self.odds(0.7 if name == "later" else 0.4):
                 tools: list[Any] = [tool for tool in TOOLS if self.odds(0.6 if name == "later" else 0.8)]
                 policy["allow"] = [

@@ -80,7 +80,8 @@ class _Uses(Places):
         self._read: set[Place] = set()
         self._asked_for: set[Place] = set()
         later: list[syntax.Compare] = []
-        for step in program.steps:
+        # What is assigned comes first: which array is known then is the same to all.
+        for step in sorted(program.steps, key=lambda step: step.type == "condition"):
             for tree in expressions_of(step):
                 self._note(tree, later)
                 if step.type == "condition":
