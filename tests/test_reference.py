@@ -618,7 +618,7 @@ ECHOES: dict[str, tuple[str, Any]] = {
 }
 
 
-RARE = {"data that is read as references": 250, "retries in place of repeats": 675, "arguments of a model call": 810}
+RARE = {"data that is read as references": 1200, "retries in place of repeats": 450, "arguments of a model call": 6800}
 """Mistakes that few programs show, and a program not long before the first of these."""
 
 
