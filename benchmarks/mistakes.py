@@ -2,7 +2,7 @@
 
 `FIRST` are those that were named before the attacks were extended for them. `SECOND` were planted by a reader of the
 machine's code and its pages who had not seen the attacks: each breaks a sentence of a page. `THIRD` are those of
-another such reader, after the campaign had learned to find the second set.
+another such reader, after the campaign had learned to find the second set, `FOURTH` those of one more, after the third.
 """
 
 from __future__ import annotations
@@ -412,5 +412,203 @@ THIRD: Final = (
     ),
 )
 
-SETS: Final = {"first": FIRST, "second": SECOND, "third": THIRD}
+FOURTH: Final = (
+    Planted(
+        "below the first level the keys of an object stand in a text in the order in which a tool wrote them",
+        (
+            (
+                "vm/values.py",
+                """        parts.extend(_json_parts(item, indent, level + 1, in_order=in_order))
+""",
+                """        parts.extend(_json_parts(item, indent, level + 1))
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "an object with a sensitive field, written into a longer text, leaves the text in the clear",
+        (
+            (
+                "vm/machine/data.py",
+                """from stepward.vm.journal.canonical import Secret, is_sealed, opened
+""",
+                """from stepward.vm.journal.canonical import Sealed, Secret, is_sealed, opened
+""",
+            ),
+            (
+                "vm/machine/data.py",
+                """    return Secret(joined) if any(map(is_sealed, values)) else joined
+""",
+                """    return Secret(joined) if any(isinstance(value, Sealed | Secret) for value in values) else joined
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a parallel step that has used up its visits keeps the outputs of its sub-steps",
+        (
+            (
+                "vm/machine/apply.py",
+                """    for call in step.calls if step.is_parallel else ():
+        changes += _unset(call, event.body["error"])
+""",
+                """""",
+            ),
+        ),
+    ),
+    Planted(
+        "a program's own max_steps takes the place of the machine's limit",
+        (
+            (
+                "vm/machine/calls.py",
+                """    spent = state.steps + cost
+    return spent > state.limits.steps or (plan.max_steps is not None and spent > plan.max_steps)
+""",
+                """    most = state.limits.steps if plan.max_steps is None else plan.max_steps
+    return state.steps + cost > most
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a tool is idempotent where the program says so, though a policy knows that it is not",
+        (
+            (
+                "vm/language/meaning.py",
+                """            given[name] = (said and given[name]) if name == "idempotent" else (said or given[name])
+""",
+                """            given[name] = said or given[name]
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a run that is under a policy need not come under another version of it that has the same name",
+        (
+            (
+                "vm/machine/authority.py",
+                """    held = {policy_digest(policy) for terms in plan.terms for policy in terms.policies}
+    missing = tuple(policy for policy in present.policies if policy_digest(policy) not in held)
+""",
+                """    held = {policy.policy for terms in plan.terms for policy in terms.policies}
+    missing = tuple(policy for policy in present.policies if policy.policy not in held)
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a write that is reconciled as done without an output has returned null, of whatever type it is",
+        (
+            (
+                "vm/machine/deliveries.py",
+                """                result = _delivered(found, call, output)
+""",
+                """                result = Result("output") if output is None else _delivered(found, call, output)
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a machine with short leases takes a long lease of another one for that of a wrong clock",
+        (
+            (
+                "vm/machine/runs.py",
+                """        is_stranded = row is not None and row.expires > self.clock.now() / 1e6 + LONGEST_LEASE
+""",
+                """        longest = self._setup.lease_seconds
+        is_stranded = row is not None and row.expires > self.clock.now() / 1e6 + longest
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a lease that is kept for an interrupted call with a time-out is not renewed before that has passed",
+        (
+            (
+                "vm/machine/keeping.py",
+                """            ends = due if waits.until is None else min(due, waits.until)
+""",
+                """            ends = due if waits.until is None else waits.until
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "sensitive values and the secrets of tokens are put into the vault after the records that name them",
+        (
+            (
+                "vm/machine/driver.py",
+                """        if self.secrets:
+            kept = dict(self.secrets)
+            await setup.io(setup.journal.vault.put, self.run, kept)
+            for name in kept:
+                del self.secrets[name]
+""",
+                """        kept = dict(self.secrets)
+""",
+            ),
+            (
+                "vm/machine/driver.py",
+                """        self.committed = (last.state, last.entry)
+""",
+                """        if kept:  # not before: a driver that was fenced leaves nothing that no record names
+            await setup.io(setup.journal.vault.put, self.run, kept)
+            for name in kept:
+                del self.secrets[name]
+        self.committed = (last.state, last.entry)
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a check of many runs judges each under the waivers of the first run of its program and policies",
+        (
+            (
+                "vm/machine/replay.py",
+                """from functools import lru_cache
+""",
+                """""",
+            ),
+            (
+                "vm/machine/replay.py",
+                """from stepward.vm.machine.plan import CallPlan, Plan
+""",
+                """from stepward.vm.machine.plan import CallPlan, Names, Plan
+""",
+            ),
+            (
+                "vm/machine/replay.py",
+                """    @lru_cache(maxsize=MAX_PLANS)
+    def plan(*documents: Any) -> Plan:
+        return stored_plan(journal, *documents)
+""",
+                """    kept: dict[Any, Plan] = {}
+
+    def plan(program: str, policies: Names, waived: Names, later: Any, patterns: str | None) -> Plan:
+        key = program, policies, later, patterns
+        if key not in kept:
+            if len(kept) >= MAX_PLANS:
+                del kept[next(iter(kept))]
+            kept[key] = stored_plan(journal, program, policies, waived, later, patterns)
+        return kept[key]
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "an erasure that is repeated because it failed does not write the vault again",
+        (
+            (
+                "vm/journal/sqlite_vault.py",
+                """        file.rewrite()
+""",
+                """        if count:
+            file.rewrite()
+""",
+            ),
+        ),
+    ),
+)
+
+SETS: Final = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH}
 """The sets by name."""
