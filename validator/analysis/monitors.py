@@ -226,7 +226,9 @@ class AtMostOnceMonitor(_Watcher):
         hits = self.hits[step]
         if state != 0 or len(hits) == 1:
             return each_alone(hits)
-        return [(one.sub, two.sub) for one, two in combinations(hits, 2)]
+        # Where two can't start together, retries of one may break the rule.
+        again = each_alone([hit for hit in hits if self._is_performed_again(hit)])
+        return [*((one.sub, two.sub) for one, two in combinations(hits, 2)), *again]
 
     def _is_performed_again(self, hit: Hit) -> bool:
         """Whether retries perform P anew: attempts of an idempotent tool share one key, and are one performance."""
