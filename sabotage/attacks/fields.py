@@ -6,7 +6,7 @@ import copy
 import json
 from collections.abc import Iterator
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.audits import Shown
@@ -15,28 +15,10 @@ from stepward.sabotage.forging import Data, Forger, chained
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.stage import Stage
 from stepward.vm.journal.verify import verify
+from stepward.vm.machine.events import Kind
 from stepward.vm.machine.replay import replayer
 
-KINDS: Final = (
-    "started",
-    "governed",
-    "intent",
-    "attempt",
-    "doubt",
-    "reconciled",
-    "resumed",
-    "joined",
-    "branched",
-    "assigned",
-    "passed",
-    "blocked",
-    "rejected",
-    "ended",
-    "cancel",
-    "refused",
-    "erased",
-    "other",
-)
+KINDS: Final = (*get_args(Kind), "other")
 RESULTS: Final = ("success", "failed", "skipped", "again", "doubt", "suspended", "fallback")
 
 
