@@ -230,6 +230,17 @@ def test_of_a_very_long_path_the_two_ends_are_shown() -> None:
     assert "… 76 more …" in render(result(finding(evidence=Evidence("graph", path=path))), "full")
 
 
+def test_of_many_findings_of_one_code_in_one_file_the_first_are_shown_and_the_others_counted() -> None:
+    several = [finding(file="a.yaml", code="SW304")] * (full.MAX_ALIKE + 2)
+    run = result(*several, finding(file="b.yaml", code="SW304"), finding(file="a.yaml", code="SW102"))
+    text = full.render(run)
+    assert text.count("[SW304]") == full.MAX_ALIKE + 1
+    assert text.count("[SW102]") == 1
+    assert text.count("note: ") == 1
+    assert "\nnote: 2 more findings of SW304 in a.yaml; `--output-format concise` lists all\n" in text
+    assert render(run, "concise").count("SW304") == len(several) + 1
+
+
 def test_colors_come_only_when_asked_for() -> None:
     assert "\x1b[" not in render(result(finding()), "full")
     colored = render(result(finding()), "full", color=True)

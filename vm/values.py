@@ -5,9 +5,13 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from stepward.vm.errors import EvaluationError, StepwardError
+
+if TYPE_CHECKING:
+    from json import JSONEncoder
 
 Number = int | decimal.Decimal
 
@@ -235,11 +239,20 @@ def to_json(value: Any, indent: int = 0) -> str:
     return "".join(_json_parts(value, indent, 0))
 
 
-def _json_parts(value: Any, indent: int, level: int, *, in_order: bool = True) -> list[str]:
-    import json
+def _quoted(text: str) -> str:
+    return _encoder().encode(text)
 
+
+@cache
+def _encoder() -> JSONEncoder:
+    from json import JSONEncoder
+
+    return JSONEncoder(ensure_ascii=False)
+
+
+def _json_parts(value: Any, indent: int, level: int, *, in_order: bool = True) -> list[str]:
     if isinstance(value, str):
-        return [json.dumps(value, ensure_ascii=False)]
+        return [_quoted(value)]
     if not isinstance(value, Mapping | list | tuple):
         return [as_text(value)]
     opening, closing = ("{", "}") if isinstance(value, Mapping) else ("[", "]")
@@ -257,6 +270,6 @@ def _json_parts(value: Any, indent: int, level: int, *, in_order: bool = True) -
         if number:
             parts.append(separator)
         if key is not None:
-            parts.append(json.dumps(key, ensure_ascii=False) + ": ")
+            parts.append(_quoted(key) + ": ")
         parts.extend(_json_parts(item, indent, level + 1, in_order=in_order))
     return [*parts, end, closing]

@@ -15,6 +15,9 @@ MAX_WIDTH: Final = 120
 _LONG: Final = 1_000
 """Characters of a line that are measured as a whole."""
 
+_NEAR: Final = 4 * MAX_WIDTH
+"""Characters around a mark that are measured of a longer line."""
+
 MAX_GAP: Final = 2
 """Lines between two marks that are shown; more are left out."""
 
@@ -85,10 +88,10 @@ def _marked(text: str, number: int, marks: list[Mark]) -> Iterator[Row]:
 def _neighbourhood(text: str, mark: Mark) -> tuple[str, int, list[Mark]]:
     """Cut a very long line before it is measured: a whole program may be one line, with every finding on it."""
     span = mark.span
-    left = max(0, span.column - 1 - _LONG // 2)
-    end = span.end_column - left if span.end_line == span.line else _LONG
+    left = max(0, span.column - 1 - MAX_WIDTH)
+    end = span.end_column - left if span.end_line == span.line else _NEAR
     near = Span(span.line, span.column - left, span.line, end)
-    return text[left : left + _LONG], span.line, [replace(mark, span=near)]
+    return text[left : left + _NEAR], span.line, [replace(mark, span=near)]
 
 
 def _columns(cells: _Cells, mark: Mark) -> tuple[int, int]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.findings import Finding, Label, Move
 from stepward.validator.report.excerpt import Mark, Row, excerpt
-from stepward.validator.report.text import file_of, position, safe, summary
+from stepward.validator.report.text import counted, file_of, position, safe, summary
 
 if TYPE_CHECKING:
     from stepward.validator.result import RunResult
 
 _Lines = Mapping[str, Sequence[str]]
 """The lines of each file."""
+
+MAX_ALIKE: Final = 1_000
+"""Findings of one code in one file that are shown; of more, the number is given."""
 
 _NEAR: Final = 12
 """Lines around a finding within which a label is shown in the same excerpt."""
@@ -30,11 +34,25 @@ def render(result: RunResult, *, color: bool = False) -> str:
     """Return every finding with its source, and the summary."""
     paint = _Paint(color)
     lines = {file: text.split("\n") for file, text in result.sources.items()}
-    said = _values(result.findings)
-    blocks = [
-        "\n".join(_block(finding, lines, paint, said[number])) + "\n" for number, finding in enumerate(result.findings)
-    ]
+    shown, left_out = _shown(result.findings)
+    values = _values(shown)
+    blocks = ["\n".join(_block(finding, lines, paint, values[number])) + "\n" for number, finding in enumerate(shown)]
+    for (file, code), count in left_out.items():
+        more = f"{counted(count, 'more finding')} of {code} in {safe(file)}"
+        blocks.append(f"{paint('bold', 'note')}: {more}; `--output-format concise` lists all\n")
     return "\n".join([*blocks, paint("bold", summary(result)) + "\n"])
+
+
+def _shown(findings: Sequence[Finding]) -> tuple[list[Finding], Counter[tuple[str, str]]]:
+    """Return the findings to show in full, and the number of the others by file and code."""
+    counts: Counter[tuple[str, str]] = Counter()
+    shown: list[Finding] = []
+    for finding in findings:
+        kind = (finding.file, finding.code)
+        counts[kind] += 1
+        if counts[kind] <= MAX_ALIKE:
+            shown.append(finding)
+    return shown, Counter({kind: count - MAX_ALIKE for kind, count in counts.items() if count > MAX_ALIKE})
 
 
 @dataclass(frozen=True, slots=True)
