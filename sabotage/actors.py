@@ -39,7 +39,7 @@ class Actors:
         if name not in self.scenes:
             if move["do"] != "start":
                 return
-            self.scenes[name] = self.stage.scene(name)
+            self.scenes[name] = Scene(self.stage, name)
         try:
             _MOVES[move["do"]](self, self.scenes[name], Points(move["dies"]))
         except (RunBusy, DeliveryRefused, RunRefused):

@@ -56,8 +56,9 @@ class Settled(Recorded):
 class SharedWorld(World):
     """A world that several processes share by way of a file: one line for each attempt, and for each payload."""
 
-    def __init__(self, scene: Scene, path: Path, *, faults: bool) -> None:
-        super().__init__(scene, faults=faults)
+    def __init__(self, scene: Scene, path: Path) -> None:
+        super().__init__(scene.stage, scene.target, scene.name, scene.route, faults=True)
+        self._oracle = scene.oracle
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
         self._read = 0
 
@@ -91,14 +92,14 @@ class SharedWorld(World):
             line = json.loads(text, parse_float=Decimal)
             if "payload" in line:
                 step, number, payload = line["payload"]
-                self.scene.oracle.known(step, number, payload)
+                self._oracle.known(step, number, payload)
             else:
                 self._take(line)
         self._read += len(new)
 
     def _take(self, line: Mapping[str, Any]) -> None:
         step, visit, attempt, performance, args, key = line["asked"]
-        call = self.scene.target.calls[step]
+        call = self.target.calls[step]
         answer = Answer(line["answer"]["does"], line["answer"]["value"])
         self.asked.append(Asked(Asking(call, visit, attempt, performance, args, key), answer))
         if line["happened"]:
@@ -137,10 +138,10 @@ def _said(stage: Stage, breach: Breach | None) -> dict[str, Any]:
 
 def _scene(stage: Stage, folder: Path, job: Mapping[str, Any]) -> Scene:
     """Return the scene as the processes before have left it."""
-    scene = stage.scene()
+    scene = Scene(stage)
     scene.clock.time += int(2 * LEASE_SECONDS * 1_000_000) * job["generation"]
-    world = SharedWorld(scene, folder / "world", faults=True)
-    scene.world = world
+    world = SharedWorld(scene, folder / "world")
+    scene.enter(world)
     expect = scene.oracle.expect
 
     def expected(step: str, payload: Any) -> None:

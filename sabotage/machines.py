@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from stepward.sabotage.oracle import Oracle
 from stepward.sabotage.points import Points
 from stepward.sabotage.through import ThroughStore
-from stepward.sabotage.world import ProcessModel, ProcessTools
+from stepward.sabotage.world import ProcessModel, ProcessTools, World
 from stepward.vm.journal.store import Append, Entry, Journal, Lease
 from stepward.vm.language.program import Program
+from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.plan import Names, Plan
 from stepward.vm.machine.tools import Tools
-
-if TYPE_CHECKING:
-    from stepward.sabotage.scene import Scene
 
 T = TypeVar("T")
 
@@ -24,28 +23,28 @@ T = TypeVar("T")
 class WatchedStore(ThroughStore):
     """A store as a scene's machines see it: after every write the oracle looks at what the store has now."""
 
-    def __init__(self, inner: Journal, scene: Scene) -> None:
+    def __init__(self, inner: Journal, oracle: Oracle) -> None:
         super().__init__(inner)
-        self.scene = scene
+        self.oracle = oracle
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
         """Make a run, and have the oracle look."""
         lease = self.inner.create(append, program, holder, ttl)
-        self.scene.stage.count(len(append.entries))
-        self.scene.oracle.look()
+        self.oracle.stage.count(len(append.entries))
+        self.oracle.look()
         return lease
 
     def append(self, append: Append, fence: int | None) -> None:
         """Add entries, and have the oracle look."""
-        self.scene.stage.count(len(append.entries))
+        self.oracle.stage.count(len(append.entries))
         self.inner.append(append, fence)
-        self.scene.oracle.look(durable=append.durable)
+        self.oracle.look(durable=append.durable)
 
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
         """Lease a run: what was written before is durable then, too."""
         lease = self.inner.acquire(run, holder, now, ttl)
-        if lease is not None and run == self.scene.run:
-            self.scene.oracle.look(durable=True)
+        if lease is not None and run == self.oracle.run.id:
+            self.oracle.look(durable=True)
         return lease
 
 
@@ -58,7 +57,8 @@ class Machine(ExecutionVM):
 
     def __init__(
         self,
-        scene: Scene,
+        world: World,
+        clock: Clock,
         points: Points,
         store: Journal,
         around: Callable[[Tools], Tools] | None = None,
@@ -66,13 +66,13 @@ class Machine(ExecutionVM):
         **options: Any,
     ) -> None:
         self.points = points
-        world, stage = scene.world, scene.stage
-        self._target = scene.target
-        said = {"policy": scene.target.policies, "key": stage.key, "random": stage.random, "checker": None}
+        stage = world.stage
+        self._target = world.target
+        said = {"policy": world.target.policies, "key": stage.key, "random": stage.random, "checker": None}
         options = {**said, **options}
         tools: Tools = ProcessTools(world, points)
         tools = tools if around is None else around(tools)
-        super().__init__(tools, model or ProcessModel(world, points), store, clock=scene.clock, **options)
+        super().__init__(tools, model or ProcessModel(world, points), store, clock=clock, **options)
 
     def _plan(self, program: Program) -> Plan:
         """Take the plan that was made before: a campaign starts very many machines for one program."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from stepward.sabotage.answers import Answer
 from stepward.sabotage.invariants import Breach, Invariant
@@ -28,15 +29,15 @@ from stepward.sabotage.reference import (
     Waits,
 )
 from stepward.sabotage.reference.plain import Unworded
-from stepward.sabotage.world import TOKENS_OF_A_REPLY, Asking
+from stepward.sabotage.world import TOKENS_OF_A_REPLY, Asking, World
+from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verify import verify
 from stepward.vm.language.types import same
+from stepward.vm.machine.history import History
 from stepward.vm.machine.replay import misfits
 from stepward.vm.machine.run import Run
+from stepward.vm.machine.state import Limits
 from stepward.vm.values import freeze, to_json
-
-if TYPE_CHECKING:
-    from stepward.sabotage.scene import Scene
 
 FROM_OUTSIDE = ("cancel", "refused", "erased")
 OVER = frozenset({"SUCCESS", "FAILED", "BUDGET_EXCEEDED", "STALLED", "CANCELLED"})
@@ -54,22 +55,43 @@ class Turn(NamedTuple):
         return f"`{self.step}` goes to `{self.next}`" if self.next else f"the run ends at `{self.step}`"
 
 
-class Oracle:
-    """Watches one scene.
+@dataclass
+class Watched:
+    """The run that an oracle watches: its id, its inputs, and the store in which it is."""
 
+    id: str
+    inputs: dict[str, Any]
+    store: Journal
+
+
+class Oracle:
+    """Watches one run in its world, and what the store has of it.
+
+    `history` reads the run back out of the store, as another process would.
     An attack that delivers what should be accepted says so by `expect`; one that changes the store behind the machine's
     back calls `rest` first: from then on only the world is watched.
     """
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
+    def __init__(
+        self,
+        world: World,
+        run: Watched,
+        limits: Limits,
+        history: Callable[[], History],
+    ) -> None:
+        self.stage = world.stage
+        self.target = world.target
+        self.world = world
+        self.run = run
+        self._limits = limits
+        self._history = history
         self._payloads: dict[tuple[str, int], Any] = {}
         self.rests = self.is_adrift = False
-        self._steps = frozenset(step.id for step in scene.target.program.steps)
+        self._steps = frozenset(step.id for step in self.target.program.steps)
         self._begin()
 
     def _begin(self) -> None:
-        target, limits = self.scene.target, self.scene.limits
+        target, limits = self.target, self._limits
         self.reference = Reference(
             target.program,
             target.policies,
@@ -120,7 +142,7 @@ class Oracle:
 
         What is tried in which wave after that, the reference does not know; effects are counted all the same.
         """
-        plan, limit = self.scene.target.plan, self.scene.target.program.max_tokens
+        plan, limit = self.target.plan, self.target.program.max_tokens
         if limit is None:
             return False
         waiting = {one.step for one in self.reference.asked}
@@ -142,8 +164,7 @@ class Oracle:
         """Read what the store has that was not there before; start over when it has less. Raises Breach."""
         if self.rests:
             return
-        store, run = self.scene.store.inner, self.scene.run
-        head = store.head(run)
+        head = self.run.store.head(self.run.id)
         if (-1 if head is None else head.seq) + 1 < len(self.records):
             self._begin_again()
         self._read()
@@ -151,7 +172,7 @@ class Oracle:
             self.durable = len(self.records) - 1
 
     def _read(self) -> None:
-        for entry in self.scene.store.inner.read(self.scene.run, len(self.records)):
+        for entry in self.run.store.read(self.run.id, len(self.records)):
             record = json.loads(entry.record)
             self.records.append(record)
             self._follow(record)
@@ -161,7 +182,7 @@ class Oracle:
         if self._is_over and kind not in FROM_OUTSIDE:
             raise Breach(Invariant.ENDINGS, f"`{kind}` of `{body.get('step')}` was written after the end of the run")
         if kind == "started":
-            self.reference.start(self.scene.inputs)
+            self.reference.start(self.run.inputs)
         elif kind == "intent":
             if any(record["kind"] == "cancel" for record in self.records):
                 raise Breach(Invariant.ENDINGS, f"`{body['step']}` starts after the run was cancelled")
@@ -244,7 +265,7 @@ class Oracle:
 
     def _answer(self, step: str, visit: int, attempt: int) -> ReferenceAnswer:
         """Return what the world said to an attempt, when it was made for the last time."""
-        for asking, answer in reversed(self.scene.world.asked):
+        for asking, answer in reversed(self.world.asked):
             if (asking.call.id, asking.visit, asking.attempt) == (step, visit, attempt):
                 return _told(asking, answer)
         raise Breach(Invariant.KEPT, f"an outcome of `{step}` is recorded, and nobody asked it")
@@ -272,7 +293,7 @@ class Oracle:
         call = asking.call
         same_performance = [
             effect
-            for effect in self.scene.world.effects
+            for effect in self.world.effects
             if (effect.step, effect.visit, effect.performance) == (call.id, asking.visit, asking.performance)
         ]
         if call.writes and same_performance and not (call.keeps_key and same_performance[0].key == asking.key):
@@ -347,14 +368,14 @@ class Oracle:
 
     def _judge_counts(self) -> Counter[tuple[str, int, int]]:
         """Return how often each performance happened; raises Breach for one that happened twice."""
-        counts = Counter((effect.step, effect.visit, effect.performance) for effect in self.scene.world.effects)
+        counts = Counter((effect.step, effect.visit, effect.performance) for effect in self.world.effects)
         for performance, count in counts.items():
             if count > 1:
                 raise Breach(Invariant.ONCE, f"`{performance[0]}` happened {count} times in one performance")
         return counts
 
     def _writes(self, step: str) -> bool:
-        call = self.scene.target.calls.get(step)
+        call = self.target.calls.get(step)
         return call is not None and call.writes
 
     def _judge_values(self, run: Run) -> None:
@@ -369,12 +390,11 @@ class Oracle:
 
     def _judge_store(self, run: Run) -> None:
         """Say whether another process reads the same, and would have done the same."""
-        scene = self.scene
-        found = scene.history()
-        again = Run(scene.run, found.plan, found.state, found.last)
+        found = self._history()
+        again = Run(self.run.id, found.plan, found.state, found.last)
         if again.snapshot() != run.snapshot() or again.trace_hash != run.trace_hash:
             raise Breach(Invariant.REPLAY, "the journal, read again, gives another state")
-        faults = [*verify(scene.store.inner, scene.run, keys=[scene.stage.key.public]).faults, *misfits(found)]
+        faults = [*verify(self.run.store, self.run.id, keys=[self.stage.key.public]).faults, *misfits(found)]
         if faults:
             raise Breach(Invariant.REPLAY, f"an honest journal is called damaged: {faults[0]}")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from stepward.sabotage.machines import Machine, WatchedStore
-from stepward.sabotage.oracle import Oracle
+from stepward.sabotage.oracle import Oracle, Watched
 from stepward.sabotage.points import Points
+from stepward.sabotage.stage import Stage, named
+from stepward.sabotage.target import Route, Target
 from stepward.sabotage.virtual_time import VirtualClock
 from stepward.sabotage.world import World, WorldClock
 from stepward.vm.journal.receipts import Receipt
@@ -17,12 +19,8 @@ from stepward.vm.journal.verify import verify
 from stepward.vm.machine.history import History, load
 from stepward.vm.machine.replay import replayer
 from stepward.vm.machine.run import Run
+from stepward.vm.machine.state import Limits
 from stepward.vm.values import to_json
-
-if TYPE_CHECKING:
-    from stepward.sabotage.stage import Stage
-    from stepward.sabotage.target import Route, Target
-    from stepward.vm.machine.state import Limits
 
 LEASE_SECONDS: Final = 60.0
 MAX_DELIVERIES: Final = 200
@@ -32,29 +30,70 @@ MAX_DELIVERIES: Final = 200
 class Scene:
     """A run of the target, not started yet. `inputs` and all answers are decided under the scene's name.
 
-    `target` is the stage's unless the attack has made another of it, `limits` are those of its machines. `route` is the
-    run that somebody knows and that this one follows, if it follows one. `by` is who starts it.
+    Scenes of one name decide alike: the same inputs, the same answers. `store` and `target` are the stage's unless the
+    attack has made others of them, `limits` are those of its machines. `route` is the run that somebody knows and that
+    this one follows, if it follows one. `by` is who starts it.
     """
 
     def __init__(
-        self, stage: Stage, run: str, name: str, *, faults: bool, store: Journal, target: Target, limits: Limits
+        self,
+        stage: Stage,
+        name: str = "",
+        *,
+        faults: bool = True,
+        store: Journal | None = None,
+        target: Target | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - a frozen tuple
     ) -> None:
         self.stage = stage
-        self.target = target
+        self.target = target or stage.target
         self.limits = limits
-        self.run = run
         self.name = name
         self.by: str | None = None
         self.clock: WorldClock | VirtualClock = WorldClock()
-        self.world = World(self, faults=faults)
-        self.store = WatchedStore(store, self)
         self.route = self._route()
-        self.inputs = self._inputs()
-        self.oracle = Oracle(self)
+        self.world = World(stage, self.target, name, self.route, faults=faults)
+        run = Watched(stage.run_id(), self._inputs(), store or stage.store)
+        self.oracle = Oracle(self.world, run, limits, self.history)
+        self.world.observer = self.oracle
+        self._store = WatchedStore(run.store, self.oracle)
 
     def named(self, what: str) -> str:
         """Return what a decision of this scene is called."""
-        return f"{self.name}: {what}" if self.name else what
+        return named(self.name, what)
+
+    @property
+    def run(self) -> str:
+        """The id of the run."""
+        return self.oracle.run.id
+
+    @run.setter
+    def run(self, run: str) -> None:
+        self.oracle.run.id = run
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What the run is started with."""
+        return self.oracle.run.inputs
+
+    @inputs.setter
+    def inputs(self, inputs: dict[str, Any]) -> None:
+        self.oracle.run.inputs = inputs
+
+    @property
+    def store(self) -> WatchedStore:
+        """The store as the machines of this scene see it."""
+        return self._store
+
+    @store.setter
+    def store(self, store: WatchedStore) -> None:
+        self._store = store
+        self.oracle.run.store = store.inner
+
+    def enter(self, world: World) -> None:
+        """Go on in another world, which the oracle observes from now on."""
+        self.world = self.oracle.world = world
+        world.observer = self.oracle
 
     def _route(self) -> Route | None:
         from hypothesis import strategies as st
@@ -77,7 +116,7 @@ class Scene:
         weakness = self.stage.weakness
         store = self.store if weakness.store is None else weakness.store(self.store)
         options = {"lease_seconds": LEASE_SECONDS, "limits": self.limits, **weakness.options, **options}
-        return Machine(self, points or Points(), store, **options)
+        return Machine(self.world, self.clock, points or Points(), store, **options)
 
     # -- playing -------------------------------------------------------------------------------------------------------
 

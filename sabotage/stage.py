@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from stepward.sabotage.choices import Choices
 from stepward.sabotage.invariants import Breach, Invariant
-from stepward.sabotage.scene import Scene
 from stepward.sabotage.target import Target
 from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.store import Journal
-from stepward.vm.machine.state import Limits
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -76,22 +74,6 @@ class Stage:
             self._generator.setstate(generated)
             yield number
 
-    def scene(
-        self,
-        name: str = "",
-        *,
-        faults: bool = True,
-        store: Journal | None = None,
-        target: Target | None = None,
-        limits: Limits = Limits(),  # noqa: B008 - a frozen tuple
-    ) -> Scene:
-        """Return a new run to be. Scenes of one name decide alike: the same inputs, the same answers.
-
-        `target` is another program, or one under other policies, that the attack has made of the stage's.
-        """
-        kept, played = store or self.store, target or self.target
-        return Scene(self, self.run_id(), name, faults=faults, store=kept, target=played, limits=limits)
-
     def run_id(self) -> str:
         """Return the id of a run that nobody has."""
         self._scenes += 1
@@ -118,3 +100,8 @@ class Stage:
         """Raise Breach unless something that must hold was `kept`; `what` says what happened instead."""
         if not kept:
             raise Breach(invariant, what)
+
+
+def named(scene: str, what: str) -> str:
+    """Return what a decision of a scene is called: scenes of one name decide alike."""
+    return f"{scene}: {what}" if scene else what

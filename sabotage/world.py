@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from stepward.sabotage.answers import Answer, answers
 from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.stage import Stage, named
+from stepward.sabotage.target import Route, Target
 from stepward.vm.machine.clock import ManualClock, T
 from stepward.vm.machine.models import ModelReply, ModelRequest
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext
 from stepward.vm.values import to_json
-
-if TYPE_CHECKING:
-    from stepward.sabotage.scene import Scene
 
 TOKENS_OF_A_REPLY: Final = 10
 MAX_SLEEPS: Final = 10_000
@@ -87,17 +86,35 @@ class Effect(NamedTuple):
     key: str
 
 
+class Observer(Protocol):
+    """Who hears of every attempt before the machine hears of its answer. Both methods raise Breach."""
+
+    def asked(self, asking: Asking) -> None:
+        """Look at an attempt that is to be answered."""
+
+    def answered(self, asking: Asking, answer: Answer) -> None:
+        """Take note of the answer."""
+
+
 class World:
-    """Tools and a model for one run.
+    """Tools and a model for one run of `target`.
+
+    Answers are decisions of the stage, called after the `scene`, or those of the `route` that the run follows.
+    `observer` hears of every attempt.
 
     `asked` are all attempts, `effects` what happened, each once: a tool that is idempotent does nothing when it is
     called again under a key that it has seen, as real ones do. `settled` counts for each step how often somebody found
     out that it was not done, so that it is asked anew.
     """
 
-    def __init__(self, scene: Scene, *, faults: bool) -> None:
-        self.scene = scene
+    observer: Observer
+
+    def __init__(self, stage: Stage, target: Target, scene: str, route: Route | None, *, faults: bool) -> None:
+        self.stage = stage
+        self.target = target
         self.faults = faults
+        self._scene = scene
+        self._route = route
         self.asked: list[Asked] = []
         self.effects: list[Effect] = []
         self.decides: list[Decide] = []
@@ -110,27 +127,26 @@ class World:
             answer = decide(asking)
             if answer is not None:
                 return answer
-        scene = self.scene
         again = self.settled[asking.call.id]
-        name = scene.named(f"{asking.name}, after {again} reconciliations" if again else asking.name)
-        route = scene.route and scene.route.answer(asking.call.id, asking.visit, asking.attempt)
+        name = named(self._scene, f"{asking.name}, after {again} reconciliations" if again else asking.name)
+        route = self._route and self._route.answer(asking.call.id, asking.visit, asking.attempt)
         if route:
             answer = _routed(asking.call, route)
-            scene.stage.choices.made.setdefault(name, answer.data())
-        data = scene.stage.pick(name, answers(scene.target, asking.call, faults=self.faults))
+            self.stage.choices.made.setdefault(name, answer.data())
+        data = self.stage.pick(name, answers(self.target, asking.call, faults=self.faults))
         return Answer(data["does"], data["value"])
 
     def meet(self, asking: Asking) -> Answer:
-        """Have the oracle look at an attempt, answer it, and let happen what happens.
+        """Have the observer look at an attempt, answer it, and let happen what happens.
 
         What goes wrong here ends the process: the machine would take it for an error of the tool.
         """
         try:
-            self.scene.oracle.asked(asking)
+            self.observer.asked(asking)
             answer = self._honest(asking, self.answer(asking))
-            self.scene.oracle.answered(asking, answer)
+            self.observer.answered(asking, answer)
         except Exception as error:
-            self.scene.stage.error = error
+            self.stage.error = error
             raise Killed(str(error)) from error
         self.asked.append(Asked(asking, answer))
         if answer.happens:
@@ -174,7 +190,7 @@ class ProcessTools:
 
     def has(self, name: str) -> bool:
         """Return whether there is a tool of that name: there is every one that the program declares."""
-        return any(call.tool == name for call in self._world.scene.target.calls.values())
+        return any(call.tool == name for call in self._world.target.calls.values())
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
         """Return what to await for the output of a tool."""
@@ -187,7 +203,7 @@ class ProcessTools:
     async def met(self, name: str, args: Mapping[str, Any], context: ToolContext) -> tuple[Asking, Answer]:
         """Meet the world, and return what was asked and what it answers."""
         world = self._world
-        call = world.scene.target.calls[context.step]
+        call = world.target.calls[context.step]
         asking = Asking(
             call,
             context.visit,
@@ -197,7 +213,7 @@ class ProcessTools:
             context.idempotency_key,
             context.resume_token,
         )
-        world.scene.stage.count()
+        world.stage.count()
         await self._points.pass_by(f"before {name} is asked by `{call.id}`")
         answer = world.meet(asking)
         await self._points.pass_by(f"after {name} was asked by `{call.id}`")
@@ -219,9 +235,9 @@ class ProcessModel:
     async def met(self, request: ModelRequest) -> tuple[Asking, Answer]:
         """Meet the world, and return what was asked and what it answers."""
         world = self._world
-        call = world.scene.target.calls[request.step]
+        call = world.target.calls[request.step]
         asking = Asking(call, request.visit, request.attempt, 1, {}, request=request)
-        world.scene.stage.count()
+        world.stage.count()
         await self._points.pass_by(f"before the model is asked by `{call.id}`")
         answer = world.meet(asking)
         await self._points.pass_by(f"after the model was asked by `{call.id}`")

@@ -68,7 +68,6 @@ def test_every_folder_of_the_engine_is_a_floor() -> None:
 
 
 CIRCLES = {
-    frozenset({"sabotage.machines", "sabotage.oracle", "sabotage.scene", "sabotage.stage", "sabotage.world"}),
     frozenset({"validator.routes", "validator.validator"}),
     frozenset({"vm.language.inference", "vm.language.meaning", "vm.language.name_types"}),
     frozenset({"vm.language.loading", "vm.language.program"}),

@@ -14,6 +14,7 @@ from stepward.sabotage.interleaving import MAX_TURNS, interleave
 from stepward.sabotage.invariants import Breach, Invariant
 from stepward.sabotage.pausing import Paused
 from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.scene import Scene
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.target import Target
 from stepward.vm import Program
@@ -92,7 +93,7 @@ def test_who_waits_for_another_gets_turns_until_that_one_has_gone_on() -> None:
 
 def test_machines_race_for_one_run_and_it_is_performed_once() -> None:
     with staged(**turns(*["a", "b"] * 20)) as stage:
-        scene = stage.scene()
+        scene = Scene(stage)
 
         def start(points: Points) -> Any:
             return scene.machine(points).run(stage.target.program, scene.inputs, run_id=scene.run)

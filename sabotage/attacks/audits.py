@@ -14,6 +14,7 @@ from stepward.sabotage.attacks.tampering import is_carried, receipt_for
 from stepward.sabotage.forging import Forger, Shelf, chained, flipped, stranger
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.plain_verifier import Kept, Paper, is_good, is_sound
+from stepward.sabotage.scene import Scene
 from stepward.sabotage.stage import KEY_SEED, Stage
 from stepward.sabotage.through import ThroughStore
 from stepward.vm.journal.receipts import Receipt
@@ -279,7 +280,7 @@ class EditsAndAPlainVerifier(Attack):
         """Edit a run, and see that verification finds a fault just where there is one."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         run = scene.start()
         receipts = [signed_receipt(stage, run)]
         if not run.is_over and is_carried(stage):

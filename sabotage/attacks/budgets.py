@@ -62,7 +62,7 @@ class _Edge(Attack):
         from hypothesis import strategies as st
 
         whole = Points()
-        first = stage.scene(faults=self.faults)
+        first = Scene(stage, faults=self.faults)
         run = first.carry_on(first.start(first.machine(whole)))
         first.oracle.judge(run)
         spent = self.spent(run, first)
@@ -73,7 +73,7 @@ class _Edge(Attack):
         stage.story.clear()
         stage.tell(f"the same run again, where it takes {spent} and has {most}")
         target = variant(stage.target, f"{self.name} {most}", lambda data: self.limit(data, most))
-        ended = _killed_somewhere(stage, stage.scene(target=target, faults=self.faults), len(whole.passed))
+        ended = _killed_somewhere(stage, Scene(stage, target=target, faults=self.faults), len(whole.passed))
         return Outcome.BLOCKED if self.is_used_up(ended) else Outcome.ABSORBED
 
 
@@ -176,7 +176,7 @@ class VisitsAtTheEdge(Attack):
         from hypothesis import strategies as st
 
         whole = Points()
-        first = stage.scene(faults=False)
+        first = Scene(stage, faults=False)
         first.oracle.judge(first.carry_on(first.start(first.machine(whole))))
         visits = {one["body"]["step"]: one["body"]["visit"] for one in first.oracle.records if "visit" in one["body"]}
         # Those that were visited most come first: there is something to bound.
@@ -193,7 +193,7 @@ class VisitsAtTheEdge(Attack):
         target = variant(stage.target, f"{step} visited {most}", bound)
         stage.story.clear()
         stage.tell(f"the same run again, where `{step}` may be visited {most} times")
-        again = stage.scene(target=target, faults=False)
+        again = Scene(stage, target=target, faults=False)
         _killed_somewhere(stage, again, len(whole.passed))
         if any(one["kind"] == "passed" and one["body"]["step"] == step for one in again.oracle.records):
             return Outcome.BLOCKED
@@ -240,7 +240,7 @@ class EverythingFails(Attack):
         from hypothesis import strategies as st
 
         way = stage.pick("everything", st.sampled_from(("fails", "wrong", "late")))
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
 
         def decide(asking: Asking) -> Answer | None:
             call = asking.call
@@ -294,7 +294,7 @@ class RetriesAfterCrash(Attack):
             return Answer("fails", "it broke") if [*met][number : number + 1] == [asking.call.id] else None
 
         whole = Points()
-        first = stage.scene(target=target, faults=False)
+        first = Scene(stage, target=target, faults=False)
         first.world.decides.append(decide)
         first.oracle.judge(first.carry_on(first.start(first.machine(whole))))
         if len(met) <= number:
@@ -302,7 +302,7 @@ class RetriesAfterCrash(Attack):
         step = [*met][number]
         stage.story.clear()
         stage.tell(f"`{step}` fails always, and may be tried {attempts} times")
-        again = stage.scene(target=target, faults=False)
+        again = Scene(stage, target=target, faults=False)
         again.world.decides.append(decide)
         _killed_somewhere(stage, again, len(whole.passed))
         return Outcome.ABSORBED

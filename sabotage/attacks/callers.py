@@ -82,8 +82,8 @@ class CallerCancelled(DriverAttack):
 
 
 def _blocking(stage: Stage) -> Scene:
-    scene = stage.scene(faults=False)
-    scene.store = _Blocking(scene.store.inner, scene)
+    scene = Scene(stage, faults=False)
+    scene.store = _Blocking(scene.store.inner, scene.oracle)
     return scene
 
 
@@ -192,7 +192,7 @@ class CallerCancelledInTool(Attack):
 
         number = stage.pick("the caller is cancelled in call", st.integers(0, LAST_CALL))
         form = stage.pick("what goes on is", st.sampled_from(FORMS))
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         scene.clock = _Tasks()
         points = Points()
         tools = _GoesOn(ProcessTools(scene.world, points), number, form)

@@ -30,7 +30,7 @@ def receipt_of(scene: Scene, run: Run) -> Receipt:
 
 def ghost_of(scene: Scene, store: Journal | None = None, run: str | None = None) -> Scene:
     """Return a scene of the same run, or of its copy, in which nothing has happened yet and nobody reads the store."""
-    ghost = scene.stage.scene(scene.name, faults=False, store=store)
+    ghost = Scene(scene.stage, scene.name, faults=False, store=store)
     ghost.run = scene.run if run is None else run
     ghost.oracle.rest()
     ghost.clock.time = scene.clock.time + int(2 * LEASE_SECONDS * 1_000_000)
@@ -74,7 +74,7 @@ class JournalRolledBack(Attack):
         """Copy the run at some point, end it, put the copy back; verify with the receipt, recover, verify again."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         points = _Copying(scene, stage.pick("the copy is made at point", st.integers(0, LAST_POINT)))
         machine = scene.machine(points)
         run = scene.carry_on(scene.start(machine), machine)
@@ -113,7 +113,7 @@ class JournalUnderAnotherId(Attack):
         """Copy the run at some point of its life, and see that nothing can be done with the copy."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         run = _left_at_some_point(scene)
         has_key = stage.pick("the machine has a key", st.booleans())
         key = stage.key if has_key else None
@@ -160,7 +160,7 @@ class JournalInAnotherStore(Attack):
         """Copy the run where its process was killed, go on with both, and hold the copy against the receipt."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         run = _left_at_some_point(scene)
         lacks = stage.pick("the copy lacks", st.sampled_from(["nothing", "the documents", "the values"]))
         shelf = Forger(scene).shelf()

@@ -28,7 +28,7 @@ def wait_for_leases(scene: Scene) -> None:
 
 def killed_at(stage: Stage, number: int, *, faults: bool = True) -> tuple[Scene, Run | None]:
     """Start a run whose process is killed at a point; return it as the store has it, None where it is not there."""
-    scene = stage.scene(faults=faults)
+    scene = Scene(stage, faults=faults)
     with suppress(Killed):
         scene.start(scene.machine(Points(number, stage.tell)))
     return scene, scene.found()
@@ -71,7 +71,7 @@ class KilledAnywhere(Attack):
     def play(self, stage: Stage) -> Outcome:
         """Run once to count the points, then once for each of them."""
         whole = Points()
-        scene = stage.scene()
+        scene = Scene(stage)
         scene.carry_on(scene.start(scene.machine(whole)), scene.machine())
         stage.story.clear()
         for number in stage.each("killed at point", len(whole.passed)):
@@ -104,7 +104,7 @@ class KilledInRecovery(Attack):
     def play(self, stage: Stage) -> Outcome:
         """Kill the run in each state, and its recovery in each."""
         whole = Points()
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         scene.start(scene.machine(whole))
         outcome = Outcome.NOT_APPLICABLE
         stage.story.clear()
@@ -150,7 +150,7 @@ def _stopped(stage: Stage, before: int) -> tuple[Scene, Run]:
     """
     from hypothesis import strategies as st
 
-    scene = stage.scene(faults=False)
+    scene = Scene(stage, faults=False)
     how = stage.pick("what is unknown of a write", st.sampled_from(["unknown-done", "unknown"]))
 
     def decide(asking: Asking) -> Answer | None:
@@ -265,7 +265,7 @@ class KilledWhileEnding(Attack):
         from hypothesis import strategies as st
 
         dies = stage.pick("the process died at point", st.integers(0, 24))
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         try:
             return scene, scene.start(scene.machine(Points(dies or None, stage.tell)))
         except Killed:
@@ -307,7 +307,7 @@ class TwoRecoveries(Attack):
         from hypothesis import strategies as st
 
         whole = Points()
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         scene.start(scene.machine(whole))
         stage.story.clear()
         appends = [number for number in states(whole) if "append" in whole.passed[number]]

@@ -119,7 +119,7 @@ class OpenIntentRemoved(Attack):
         """Kill the process behind an effect, cut the intent off, and recover the run."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         points = _AfterAnEffect(stage, place(stage, "effects before", MAX_EFFECTS))
         try:
             scene.carry_on(scene.start(scene.machine(points)), scene.machine(points))
@@ -153,7 +153,7 @@ class StepAfterTheEnd(Attack):
 
     def play(self, stage: Stage) -> Outcome:
         """Append a record behind the end."""
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         unsigned = scene.machine(key=None)
         run = scene.carry_on(scene.start(unsigned), unsigned)
         if not run.is_over:

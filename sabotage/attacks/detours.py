@@ -140,7 +140,7 @@ def detoured(stage: Stage) -> Scene | None:
     ids = [step.id for step in stage.target.plan.steps]
     where = "the program begins" if change.field == "entry" else f"`{change.field}` of `{ids[change.step]}` leads"
     stage.tell(f"change the program: {where} {'with' if change.field == 'entry' else 'to'} `{change.to}`")
-    return stage.scene(faults=False, target=target)
+    return Scene(stage, faults=False, target=target)
 
 
 class RejectionRemoved(Rewriting):
@@ -160,7 +160,7 @@ class RejectionRemoved(Rewriting):
 
     def scene(self, stage: Stage) -> Scene:
         """Return a run of a changed program, or of the program itself where the change makes none."""
-        return detoured(stage) or stage.scene(faults=False)
+        return detoured(stage) or Scene(stage, faults=False)
 
     def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
         """Replace the rejection."""

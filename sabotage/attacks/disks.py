@@ -36,13 +36,13 @@ class _FailingWrites(Attack):
         from hypothesis import strategies as st
 
         counting = FaultyJournal(MemoryJournal())
-        scene = stage.scene(store=counting)
+        scene = Scene(stage, store=counting)
         scene.finish()
         times = stage.pick("writes that fail", st.sampled_from([1, UNTIL_MENDED]))
         stage.story.clear()
         for number in stage.each("fails at write", len(counting.writes)):
             store = FaultyJournal(MemoryJournal(), Fault(number, self.how, times))
-            scene = stage.scene(store=store)
+            scene = Scene(stage, store=store)
             machine = scene.machine()
             try:
                 scene.carry_on(scene.start(machine), machine)
@@ -112,7 +112,7 @@ class PowerLost(Attack):
         """Run once to see what is not durable when, then lose it."""
         store = VolatileJournal()
         whole = _Noting(store)
-        scene = stage.scene(store=store)
+        scene = Scene(stage, store=store)
         ended = scene.finish(scene.machine(whole))
         stage.tell("the power fails when the run has ended")
         store.lose_power(0)
@@ -129,7 +129,7 @@ class PowerLost(Attack):
 
     def _lose(self, stage: Stage, number: int, kept: int) -> None:
         store = VolatileJournal()
-        scene = stage.scene(store=store)
+        scene = Scene(stage, store=store)
         machine = scene.machine(Points(number, stage.tell))
         with suppress(Killed):
             scene.carry_on(scene.start(machine), machine)
@@ -173,7 +173,7 @@ class TornAppend(Attack):
     def play(self, stage: Stage) -> Outcome:
         """Tear every append; where the rest is no run, the machine or a verification has to say so."""
         store = TornJournal()
-        whole = stage.scene(store=store)
+        whole = Scene(stage, store=store)
         whole.finish()
         whole.oracle.rest()
         tears = [tear for at, size in enumerate(store.sizes) for tear in _tears(at, size)]
@@ -193,7 +193,7 @@ class TornAppend(Attack):
     def _go_on(self, stage: Stage, tear: Tear) -> None:
         """What is left is a run that somebody left earlier: it ends as the oracle says."""
         points = Points()
-        scene = stage.scene(store=TornJournal(tear, points))
+        scene = Scene(stage, store=TornJournal(tear, points))
         machine = scene.machine(points)
         with suppress(Killed):
             scene.carry_on(scene.start(machine), machine)
@@ -208,7 +208,7 @@ class TornAppend(Attack):
 
     def _look(self, stage: Stage, whole: Scene, torn: Journal) -> None:
         """What is left is damaged: nothing is done with it, and somebody says so."""
-        intact, whole.store = whole.store, WatchedStore(torn, whole)
+        intact, whole.store = whole.store, WatchedStore(torn, whole.oracle)
         try:
             faults = whole.faults()
             stage.hold(bool(faults), Invariant.TAMPERING, "a verification finds nothing in a torn journal")
@@ -249,7 +249,7 @@ class ShortRecord(Attack):
 
     def play(self, stage: Stage) -> Outcome:
         """Shorten each record in each way; the machine does not read it, and a verification names it."""
-        scene = stage.scene()
+        scene = Scene(stage)
         run = scene.start()
         scene.oracle.rest()
         intact = scene.store
@@ -260,7 +260,7 @@ class ShortRecord(Attack):
                 entry = _shortened(entries[number], _WAYS[way])
                 stage.tell(f"record {number}: {_told(_WAYS[way])}")
                 stage.count()
-                scene.store = WatchedStore(DamagedJournal(intact.inner, entry), scene)
+                scene.store = WatchedStore(DamagedJournal(intact.inner, entry), scene.oracle)
                 self._look(stage, scene, number)
         return Outcome.DETECTED
 

@@ -11,6 +11,7 @@ from stepward.sabotage.delivering import suspended
 from stepward.sabotage.interleaving import Crossing, interleave
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.machines import WatchedStore
+from stepward.sabotage.oracle import Oracle
 from stepward.sabotage.pausing import Paused
 from stepward.sabotage.points import Points
 from stepward.sabotage.scene import LEASE_SECONDS, Scene
@@ -52,13 +53,13 @@ class DriverAttack(Attack):
 
         over = stage.pick("the lease is over since", st.sampled_from(OVER_SINCE)) if is_stale else None
         whole = Points()
-        scene = stage.scene(faults=faults)
+        scene = Scene(stage, faults=faults)
         scene.carry_on(scene.start(scene.machine(whole)))
         stage.story.clear()
         for number in stage.each("the driver stands still at point", len(whole.passed)):
             if is_stale and is_inside(whole.passed[number]):
                 continue
-            scene = stage.scene(faults=faults)
+            scene = Scene(stage, faults=faults)
             with paused(scene, number, over) as process:
                 if process.point is not None:
                     yield scene, process
@@ -164,8 +165,8 @@ class StaleDriver(DriverAttack):
 class FencedStore(WatchedStore):
     """A store of which the attack sees who holds the newest lease, and whose entries land."""
 
-    def __init__(self, inner: Journal, scene: Scene) -> None:
-        super().__init__(inner, scene)
+    def __init__(self, inner: Journal, oracle: Oracle) -> None:
+        super().__init__(inner, oracle)
         self._newest = 0
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
@@ -205,8 +206,8 @@ class DriversInterleaved(Attack):
 
     def play(self, stage: Stage) -> Outcome:
         """See that only the entries of whoever holds the newest lease land, and everything happens once."""
-        scene = stage.scene(faults=False)
-        scene.store = FencedStore(scene.store.inner, scene)
+        scene = Scene(stage, faults=False)
+        scene.store = FencedStore(scene.store.inner, scene.oracle)
         crossings: list[Crossing] = []
 
         def first(points: Crossing) -> Any:
@@ -326,7 +327,7 @@ class ResumeRacedWithCancel(Attack):
 
     def play(self, stage: Stage) -> Outcome:
         """Have them race, and see that the run ends one way, and all processes say the same of it."""
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         run = suspended(scene, scene.start())
         if run is None:
             return Outcome.NOT_APPLICABLE
@@ -351,8 +352,8 @@ class ResumeRacedWithCancel(Attack):
 class _NoRenewal(WatchedStore):
     """A store that does not renew leases, or does and fails to say so."""
 
-    def __init__(self, inner: Journal, scene: Scene, *, is_done: bool) -> None:
-        super().__init__(inner, scene)
+    def __init__(self, inner: Journal, oracle: Oracle, *, is_done: bool) -> None:
+        super().__init__(inner, oracle)
         self.asked: int | None = None
         self._is_done = is_done
 
@@ -361,7 +362,7 @@ class _NoRenewal(WatchedStore):
         if self._is_done:
             self.inner.renew(lease, now, ttl)
         if self.asked is None:
-            self.asked = len(self.scene.world.asked)
+            self.asked = len(self.oracle.world.asked)
         raise JournalError("the store does not answer")
 
 
@@ -382,7 +383,7 @@ class LeaseNotRenewed(DriverAttack):
         outcome = Outcome.NOT_APPLICABLE
         for scene, process in self.stops(stage, is_stale=True):
             watched = scene.store.inner
-            store = _NoRenewal(watched, scene, is_done=is_done)
+            store = _NoRenewal(watched, scene.oracle, is_done=is_done)
             stage.tell("its lease ends, and the store fails to renew it")
             kept = scene.store.renew
             scene.store.renew = store.renew  # type: ignore[method-assign]

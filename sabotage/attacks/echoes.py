@@ -75,7 +75,7 @@ class SecretEchoed(Attack):
         from hypothesis import strategies as st
 
         target = with_secrets(stage)
-        scene = stage.scene(target=target, faults=False)
+        scene = Scene(stage, target=target, faults=False)
         hidden, types = Hidden(), target.plan.input_types
         scene.inputs = {name: hidden.put(value, types[name]) for name, value in scene.inputs.items()}
         spelling = stage.pick("spelled", st.sampled_from(list(SPELLINGS)))

@@ -37,7 +37,7 @@ class InputsIllTyped(Attack):
 
     def play(self, stage: Stage) -> Outcome:
         """Spoil the inputs, and see that the run is refused if the reference refuses them."""
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         given = self._spoilt(stage, scene.inputs)
         target = stage.target
         try:
@@ -142,7 +142,7 @@ class PayloadIllTyped(_Delivered):
         if names:
             name = stage.pick("suspends", st.sampled_from(names))
             target = variant(target, f"{name} suspends", lambda data: data["tools"][name].update(suspends=True))
-        scene = stage.scene(target=target, faults=False)
+        scene = Scene(stage, target=target, faults=False)
         scene.world.decides.append(
             lambda asking: Answer("suspends", {"asks": asking.call.id}) if asking.call.may_suspend else None
         )
@@ -173,7 +173,7 @@ class ReconciliationIllTyped(_Delivered):
 
     def play(self, stage: Stage) -> Outcome:
         """Lose the answers of writes, reconcile them wrongly, and then rightly."""
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         scene.world.decides.append(Meddler(stage, lambda call: call.writes, lambda _: Answer("unknown-done")))
         machine = scene.machine()
         run = scene.start(machine)
@@ -261,7 +261,7 @@ class HandOutsChanged(Attack):
 
     def play(self, stage: Stage) -> Outcome:
         """Keep hold of everything that crosses the boundary, and change it again and again."""
-        scene = stage.scene()
+        scene = Scene(stage)
         hands: list[_Keeping] = []
 
         def around(inner: Tools) -> Tools:
@@ -331,7 +331,7 @@ class StrangeRunId(Attack):
         """Start a run under such an id: it is refused, or it is kept under that very id."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         how = stage.pick("id", st.sampled_from(sorted(_IDS)))
         given: Any = _IDS[how](scene.run)
         stage.count()

@@ -93,7 +93,7 @@ class VaultRestored(ErasureAttack):
 
     def play(self, stage: Stage) -> Outcome:
         """Erase, put back, and see that nothing can be read, a verification tells, and a second erasure mends it."""
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         _some_run(scene)
         scene.oracle.rest()
         kept, values = scene.store.inner.vault.get(scene.run), _values(scene)
@@ -128,7 +128,7 @@ class VaultOfAnotherRun(ErasureAttack):
         """Run twice, exchange the values, and see that the run can't be read, and a verification tells."""
         from hypothesis import strategies as st
 
-        scene, other = stage.scene(faults=False), stage.scene("other", faults=False)
+        scene, other = Scene(stage, faults=False), Scene(stage, "other", faults=False)
         run = _some_run(scene)
         other.start()
         own, foreign = _values(scene), _values(other)
@@ -167,7 +167,7 @@ class ErasedRunAskedFor(ErasureAttack):
         """Erase, do one thing more, and see that nothing has come back and nothing is out of order."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         _some_run(scene)
         ended = _erase(scene)
         machine = scene.machine()
@@ -223,7 +223,7 @@ class ErasureLeavesBytes(ErasureAttack):
 
     def play(self, stage: Stage) -> Outcome:
         """Run with values that can be recognized, look, erase, and look again."""
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         text = _marker(scene)
         marker = text.encode()
         scene.inputs = {
@@ -264,7 +264,7 @@ class ErasedAmongOthers(ErasureAttack):
         """Fill the vault with runs of which half are erased again, and look for what each had."""
         from hypothesis import strategies as st
 
-        scene = stage.scene()
+        scene = Scene(stage)
         store = scene.store.inner
         assert isinstance(store, SQLiteJournal), "it is played on files"
         dice = Random(stage.pick("values are thrown from", st.integers(0, 2**16)))

@@ -13,6 +13,7 @@ from stepward.sabotage.attacks.audits import Shown
 from stepward.sabotage.attacks.tampering import is_carried
 from stepward.sabotage.forging import Data, Forger, chained
 from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.scene import Scene
 from stepward.sabotage.stage import Stage
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.events import Kind
@@ -104,7 +105,7 @@ class FieldsEdited(Attack):
         """See that each change is found but those of what comes from outside, of which nobody can tell."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=True)
+        scene = Scene(stage, faults=True)
         run = scene.start()
         if not run.is_over and is_carried(stage):
             run = scene.carry_on(run)

@@ -42,7 +42,7 @@ class TornLog(Attack):
         tear = stage.pick("recovered from", st.integers(0, len(TEARS) - 1))
         with shelf() as made:
             store = made.open(pages=pages)
-            whole = stage.scene(store=store, faults=False)
+            whole = Scene(stage, store=store, faults=False)
             whole.finish()
             stage.story.clear()
             for number in stage.each("torn append", len(store.images)):
@@ -67,12 +67,12 @@ class TornLog(Attack):
         """Run again as far as that append, tear it, and carry on from what is left."""
         points = Points()
         store = made.open(dies_in=number, points=points, pages=pages)
-        scene = stage.scene(store=store, faults=False)
+        scene = Scene(stage, store=store, faults=False)
         machine = scene.machine(points)
         with suppress(Killed):
             scene.carry_on(scene.start(machine), machine)
         stage.tell(f"the system goes down in append {number}: {tear.told}")
-        scene.store = WatchedStore(made.open(_torn(store, number, tear)[0]), scene)
+        scene.store = WatchedStore(made.open(_torn(store, number, tear)[0]), scene.oracle)
         outlive(scene)
 
 
@@ -100,7 +100,7 @@ class TornVault(Attack):
         with shelf() as made:
             store = made.open()
             photographed = PhotographedFile(store.inner.vault._file())  # type: ignore[attr-defined]
-            scene = stage.scene(store=store, faults=False)
+            scene = Scene(stage, store=store, faults=False)
             scene.finish()
             stage.do(scene.machine().erase(scene.run))
             stage.story.clear()
@@ -162,7 +162,7 @@ class PowerLostInFiles(Attack):
         with shelf() as made:
             store = made.open()
             whole = _Noting(store)
-            scene = stage.scene(store=store, faults=False)
+            scene = Scene(stage, store=store, faults=False)
             scene.finish(scene.machine(whole))
             stage.story.clear()
             for index in stage.each("power lost", len(whole.losing)):
@@ -172,7 +172,7 @@ class PowerLostInFiles(Attack):
 
     def _lose(self, stage: Stage, made: Shelf, number: int) -> None:
         store = made.open()
-        scene = stage.scene(store=store, faults=False)
+        scene = Scene(stage, store=store, faults=False)
         machine = scene.machine(Points(number, stage.tell))
         with suppress(Killed):
             scene.carry_on(scene.start(machine), machine)
@@ -182,7 +182,7 @@ class PowerLostInFiles(Attack):
         head = lost.head(scene.run)
         is_kept = durable < 0 or (head is not None and head.seq >= durable)
         stage.hold(is_kept, Invariant.INTENT, f"record {durable} was to be durable, and is gone with the power")
-        scene.store = WatchedStore(lost, scene)
+        scene.store = WatchedStore(lost, scene.oracle)
         outlive(scene)
 
 
@@ -219,7 +219,7 @@ class NoRoomInFiles(Attack):
         with shelf() as made:
             store = made.open(page_bytes=SMALL_PAGES)
             began = store.pages
-            stage.scene(store=store, faults=False).finish()
+            Scene(stage, store=store, faults=False).finish()
             stage.story.clear()
             outcome = Outcome.NOT_APPLICABLE
             for number in stage.each("pages of room", store.pages - began):
@@ -231,7 +231,7 @@ class NoRoomInFiles(Attack):
         """Run with so much room, and go on when there is more; return whether it did not suffice."""
         store = made.open(page_bytes=SMALL_PAGES)
         store.room = room
-        scene = stage.scene(store=store, faults=False)
+        scene = Scene(stage, store=store, faults=False)
         machine = scene.machine()
         try:
             scene.carry_on(scene.start(machine), machine)

@@ -35,7 +35,7 @@ class Halfway(NamedTuple):
 
 def halfway(stage: Stage) -> Halfway | None:
     """Kill a process, look at the store, and have another one end the run; None where the first got to the end."""
-    scene = stage.scene(faults=False)
+    scene = Scene(stage, faults=False)
     number = FIRST_POINT + place(stage, "points passed", LAST_POINT - FIRST_POINT)
     try:
         scene.start(scene.machine(Points(number, stage.tell)))
@@ -81,7 +81,7 @@ class Fork(Attack):
         if was is None or was.shelf.head is None:
             return Outcome.NOT_APPLICABLE
         store = MemoryJournal()
-        twin = stage.scene(faults=False, store=store)
+        twin = Scene(stage, faults=False, store=store)
         twin.run = was.scene.run
         plant(store, twin.run, was.shelf.entries, was.shelf, signature=was.shelf.head.signature)
         twin.oracle.rest()
@@ -146,7 +146,7 @@ class ReceiptEdited(Attack):
         """Edit a field of a receipt, signed or not, and verify the run with it."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         run = scene.start()
         if not run.is_over and stage.pick("carried to its end", st.booleans()):
             run = scene.carry_on(run)
@@ -174,7 +174,7 @@ class DocumentEdited(Tampering):
 
     def scene(self, stage: Stage) -> Scene:
         """Return a run in a store of its own: documents are shared."""
-        return stage.scene(faults=False, store=MemoryJournal())
+        return Scene(stage, faults=False, store=MemoryJournal())
 
     def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
         """Rename the program, or flip a bit."""

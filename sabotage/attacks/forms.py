@@ -94,7 +94,7 @@ class FormsWithoutALoop(Attack):
         """Play a run in one form, and see that it comes to what the program says, also where it is cancelled."""
         from hypothesis import strategies as st
 
-        scene = stage.scene()
+        scene = Scene(stage)
         scene.store.blocks = True
         form = stage.pick("form", st.sampled_from(FORMS))
         ends = stage.pick("then somebody", st.sampled_from(["carries on", "cancels", "erases"]))
@@ -187,7 +187,7 @@ class Interrupted(Attack):
         """See that it is raised, that nothing is left of it, and that everything happens once."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         tools = _Interrupting(ProcessTools(scene.world, Points()), stage.pick("in call", st.integers(0, 3)))
         machine = _machine(scene, tools)
         raised: BaseException | None = None
@@ -415,7 +415,7 @@ class CallerCancelledForGood(callers.CallerCancelledInTool):
             call_in(data, name)["timeout_seconds"] = SOON
 
         target = variant(stage.target, f"{name} has little time", change)
-        scene = stage.scene(target=target, faults=False)
+        scene = Scene(stage, target=target, faults=False)
         scene.clock = callers._Tasks()
         tools = _HangsIn(ProcessTools(scene.world, Points()), name)
         try:

@@ -265,7 +265,7 @@ class ToolsAsFunctions(Attack):
 
     def play(self, stage: Stage) -> Outcome:
         """Run with functions, and see that the program goes where their answers lead."""
-        scene = stage.scene()
+        scene = Scene(stage)
         made: list[Adapted] = []
 
         def around(points: Points) -> Adapted:

@@ -9,6 +9,7 @@ from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks.tampering import Honest, Tampering, place, spot
 from stepward.sabotage.forging import Data, Forger, chained, entry_of, flipped
 from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.scene import Scene
 from stepward.sabotage.stage import Stage
 from stepward.vm.journal.records import digest_of
 from stepward.vm.journal.store import Entry
@@ -277,7 +278,7 @@ class JournalGrafted(Tampering):
 
     def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
         """Play another run of the program, and put its records here."""
-        other = stage.scene("other", faults=False)
+        other = Scene(stage, "other", faults=False)
         other.carry_on(other.start())
         theirs = other.store.inner.read(other.run)
         entries = honest.shelf.entries

@@ -65,7 +65,7 @@ def tools_of(target: Target) -> list[CallPlan]:
 
 def called_tools(stage: Stage) -> list[CallPlan]:
     """Return the calls of tools, writes first, that a run makes which nobody attacks; the next one is like it."""
-    scene = stage.scene(faults=False)
+    scene = Scene(stage, faults=False)
     scene.finish()
     stage.story.clear()
     met = {asked.asking.call.id for asked in scene.world.asked}
@@ -89,7 +89,7 @@ class ReplyOutsideTheSet(Attack):
 
     def play(self, stage: Stage) -> Outcome:
         """Answer every closed question wrongly, and see that the program goes where a rejected reply leads."""
-        scene = stage.scene()
+        scene = Scene(stage)
         wrong = []
 
         def decide(asking: Asking) -> Answer | None:
@@ -120,7 +120,7 @@ class _Strange(Attack):
 
     def play(self, stage: Stage) -> Outcome:
         """Answer strangely from some call on, and see that what is no value of the type is a failure."""
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
 
         def answer(asking: Asking) -> Answer:
             call = asking.call
@@ -209,7 +209,7 @@ class _Soiling(Attack):
             written += dirty != value
             return dirty
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         given = target.plan.input_types
         scene.inputs = {
             name: value if given[name] is None and isinstance(value, bool) else soil(name, value, given[name])
@@ -302,7 +302,7 @@ class UndeclaredSuspension(Attack):
 
     def play(self, stage: Stage) -> Outcome:
         """Suspend from some call on, and see that nobody is waited for."""
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         meddler = Meddler(stage, _must_not_wait, lambda asking: Answer("suspends", {"asks": asking.call.id}))
         scene.world.decides.append(meddler)
         machine = scene.machine()

@@ -90,7 +90,7 @@ class SiblingComesLate(Attack):
         siblings = _siblings(stage.target)
         for number in stage.each("which comes how late", len(siblings) * LATEST):
             sibling, late = siblings[number // LATEST], number % LATEST
-            scene = stage.scene()
+            scene = Scene(stage)
             stage.tell(f"`{sibling}` comes back after {late} other points")
             stage.count()
             works = {"alone": partial(_whole, scene)}

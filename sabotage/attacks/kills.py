@@ -12,6 +12,7 @@ from stepward.sabotage.images import memory_folder
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.killing import Forks
 from stepward.sabotage.points import Points
+from stepward.sabotage.scene import Scene
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.target import Target
 
@@ -44,7 +45,7 @@ class Killed9(Attack):
         from hypothesis import strategies as st
 
         whole = Points()
-        scene = stage.scene()
+        scene = Scene(stage)
         driver = scene.machine(whole)
         scene.oracle.judge(scene.carry_on(scene.start(driver), driver))
         stage.story.clear()

@@ -77,7 +77,7 @@ class OutputTooLarge(Attack):
         from hypothesis import strategies as st
 
         beside = stage.pick("beside the limit", st.sampled_from((1, 0, -1, 1_000)))
-        scene = stage.scene(faults=False, limits=Limits(output_bytes=MOST))
+        scene = Scene(stage, faults=False, limits=Limits(output_bytes=MOST))
         stage.tell(f"outputs may have {MOST} bytes, and some have {MOST + beside}")
         filled = []
 
@@ -129,7 +129,7 @@ class StateTooLarge(Attack):
         from hypothesis import strategies as st
 
         most = stage.pick("bytes of state", st.sampled_from((800, 1_000, 2_000, 4_000, 40)))
-        scene = stage.scene(faults=False, limits=Limits(state_bytes=most))
+        scene = Scene(stage, faults=False, limits=Limits(state_bytes=most))
         stage.tell(f"outputs have {SOME} bytes where they can, and all together may have {most}")
 
         def answer(asking: Asking) -> Answer:
@@ -217,7 +217,7 @@ class HugeValues(Attack):
         if not entries:
             return Outcome.NOT_APPLICABLE
         entry = stage.pick("given to", st.sampled_from(entries))
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         stage.tell(f"{name} for {entry}")
         if entry != "calls":
             return self._start(scene, {**scene.inputs, entry: _HUGE[name]()})
@@ -316,7 +316,7 @@ class ReentrantTool(Attack):
         which = stage.pick("deed", st.sampled_from(list(_DEEDS)))
         number = stage.pick("calls before it", st.sampled_from((0, 0, 1, 2, 0, 3)))
         deed, refusal = _DEEDS[which]
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         is_own = stage.pick("it asks its own machine", st.booleans())
         called = 0
         effects, under_way = -1, 0
@@ -381,7 +381,7 @@ class RefusedDeliveries(Attack):
         """Flood the run where it stops; see that its journal stays bounded, and that it goes on."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         machine = scene.machine()
         run = scene.start(machine)
         stops = stage.pick("stops before it", st.integers(0, 2))

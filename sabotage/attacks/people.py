@@ -7,6 +7,7 @@ from typing import Final
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.delivering import in_doubt, refused, suspended
 from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.scene import Scene
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.target import Target
 from stepward.sabotage.variants import under
@@ -49,7 +50,7 @@ class SettledByOne(Attack):
 
     def _play(self, stage: Stage, eyes: Target, by: str | None, *, is_new: bool, waits: bool) -> bool:
         """Play one case; return whether the run came to a delivery."""
-        scene = stage.scene(target=stage.target if is_new else eyes, faults=False)
+        scene = Scene(stage, target=stage.target if is_new else eyes, faults=False)
         scene.by = STARTED_BY
         run = suspended(scene, scene.start()) if waits else in_doubt(scene)
         if run is None:

@@ -98,7 +98,7 @@ class ForgedToolName(Attack):
                 data["tools"][forged] = data["tools"][own]
 
         target = variant(stage.target, f"forged {step} {forged}", forge)
-        return self._refused(stage.scene(target=target, faults=False), kind, forged, sorted(known))
+        return self._refused(Scene(stage, target=target, faults=False), kind, forged, sorted(known))
 
     def _refused(self, scene: Scene, kind: str, forged: str, known: list[str]) -> Outcome:
         stage, target = scene.stage, scene.target
@@ -160,7 +160,7 @@ class ToolOutsideThePolicy(Attack):
             return Outcome.NOT_APPLICABLE
         barred = stage.pick("not allowed", st.sampled_from([name for name in names if name in called]))
         policy = {"policy": "gate", "allow": [name for name in names if name != barred]}
-        scene = stage.scene(target=under(stage.target, f"without {barred}", policy), faults=False)
+        scene = Scene(stage, target=under(stage.target, f"without {barred}", policy), faults=False)
         stage.tell(f"a policy allows all tools but `{barred}`")
         scene.finish()
         done = [asked.asking.call.id for asked in scene.world.asked if asked.asking.call.tool == barred]
@@ -200,7 +200,7 @@ class ArgumentOutsideThePolicy(Attack):
         when = stage.pick("allowed when", limits)
         others = {one.tool for one in tools_of(stage.target)} - {call.tool}
         policy = {"policy": "limit", "allow": [*sorted(others), {"tool": call.tool, "when": when}]}
-        scene = stage.scene(target=under(stage.target, f"{call.tool} when {when}", policy), faults=False)
+        scene = Scene(stage, target=under(stage.target, f"{call.tool} when {when}", policy), faults=False)
         stage.tell(f"a policy allows `{call.tool}` only when {when}")
         scene.finish()
         if _rejected(scene):

@@ -43,7 +43,7 @@ class StoreAudited(Attack):
         due: dict[str, bool] = {}
         gone: list[str] = []
         for number, deed in enumerate(deeds):
-            scene = stage.scene(f"run {number}", faults=False, store=store)
+            scene = Scene(stage, f"run {number}", faults=False, store=store)
             run = scene.start()
             receipt = signed_receipt(stage, run)
             if not deed.endswith("without a receipt"):

@@ -154,7 +154,7 @@ class _Fleet:
         target = stage.target
         if state == "its tools are another machine's":
             target = variant(target, "other tools", _with_other_tools)
-        scene = stage.scene(f"run {number}", faults=False, store=self.store, target=target)
+        scene = Scene(stage, f"run {number}", faults=False, store=self.store, target=target)
         scene.clock = self.clock
         points = Points(None if state == "it waits or has ended" else 3 + number)
         try:

@@ -37,7 +37,7 @@ class LateDelivery(TokenAttack):
         """End a run that waits, deliver, and see that it stays ended."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         run = suspended(scene, scene.start())
         if run is None:
             return Outcome.NOT_APPLICABLE
@@ -79,7 +79,7 @@ class ReconciledAgain(Attack):
         """Reconcile a write that was lost, and once more, with any verdict; and others that were not lost."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         run = in_doubt(scene)
         if run is None:
             return Outcome.NOT_APPLICABLE
@@ -131,7 +131,7 @@ class ReconciledAtOnce(Attack):
         """Have them race, and see that exactly one counts."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         run = in_doubt(scene)
         if run is None:
             return Outcome.NOT_APPLICABLE
@@ -180,7 +180,7 @@ class RunIdReused(Attack):
         """Ask again, and see that the run that exists is returned, or the request refused, and nothing is performed."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         run = scene.start()
         if stage.pick("the run has", st.sampled_from(["stopped", "ended"])) == "ended":
             run = scene.carry_on(run)
@@ -243,7 +243,7 @@ class RunIdRaced(Attack):
         """Have them race, and see that there is one run, and everything in it happens once."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         count = stage.pick("callers", st.integers(2, 4))
         stage.tell(f"{count} callers run the program under one id with {to_json(scene.inputs)}")
         stage.count(count)
@@ -280,7 +280,7 @@ class KeysThatCollide(Attack):
         """Make two equal runs, kill one, and see that performances and keys are one to one."""
         from hypothesis import strategies as st
 
-        first, second = stage.scene(), stage.scene()
+        first, second = Scene(stage), Scene(stage)
         for scene in (first, second):
             scene.world.decides.append(lambda asking: _failing_at_first(stage, asking))
         points = Points(stage.pick("killed at point", st.integers(0, 40)), stage.tell)

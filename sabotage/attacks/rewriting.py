@@ -64,7 +64,7 @@ class Rewriting(Attack):
 
     def scene(self, stage: Stage) -> Scene:
         """Return the run to be."""
-        return stage.scene(faults=False)
+        return Scene(stage, faults=False)
 
     @abstractmethod
     def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
@@ -72,7 +72,7 @@ class Rewriting(Attack):
 
     def _read(self, stage: Stage, scene: Scene, run: Run, records: list[Data]) -> Outcome:
         """Have the forged run verified, and recovered in a world in which nothing of it happened yet."""
-        twin = stage.scene(scene.name, faults=False, store=MemoryJournal(), target=scene.target)
+        twin = Scene(stage, scene.name, faults=False, store=MemoryJournal(), target=scene.target)
         twin.run = scene.run
         twin.oracle.rest()
         plant(twin.store.inner, twin.run, chained(records), Forger(scene).shelf())

@@ -133,7 +133,7 @@ class SecretQuoted(Attack):
         from hypothesis import strategies as st
 
         target = with_secrets(stage)
-        scene = stage.scene(target=target, faults=False)
+        scene = Scene(stage, target=target, faults=False)
         hidden = Hidden()
         types = target.plan.input_types
         scene.inputs = {name: hidden.put(value, types[name]) for name, value in scene.inputs.items()}
@@ -248,7 +248,7 @@ class SecretToModel(Attack):
             call[field] = f"${name}" if shape == "alone" else f"{call.get(field) or ''} (${name})"
 
         target = variant(stage.target, f"{step} {field} {name} {shape}", add)
-        scene = stage.scene(target=target, faults=False)
+        scene = Scene(stage, target=target, faults=False)
         hidden = Hidden()
         types = target.plan.input_types
         scene.inputs = {key: hidden.put(value, types[key]) for key, value in scene.inputs.items()}

@@ -176,7 +176,7 @@ class ListOfRunsEdited(Attack):
 
     def play(self, stage: Stage) -> Outcome:
         """Edit the list, recover all, and see that nothing happened."""
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         run = scene.start()
         forger = Forger(scene)
         shelf, asked = forger.shelf(), len(scene.world.asked)
@@ -224,7 +224,7 @@ class AnyByteOfTheFile(Attack):
         with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
             store = SQLiteJournal(os.path.join(folder, _FILES[0]))
             try:
-                scene = stage.scene(faults=False, store=store)
+                scene = Scene(stage, faults=False, store=store)
                 run = scene.start()
                 honest = Honest(run, Forger(scene).shelf(), receipt_for(run))
             finally:

@@ -64,7 +64,7 @@ class Tampering(Attack):
 
     def scene(self, stage: Stage) -> Scene:
         """Return the run to be."""
-        return stage.scene(faults=False)
+        return Scene(stage, faults=False)
 
     @abstractmethod
     def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:

@@ -102,7 +102,7 @@ class _Case:
         self._is_ours = is_ours
 
     def _scene(self) -> Scene:
-        scene = self.stage.scene(faults=False)
+        scene = Scene(self.stage, faults=False)
         scene.oracle.rest()  # it knows the waivers of another day
         return scene
 
@@ -272,7 +272,7 @@ class ProgramNotAdmitted(Attack):
         from hypothesis import strategies as st
 
         codes = [finding.code for finding in FINDINGS]
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         found = stage.pick("findings", st.lists(st.sampled_from(codes), unique=True))
         later = stage.pick("findings in the program as it is then", st.lists(st.sampled_from(codes), unique=True))
         said = {stage.target.plan.digest: found}

@@ -18,7 +18,7 @@ from stepward.sabotage.scene import MAX_DELIVERIES, Scene
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.virtual_time import VirtualClock, virtual_time
 from stepward.sabotage.world import Asking, ProcessModel, ProcessTools, given, replied
-from stepward.vm.journal.store import Append, Journal, Lease
+from stepward.vm.journal.store import Append, Lease
 from stepward.vm.machine.models import ModelReply, ModelRequest
 from stepward.vm.machine.refusals import RunBusy
 from stepward.vm.machine.run import Run
@@ -64,8 +64,9 @@ class LeaseBook(WatchedStore):
     `excused` are the seconds by which the next one may be late: the process was paused on its way to the store.
     """
 
-    def __init__(self, inner: Journal, scene: Scene, seconds: float) -> None:
-        super().__init__(inner, scene)
+    def __init__(self, scene: Scene, seconds: float) -> None:
+        super().__init__(scene.store.inner, scene.oracle)
+        self._scene = scene
         self.excused = 0.0
         self._seconds = seconds
         self._holders: set[str] = set()
@@ -119,7 +120,7 @@ class LeaseBook(WatchedStore):
         self._hold(is_due, f"a lease ends at {lease.expires}, which the list of runs has as {row and row.expires}")
 
     def _look(self, what: str, now: float, ttl: float) -> None:
-        clock, late = self.scene.clock.time / 1e6, self.excused + SLACK
+        clock, late = self._scene.clock.time / 1e6, self.excused + SLACK
         self.excused = 0.0
         is_now = clock - late <= now <= clock + SLACK
         self._hold(is_now, f"a run is {what} at {now:f}, and the clock says {clock:f}")
@@ -200,7 +201,7 @@ class _Plot:
         self.points = Points()
         self.spans: list[Span] = []
         self.deliveries = 0
-        scene.store = LeaseBook(scene.store.inner, scene, self.lease)
+        scene.store = LeaseBook(scene, self.lease)
         scene.world.decides.append(self._decide)
 
     def machine(self, points: Points) -> Machine:
@@ -282,7 +283,7 @@ class SlowCalls(Attack):
     def play(self, stage: Stage) -> Outcome:
         """Run in virtual time, and hold every time that is written or kept to against the clock."""
         with virtual_time(stage) as clock:
-            scene = stage.scene()
+            scene = Scene(stage)
             scene.clock = clock
             plot = _Plot(scene, clock)
             points = _Pausing(clock, scene, plot.pause, plot.paused_for, plot.dies)

@@ -42,7 +42,7 @@ class AnswerAfterTimeOut(Attack):
         """Be late, and see that the run knows that the effect may have happened, and has it once."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         late: list[Asking] = []
 
         def decide(asking: Asking) -> Answer | None:
@@ -148,7 +148,7 @@ class LateResult(Attack):
         """Have tools hang, and see that what they bring in the end is nowhere."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         clock = _Impatient()
         scene.clock = clock
 
@@ -213,9 +213,9 @@ class ClockJumps(Attack):
 
         jump = st.fixed_dictionaries({"point": st.integers(0, 30), "seconds": st.sampled_from(JUMPS)})
         jumps = stage.pick("jumps", st.lists(jump, min_size=1, max_size=4))
-        calm = stage.scene()
+        calm = Scene(stage)
         before = calm.finish()
-        scene = stage.scene()
+        scene = Scene(stage)
         points = _Jumping(scene, jumps)
         after = scene.finish(scene.machine(points))
         same = [(run.status, run.reason, run.steps, run.trace_hash) for run in (before, after)]

@@ -52,7 +52,7 @@ class TokenTwice(TokenAttack):
         """Deliver, deliver again, and see that only the first one counts."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         machine = scene.machine()
         run = suspended(scene, scene.start(machine))
         if run is None:
@@ -83,7 +83,7 @@ class TokenRaced(TokenAttack):
         """Have them race, and see that exactly one delivery counts, and what follows it happens once."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         run = suspended(scene, scene.start())
         if run is None:
             return Outcome.NOT_APPLICABLE
@@ -118,7 +118,7 @@ class TokenOfAnotherStep(TokenAttack):
 
     def play(self, stage: Stage) -> Outcome:
         """Go through the run, and try every old token at every stop."""
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         machine = scene.machine()
         run = scene.start(machine)
         old: list[tuple[str, str]] = []
@@ -150,7 +150,7 @@ class TokenOfAnotherRun(TokenAttack):
 
     def play(self, stage: Stage) -> Outcome:
         """Start two equal runs, exchange the halves of their tokens, and see that both are refused."""
-        mine, other = stage.scene(faults=False), stage.scene(faults=False)
+        mine, other = Scene(stage, faults=False), Scene(stage, faults=False)
         own = suspended(mine, mine.start())
         foreign = suspended(other, other.start())
         if own is None or foreign is None:
@@ -176,7 +176,7 @@ class TokenOfAnotherProgram(TokenAttack):
 
     def play(self, stage: Stage) -> Outcome:
         """Start the program here and its variant there, exchange their tokens, and see that both are refused."""
-        here, there = stage.scene(faults=False), stage.scene(faults=False, store=MemoryJournal())
+        here, there = Scene(stage, faults=False), Scene(stage, faults=False, store=MemoryJournal())
         there.run = here.run
         run = suspended(here, here.start())
         if run is None:
@@ -208,7 +208,7 @@ class GuessedToken(TokenAttack):
         """Deliver a forgery where the run waits, and see that it is refused and the true token still counts."""
         from hypothesis import strategies as st
 
-        scene = stage.scene(faults=False)
+        scene = Scene(stage, faults=False)
         run = suspended(scene, scene.start())
         if run is None:
             return Outcome.NOT_APPLICABLE
