@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Literal
+from inspect import isfunction
+from typing import TYPE_CHECKING, ClassVar, Literal, Required, TypedDict, TypeVar
 
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hypothesis.stateful import RuleBasedStateMachine
 
 
@@ -57,6 +57,36 @@ class Attack(ABC):
     @abstractmethod
     def play(self, stage: Stage) -> Outcome:
         """Play one case, and return what became of it; raises Breach."""
+
+
+class AttackFacts(TypedDict, total=False):
+    """What an attack says of itself. Its fields are those of `Attack`."""
+
+    surface: Required[str]
+    action: Required[str]
+    defence: Required[str]
+    invariant: Invariant
+    severity: Severity
+    weight: int
+    store: Literal["memory", "sqlite"]
+    misses: Callable[[Target], str | None]
+
+
+A = TypeVar("A", bound=Attack)
+
+
+def attack_of(base: type[A], function: Callable[..., object], **fields: object) -> type[A]:
+    """Make an attack of a function: it has its name, with hyphens, and its docstring.
+
+    `fields` are attributes of the class, and functions that take the place of methods.
+    """
+    members = {name: staticmethod(value) if isfunction(value) else value for name, value in fields.items()}
+    about = {
+        "name": function.__name__.replace("_", "-"),
+        "__doc__": function.__doc__,
+        "__module__": function.__module__,
+    }
+    return type(function.__name__, (base,), {**about, **members})
 
 
 class Stateful(Attack):

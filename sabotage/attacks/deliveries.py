@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.attacks.rewriting import FROM_OUTSIDE, Forged, Rewriting, changed, with_body, with_note
+from stepward.sabotage.attacks.rewriting import FROM_OUTSIDE, Forged, changed, rewriting, with_body, with_note
 from stepward.sabotage.attacks.tampering import Honest, must_find, must_not_go_on, must_refuse, place, receipt_for
 from stepward.sabotage.attacks.transitions import picked, succeeded
 from stepward.sabotage.forging import Data, Forger, entry_of
@@ -17,24 +17,21 @@ from stepward.sabotage.target import Target
 from stepward.vm.journal.store import Append
 
 
-class ForgedDelivery(Rewriting):
+@rewriting(
+    surface="outcomes in the journal",
+    action="made a resumption or reconciliation where nothing was suspended or in doubt",
+    invariant=Invariant.DELIVERY,
+    defence="only what is suspended is resumed, and only what is in doubt is reconciled",
+)
+def forged_delivery(scene: Scene, records: list[Data]) -> Forged | None:
     """The outcome of a call is replaced by a resumption, or a reconciliation, that nobody had to wait for."""
-
-    name = "forged-delivery"
-    surface = "outcomes in the journal"
-    action = "made a resumption or reconciliation where nothing was suspended or in doubt"
-    invariant = Invariant.DELIVERY
-    defence = "only what is suspended is resumed, and only what is in doubt is reconciled"
-
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Replace an outcome."""
-        stage = scene.stage
-        seq = picked(stage, records, lambda record: record["kind"] == "attempt" and succeeded(record))
-        if seq is None:
-            return None
-        kind, note = [("resumed", {}), ("reconciled", {"verdict": "done"})][place(stage, "kind", 2)]
-        stage.tell(f"write `{kind}` into record {seq} in place of an attempt")
-        return changed(records, seq, records[seq] | {"kind": kind, "note": note})
+    stage = scene.stage
+    seq = picked(stage, records, lambda record: record["kind"] == "attempt" and succeeded(record))
+    if seq is None:
+        return None
+    kind, note = [("resumed", {}), ("reconciled", {"verdict": "done"})][place(stage, "kind", 2)]
+    stage.tell(f"write `{kind}` into record {seq} in place of an attempt")
+    return changed(records, seq, records[seq] | {"kind": kind, "note": note})
 
 
 _FORGED_INTENTS: dict[str, Callable[[Data], Data]] = {
@@ -46,30 +43,29 @@ _FORGED_INTENTS: dict[str, Callable[[Data], Data]] = {
 }
 
 
-class IntentForged(Rewriting):
+def _intent_forged_misses(target: Target) -> str | None:
+    """It needs a call that has intents."""
+    return None if any(call.has_intent for call in target.calls.values()) else "no call has an intent"
+
+
+@rewriting(
+    surface="an intent in the journal",
+    action="its key, performance, arguments, tool or policies edited",
+    invariant=Invariant.ONCE,
+    defence="a replay derives every intent again, and no machine goes on before that",
+    misses=_intent_forged_misses,
+)
+def intent_forged(scene: Scene, records: list[Data]) -> Forged | None:
     """An intent is edited: what it is of, or its key or performance, so that the effect is done under another key."""
+    stage = scene.stage
+    from hypothesis import strategies as st
 
-    name = "intent-forged"
-    surface = "an intent in the journal"
-    action = "its key, performance, arguments, tool or policies edited"
-    invariant = Invariant.ONCE
-    defence = "a replay derives every intent again, and no machine goes on before that"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a call that has intents."""
-        return None if any(call.has_intent for call in target.calls.values()) else "no call has an intent"
-
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Edit an intent."""
-        stage = scene.stage
-        from hypothesis import strategies as st
-
-        seq = picked(stage, records, lambda record: record["kind"] == "intent")
-        if seq is None:
-            return None
-        what = stage.pick("field", st.sampled_from(list(_FORGED_INTENTS)))
-        stage.tell(f"edit the {what} of the intent in record {seq}")
-        return changed(records, seq, _FORGED_INTENTS[what](records[seq]))
+    seq = picked(stage, records, lambda record: record["kind"] == "intent")
+    if seq is None:
+        return None
+    what = stage.pick("field", st.sampled_from(list(_FORGED_INTENTS)))
+    stage.tell(f"edit the {what} of the intent in record {seq}")
+    return changed(records, seq, _FORGED_INTENTS[what](records[seq]))
 
 
 MAX_EFFECTS = 2
@@ -172,4 +168,4 @@ class StepAfterTheEnd(Attack):
         return Outcome.DETECTED
 
 
-ATTACKS: tuple[type[Attack], ...] = (ForgedDelivery, IntentForged, OpenIntentRemoved, StepAfterTheEnd)
+ATTACKS: tuple[type[Attack], ...] = (forged_delivery, intent_forged, OpenIntentRemoved, StepAfterTheEnd)

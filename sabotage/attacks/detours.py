@@ -6,7 +6,7 @@ import copy
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.attacks.rewriting import Forged, Rewriting, changed, without_way
+from stepward.sabotage.attacks.rewriting import Forged, changed, rewriting, without_way
 from stepward.sabotage.attacks.tampering import place
 from stepward.sabotage.forging import Data
 from stepward.sabotage.invariants import Invariant, Outcome
@@ -143,37 +143,36 @@ def detoured(stage: Stage) -> Scene | None:
     return Scene(stage, faults=False, target=target)
 
 
-class RejectionRemoved(Rewriting):
+def _rejection_removed_misses(target: Target) -> str | None:
+    """It needs a rule, or a write that one can be made for."""
+    return no_rules(target)
+
+
+def _rejection_removed_scene(stage: Stage) -> Scene:
+    """Return a run of a changed program, or of the program itself where the change makes none."""
+    return detoured(stage) or Scene(stage, faults=False)
+
+
+@rewriting(
+    surface="record of a rejection",
+    action="replaced by what would have come without it",
+    invariant=Invariant.GUARDRAIL,
+    defence="a replay asks the guardrails again before every step, and no machine goes on before that",
+    misses=_rejection_removed_misses,
+    scene=_rejection_removed_scene,
+)
+def rejection_removed(scene: Scene, records: list[Data]) -> Forged | None:
     """A changed program comes to a step that a guardrail or policy forbids, and the record of that rejection is
     replaced by an intent and an outcome, as if it had been allowed.
     """
-
-    name = "rejection-removed"
-    surface = "record of a rejection"
-    action = "replaced by what would have come without it"
-    invariant = Invariant.GUARDRAIL
-    defence = "a replay asks the guardrails again before every step, and no machine goes on before that"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a rule, or a write that one can be made for."""
-        return no_rules(target)
-
-    def scene(self, stage: Stage) -> Scene:
-        """Return a run of a changed program, or of the program itself where the change makes none."""
-        return detoured(stage) or Scene(stage, faults=False)
-
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Replace the rejection."""
-        seq = next((number for number, record in enumerate(records) if record["kind"] == "rejected"), None)
-        if seq is None:
-            return None
-        passed = _allowed(scene, records, seq)
-        if passed is None:
-            return None
-        scene.stage.tell(
-            f"write in place of record {seq}, a rejection by `{records[seq]['body']['rule']}`, that it passed"
-        )
-        return changed(records, seq, *passed)
+    seq = next((number for number, record in enumerate(records) if record["kind"] == "rejected"), None)
+    if seq is None:
+        return None
+    passed = _allowed(scene, records, seq)
+    if passed is None:
+        return None
+    scene.stage.tell(f"write in place of record {seq}, a rejection by `{records[seq]['body']['rule']}`, that it passed")
+    return changed(records, seq, *passed)
 
 
 def _allowed(scene: Scene, records: list[Data], seq: int) -> list[Data] | None:
@@ -209,4 +208,4 @@ def _frozen(body: dict[str, Any]) -> Any:
     return freeze(body)
 
 
-ATTACKS: tuple[type[Attack], ...] = (GuardBypassed, RejectionRemoved)
+ATTACKS: tuple[type[Attack], ...] = (GuardBypassed, rejection_removed)

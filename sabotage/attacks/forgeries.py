@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from stepward.sabotage.attack import Attack
+from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.hashes import tail_of
-from stepward.sabotage.attacks.tampering import Honest, Tampering, must_find, place, receipt_for
+from stepward.sabotage.attacks.tampering import Honest, must_find, place, receipt_for, tampering
 from stepward.sabotage.forging import Forger, Shelf, flipped, plant, stranger
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.points import Killed, Points
@@ -67,7 +67,7 @@ class Fork(Attack):
     """
 
     name = "fork"
-    family = Tampering.family
+    family = Family.HASHES
     surface = "copies of a store"
     action = "a run carried on in two of them"
     invariant = Invariant.TAMPERING
@@ -96,24 +96,21 @@ class Fork(Attack):
         return Outcome.DETECTED
 
 
-class StrangeSignature(Tampering):
+@tampering(
+    surface="signature of the head",
+    action="made anew by another key, over a journal that was changed",
+    defence="only the given keys count",
+    by_itself=False,
+)
+def strange_signature(stage: Stage, forger: Forger, honest: Honest) -> bool:
     """The journal is changed, hashed anew, and its head signed by a key of the attacker's own."""
-
-    name = "strange-signature"
-    surface = "signature of the head"
-    action = "made anew by another key, over a journal that was changed"
-    defence = "only the given keys count"
-    by_itself = False
-
-    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
-        """Change a time, hash what follows, and sign it."""
-        entries, records = list(honest.shelf.entries), forger.records()
-        seq = place(stage, "record", len(entries))
-        stage.tell(f"write another time into record {seq}, hash the rest anew, and sign the head with another key")
-        records[seq]["at"] += 1
-        forged = [*entries[:seq], *tail_of(records, seq)]
-        forger.put_with_head(forged, stranger().sign_head(forger.run, forged[-1].seq, forged[-1].digest))
-        return True
+    entries, records = list(honest.shelf.entries), forger.records()
+    seq = place(stage, "record", len(entries))
+    stage.tell(f"write another time into record {seq}, hash the rest anew, and sign the head with another key")
+    records[seq]["at"] += 1
+    forged = [*entries[:seq], *tail_of(records, seq)]
+    forger.put_with_head(forged, stranger().sign_head(forger.run, forged[-1].seq, forged[-1].digest))
+    return True
 
 
 _EDITS: dict[str, Callable[[Receipt], dict[str, Any]]] = {
@@ -135,7 +132,7 @@ class ReceiptEdited(Attack):
     """One field of a receipt is edited by whoever has it; the journal is in order."""
 
     name = "receipt-edited"
-    family = Tampering.family
+    family = Family.HASHES
     surface = "a receipt"
     action = "one of its fields edited"
     invariant = Invariant.TAMPERING
@@ -164,76 +161,74 @@ class ReceiptEdited(Attack):
         return Outcome.DETECTED
 
 
-class DocumentEdited(Tampering):
+def _document_edited_scene(stage: Stage) -> Scene:
+    """Return a run in a store of its own: documents are shared."""
+    return Scene(stage, faults=False, store=MemoryJournal())
+
+
+@tampering(
+    surface="program and policies in the store",
+    action="edited under their old digests",
+    defence="a document is the one that the first record names when it has that digest",
+    scene=_document_edited_scene,
+)
+def document_edited(stage: Stage, forger: Forger, honest: Honest) -> bool:
     """The program or a policy that a run was started with is edited where the store keeps it."""
+    from hypothesis import strategies as st
 
-    name = "document-edited"
-    surface = "program and policies in the store"
-    action = "edited under their old digests"
-    defence = "a document is the one that the first record names when it has that digest"
-
-    def scene(self, stage: Stage) -> Scene:
-        """Return a run in a store of its own: documents are shared."""
-        return Scene(stage, faults=False, store=MemoryJournal())
-
-    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
-        """Rename the program, or flip a bit."""
-        from hypothesis import strategies as st
-
-        digest = forger.documents[place(stage, "document", len(forger.documents))]
-        text = honest.shelf.documents[digest]
-        if stage.pick("still a document", st.sampled_from([True, False])):
-            data = json.loads(text)
-            data["policy" if "policy" in data else "name"] = "another"
-            changed = canonical(data).encode()
-        else:
-            changed = flipped(text, place(stage, "bit", len(text) * 8))
-        stage.tell(f"edit the document {digest[:8]}")
-        forger.put_document(digest, changed)
-        return True
+    digest = forger.documents[place(stage, "document", len(forger.documents))]
+    text = honest.shelf.documents[digest]
+    if stage.pick("still a document", st.sampled_from([True, False])):
+        data = json.loads(text)
+        data["policy" if "policy" in data else "name"] = "another"
+        changed = canonical(data).encode()
+    else:
+        changed = flipped(text, place(stage, "bit", len(text) * 8))
+    stage.tell(f"edit the document {digest[:8]}")
+    forger.put_document(digest, changed)
+    return True
 
 
-class SensitiveValueEdited(Tampering):
+def _sensitive_value_edited_misses(target: Target) -> str | None:
+    """It needs a value that the vault keeps."""
+    return None if target.plan.has_sensitive else "no value is sensitive"
+
+
+@tampering(
+    surface="vault",
+    action="a value or its salt edited, removed or swapped with another",
+    defence="the record has a commitment to value and salt",
+    misses=_sensitive_value_edited_misses,
+)
+def sensitive_value_edited(stage: Stage, forger: Forger, honest: Honest) -> bool:
     """The vault is edited: a value, its salt, two values that change places, or one that is gone."""
+    from hypothesis import strategies as st
 
-    name = "sensitive-value-edited"
-    surface = "vault"
-    action = "a value or its salt edited, removed or swapped with another"
-    defence = "the record has a commitment to value and salt"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a value that the vault keeps."""
-        return None if target.plan.has_sensitive else "no value is sensitive"
-
-    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
-        """Edit the vault."""
-        from hypothesis import strategies as st
-
-        secrets = dict(honest.shelf.secrets)
-        # References are random, and a script has to find the same value again: it goes by the order of the records.
-        text = b"".join(entry.record for entry in honest.shelf.entries)
-        names = sorted((name for name in secrets if not name.startswith("token:")), key=lambda n: text.find(n.encode()))
-        if not names:
-            return False
-        name = names[place(stage, "value", len(names))]
-        how = stage.pick("change", st.sampled_from(["value", "salt", "removed", "swapped"]))
-        stage.tell(f"change a sensitive value in the vault: {how}")
-        if how == "removed":
-            del secrets[name]
-        elif how == "swapped":
-            other = names[place(stage, "with value", len(names))]
-            secrets[name], secrets[other] = secrets[other], secrets[name]
-        else:
-            bit = 0 if how == "salt" else len(secrets[name]) * 8 - 1
-            secrets[name] = flipped(secrets[name], bit)
-        forger.put_secrets(secrets)
-        return True
+    secrets = dict(honest.shelf.secrets)
+    # References are random, and a script has to find the same value again: it goes by the order of the records.
+    text = b"".join(entry.record for entry in honest.shelf.entries)
+    names = sorted((name for name in secrets if not name.startswith("token:")), key=lambda n: text.find(n.encode()))
+    if not names:
+        return False
+    name = names[place(stage, "value", len(names))]
+    how = stage.pick("change", st.sampled_from(["value", "salt", "removed", "swapped"]))
+    stage.tell(f"change a sensitive value in the vault: {how}")
+    if how == "removed":
+        del secrets[name]
+    elif how == "swapped":
+        other = names[place(stage, "with value", len(names))]
+        secrets[name], secrets[other] = secrets[other], secrets[name]
+    else:
+        bit = 0 if how == "salt" else len(secrets[name]) * 8 - 1
+        secrets[name] = flipped(secrets[name], bit)
+    forger.put_secrets(secrets)
+    return True
 
 
 ATTACKS: tuple[type[Attack], ...] = (
     Fork,
-    StrangeSignature,
+    strange_signature,
     ReceiptEdited,
-    DocumentEdited,
-    SensitiveValueEdited,
+    document_edited,
+    sensitive_value_edited,
 )

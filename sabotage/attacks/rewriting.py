@@ -6,10 +6,10 @@ something that the program does not admit; what it does admit, nobody can tell f
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple, Unpack
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, AttackFacts, Family, attack_of
 from stepward.sabotage.attacks.tampering import must_not_go_on
 from stepward.sabotage.forging import Data, Forger, chained, plant
 from stepward.sabotage.invariants import Invariant, Outcome
@@ -35,7 +35,8 @@ class Forged(NamedTuple):
 class Rewriting(Attack):
     """An attack on what the records of a run say happened.
 
-    `may_be_honest` says that what is forged may come to the same: nothing is left to notice then.
+    `forge` returns the records as the attacker wants them, or None where the run gives no hold. `may_be_honest` says
+    that what is forged may come to the same: nothing is left to notice then.
     """
 
     family = Family.TRANSITIONS
@@ -43,6 +44,7 @@ class Rewriting(Attack):
     severity = "critical"
     weight = 2
     may_be_honest: ClassVar[bool] = False
+    forge: Forge
 
     def play(self, stage: Stage) -> Outcome:
         """Play a run to its end without a key, forge its journal, and have somebody verify it and a machine go on."""
@@ -66,10 +68,6 @@ class Rewriting(Attack):
         """Return the run to be."""
         return Scene(stage, faults=False)
 
-    @abstractmethod
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Return the records as the attacker wants them; None where the run gives no hold."""
-
     def _read(self, stage: Stage, scene: Scene, run: Run, records: list[Data]) -> Outcome:
         """Have the forged run verified, and recovered in a world in which nothing of it happened yet."""
         twin = Scene(stage, scene.name, faults=False, store=MemoryJournal(), target=scene.target)
@@ -83,6 +81,24 @@ class Rewriting(Attack):
             return Outcome.ABSORBED
         must_not_go_on(stage, twin, twin.machine(key=None), run)
         return Outcome.DETECTED
+
+
+class Facts(AttackFacts, total=False):
+    """What a rewriting attack may say of itself, beside what every attack says."""
+
+    may_be_honest: bool
+    scene: Callable[[Stage], Scene]
+
+
+Forge = Callable[[Scene, list[Data]], Forged | None]
+
+
+def rewriting(**facts: Unpack[Facts]) -> Callable[[Forge], type[Rewriting]]:
+    """Make an attack of a function that forges records; it returns None where the run gives no hold.
+
+    The attack has the name of the function, with hyphens, and its docstring.
+    """
+    return lambda forge: attack_of(Rewriting, forge, forge=forge, **facts)
 
 
 def _bytes(scene: Scene, count: int) -> bytes:

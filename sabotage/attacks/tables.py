@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from stepward.sabotage.attack import Attack
-from stepward.sabotage.attacks.tampering import Honest, Tampering, must_find, must_refuse, place, receipt_for
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.tampering import Honest, ask_all, must_find, must_refuse, place, receipt_for, tampering
 from stepward.sabotage.forging import FileHands, Forger, flipped
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.scene import Scene
@@ -18,80 +18,71 @@ from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import JournalError
 
 
-class TailCut(Tampering):
+@tampering(
+    surface="last rows of the records in a file",
+    action="deleted, and the head left",
+    defence="the head has the number of the last record",
+    store="sqlite",
+    weight=2,
+)
+def tail_cut(stage: Stage, forger: Forger, honest: Honest) -> bool:
     """The last records are deleted from the file; the head, which the store keeps apart, stays as it was."""
-
-    name = "tail-cut"
-    surface = "last rows of the records in a file"
-    action = "deleted, and the head left"
-    defence = "the head has the number of the last record"
-    store = "sqlite"
-    weight = 2
-
-    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
-        """Delete rows from one on, or all."""
-        entries = honest.shelf.entries
-        length = len(entries) - 1 - place(stage, "rows deleted, but one", len(entries))
-        stage.tell(f"delete all records from {length} on")
-        forger.put(entries[:length])
-        return True
+    entries = honest.shelf.entries
+    length = len(entries) - 1 - place(stage, "rows deleted, but one", len(entries))
+    stage.tell(f"delete all records from {length} on")
+    forger.put(entries[:length])
+    return True
 
 
-class HeadEdited(Tampering):
+@tampering(
+    surface="head of a run in a file",
+    action="its number, its digest or both edited",
+    defence="the head is the last record",
+    store="sqlite",
+    weight=2,
+)
+def head_edited(stage: Stage, forger: Forger, honest: Honest) -> bool:
     """The head is edited in the file: its number, its digest, or both, as they were earlier."""
+    from hypothesis import strategies as st
 
-    name = "head-edited"
-    surface = "head of a run in a file"
-    action = "its number, its digest or both edited"
-    defence = "the head is the last record"
-    store = "sqlite"
-    weight = 2
-
-    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
-        """Edit the head."""
-        from hypothesis import strategies as st
-
-        head, entries = honest.shelf.head, honest.shelf.entries
-        assert head is not None, "the run is there"
-        change = stage.pick("change", st.sampled_from(["number", "digest", "earlier"]))
-        stage.tell(f"edit the head: {change}")
-        if change == "number":
-            head = head._replace(seq=head.seq + stage.pick("higher by", st.sampled_from([1, -1, 2**62])))
-        elif change == "digest":
-            head = head._replace(digest=flipped(head.digest, place(stage, "bit", 256)))
-        else:
-            seq = place(stage, "record", len(entries) - 1)
-            head = head._replace(seq=seq, digest=entries[seq].digest)
-        forger.put(entries, head)
-        return True
+    head, entries = honest.shelf.head, honest.shelf.entries
+    assert head is not None, "the run is there"
+    change = stage.pick("change", st.sampled_from(["number", "digest", "earlier"]))
+    stage.tell(f"edit the head: {change}")
+    if change == "number":
+        head = head._replace(seq=head.seq + stage.pick("higher by", st.sampled_from([1, -1, 2**62])))
+    elif change == "digest":
+        head = head._replace(digest=flipped(head.digest, place(stage, "bit", 256)))
+    else:
+        seq = place(stage, "record", len(entries) - 1)
+        head = head._replace(seq=seq, digest=entries[seq].digest)
+    forger.put(entries, head)
+    return True
 
 
-class SignatureEdited(Tampering):
+@tampering(
+    surface="signature of a head in a file",
+    action="a bit turned over, cut, or removed",
+    defence="with a key, the head has to be signed by it",
+    by_itself=False,
+    by_receipt=False,
+    store="sqlite",
+    weight=2,
+)
+def signature_edited(stage: Stage, forger: Forger, honest: Honest) -> bool:
     """The signature of the head is edited in the file, or removed; all else is in order."""
+    from hypothesis import strategies as st
 
-    name = "signature-edited"
-    surface = "signature of a head in a file"
-    action = "a bit turned over, cut, or removed"
-    defence = "with a key, the head has to be signed by it"
-    by_itself = False
-    by_receipt = False
-    store = "sqlite"
-    weight = 2
-
-    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
-        """Edit the signature."""
-        from hypothesis import strategies as st
-
-        head = honest.shelf.head
-        assert head is not None, "the run is there"
-        assert head.signature is not None, "the run was signed"
-        change = stage.pick("change", st.sampled_from(["removed", "bit", "cut"]))
-        stage.tell(f"edit the signature of the head: {change}")
-        signature = {"removed": None, "cut": head.signature[:63]}.get(change)
-        if change == "bit":
-            signature = flipped(head.signature, place(stage, "bit", 512))
-        forger.put(honest.shelf.entries, head._replace(signature=signature))
-        return True
+    head = honest.shelf.head
+    assert head is not None, "the run is there"
+    assert head.signature is not None, "the run was signed"
+    change = stage.pick("change", st.sampled_from(["removed", "bit", "cut"]))
+    stage.tell(f"edit the signature of the head: {change}")
+    signature = {"removed": None, "cut": head.signature[:63]}.get(change)
+    if change == "bit":
+        signature = flipped(head.signature, place(stage, "bit", 512))
+    forger.put(honest.shelf.entries, head._replace(signature=signature))
+    return True
 
 
 _TYPES: dict[str, str] = {
@@ -104,46 +95,45 @@ _TYPES: dict[str, str] = {
 }
 
 
-class TypesOfColumns(Tampering):
+def _types_of_columns_noticed(stage: Stage, scene: Scene, honest: Honest) -> Outcome:
+    """Ask all readers, and put documents back: other runs of the file share them."""
+    try:
+        return ask_all(stage, scene, honest)
+    finally:
+        store = scene.store.inner
+        assert isinstance(store, SQLiteJournal), "it is played on a file"
+        for digest, text in honest.shelf.documents.items():
+            FileHands(store).put_document(digest, text)
+
+
+@tampering(
+    surface="a column of the journal's file",
+    action="a value of another type in it",
+    defence="what is read has to be of the very type that was written",
+    store="sqlite",
+    weight=2,
+    noticed=_types_of_columns_noticed,
+)
+def types_of_columns(stage: Stage, forger: Forger, honest: Honest) -> bool:
     """A value in the file is made one of another type: text in place of bytes, or in place of a number."""
+    from hypothesis import strategies as st
 
-    name = "types-of-columns"
-    surface = "a column of the journal's file"
-    action = "a value of another type in it"
-    defence = "what is read has to be of the very type that was written"
-    store = "sqlite"
-    weight = 2
-
-    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
-        """Change the type of one value."""
-        from hypothesis import strategies as st
-
-        assert isinstance(forger.hands, FileHands), "it is played on a file"
-        column = stage.pick("column", st.sampled_from([*_TYPES, "document", "sensitive value"]))
-        stage.tell(f"put a value of another type in a column: {column}")
-        stage.count()
-        if column == "document":
-            digest = forger.documents[0]
-            forger.put_document(digest, honest.shelf.documents[digest].decode())
-        elif column == "sensitive value":
-            names = sorted(name for name in honest.shelf.secrets if not name.startswith("token:"))
-            if not names:
-                return False
-            forger.put_secrets(honest.shelf.secrets | {names[0]: "text"})
-        else:
-            seq = place(stage, "record", len(honest.shelf.entries))
-            forger.hands.do((_TYPES[column].format(seq=seq), (forger.run,)))
-        return True
-
-    def noticed(self, stage: Stage, scene: Scene, honest: Honest) -> Outcome:
-        """Ask all readers, and put documents back: other runs of the file share them."""
-        try:
-            return super().noticed(stage, scene, honest)
-        finally:
-            store = scene.store.inner
-            assert isinstance(store, SQLiteJournal), "it is played on a file"
-            for digest, text in honest.shelf.documents.items():
-                FileHands(store).put_document(digest, text)
+    assert isinstance(forger.hands, FileHands), "it is played on a file"
+    column = stage.pick("column", st.sampled_from([*_TYPES, "document", "sensitive value"]))
+    stage.tell(f"put a value of another type in a column: {column}")
+    stage.count()
+    if column == "document":
+        digest = forger.documents[0]
+        forger.put_document(digest, honest.shelf.documents[digest].decode())
+    elif column == "sensitive value":
+        names = sorted(name for name in honest.shelf.secrets if not name.startswith("token:"))
+        if not names:
+            return False
+        forger.put_secrets(honest.shelf.secrets | {names[0]: "text"})
+    else:
+        seq = place(stage, "record", len(honest.shelf.entries))
+        forger.hands.do((_TYPES[column].format(seq=seq), (forger.run,)))
+    return True
 
 
 _COLUMNS: tuple[tuple[str, Any], ...] = (
@@ -165,7 +155,7 @@ class ListOfRunsEdited(Attack):
     """
 
     name = "list-of-runs-edited"
-    family = Tampering.family
+    family = Family.HASHES
     surface = "list of runs in a file"
     action = "status, program or times edited"
     invariant = Invariant.HISTORY
@@ -208,7 +198,7 @@ class AnyByteOfTheFile(Attack):
     """A byte of the journal's file, or of the vault's beside it, is changed, wherever it lies."""
 
     name = "any-byte-of-the-file"
-    family = Tampering.family
+    family = Family.HASHES
     surface = "bytes of the journal's file and of its vault"
     action = "one bit turned over"
     invariant = Invariant.TAMPERING
@@ -272,10 +262,10 @@ def _is_as_it_was(scene: Scene, honest: Honest) -> bool:
 
 
 ATTACKS: tuple[type[Attack], ...] = (
-    TailCut,
-    HeadEdited,
-    SignatureEdited,
-    TypesOfColumns,
+    tail_cut,
+    head_edited,
+    signature_edited,
+    types_of_columns,
     ListOfRunsEdited,
     AnyByteOfTheFile,
 )

@@ -7,11 +7,10 @@ another run. Two rules of one name can't be told apart in a replay either.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple, Unpack
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, AttackFacts, Family, attack_of
 from stepward.sabotage.forging import Forger, Shelf
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.machines import Machine
@@ -35,7 +34,7 @@ class Honest(NamedTuple):
 
 
 class Tampering(Attack):
-    """An attack on what a store has of a run.
+    """An attack on what a store has of a run: `tamper` changes it, or returns False where the run gives no hold.
 
     `by_key`, `by_receipt` and `by_itself` say who has to notice: somebody with the public key, somebody with a receipt
     from before and no key, and somebody with neither.
@@ -47,6 +46,7 @@ class Tampering(Attack):
     by_key: ClassVar[bool] = True
     by_receipt: ClassVar[bool] = True
     by_itself: ClassVar[bool] = True
+    tamper: Tamper
 
     def play(self, stage: Stage) -> Outcome:
         """Play a run to its first stop or to its end, tamper with it, and ask all readers."""
@@ -66,21 +66,45 @@ class Tampering(Attack):
         """Return the run to be."""
         return Scene(stage, faults=False)
 
-    @abstractmethod
-    def tamper(self, stage: Stage, forger: Forger, honest: Honest) -> bool:
-        """Change what the store has; return False where the run gives no hold."""
-
     def noticed(self, stage: Stage, scene: Scene, honest: Honest) -> Outcome:
         """Ask everybody who has to notice; raises Breach for the first who does not."""
-        if self.by_key:
-            must_find(scene, "somebody with the key", (), honest, trusts_key=True)
-            must_refuse(stage, scene, scene.machine(), honest)
-        if self.by_receipt:
-            must_find(scene, "somebody with a receipt", (honest.receipt,), honest, trusts_key=False)
-        if self.by_itself:
-            must_find(scene, "somebody without key or receipt", (), honest, trusts_key=False)
-            must_refuse(stage, scene, scene.machine(key=None), honest)
-        return Outcome.DETECTED
+        return ask_all(stage, scene, honest, by_key=self.by_key, by_receipt=self.by_receipt, by_itself=self.by_itself)
+
+
+class Facts(AttackFacts, total=False):
+    """What a tampering attack may say of itself, beside what every attack says; the methods of `Tampering` with it."""
+
+    by_key: bool
+    by_receipt: bool
+    by_itself: bool
+    scene: Callable[[Stage], Scene]
+    noticed: Callable[[Stage, Scene, Honest], Outcome]
+
+
+Tamper = Callable[[Stage, Forger, Honest], bool]
+
+
+def tampering(**facts: Unpack[Facts]) -> Callable[[Tamper], type[Tampering]]:
+    """Make an attack of a function that changes what a store has; it returns False where the run gives no hold.
+
+    The attack has the name of the function, with hyphens, and its docstring.
+    """
+    return lambda tamper: attack_of(Tampering, tamper, tamper=tamper, **facts)
+
+
+def ask_all(
+    stage: Stage, scene: Scene, honest: Honest, *, by_key: bool = True, by_receipt: bool = True, by_itself: bool = True
+) -> Outcome:
+    """Ask everybody who has to notice; raises Breach for the first who does not."""
+    if by_key:
+        must_find(scene, "somebody with the key", (), honest, trusts_key=True)
+        must_refuse(stage, scene, scene.machine(), honest)
+    if by_receipt:
+        must_find(scene, "somebody with a receipt", (honest.receipt,), honest, trusts_key=False)
+    if by_itself:
+        must_find(scene, "somebody without key or receipt", (), honest, trusts_key=False)
+        must_refuse(stage, scene, scene.machine(key=None), honest)
+    return Outcome.DETECTED
 
 
 def is_carried(stage: Stage) -> bool:

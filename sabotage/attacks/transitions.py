@@ -10,9 +10,9 @@ from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks.rewriting import (
     FROM_OUTSIDE,
     Forged,
-    Rewriting,
     call_of,
     changed,
+    rewriting,
     with_body,
     with_note,
     without_way,
@@ -41,74 +41,63 @@ def picked(stage: Stage, records: list[Data], fits: Callable[[Data], bool]) -> i
     return found[place(stage, "record", len(found))] if found else None
 
 
-class CursorEdited(Rewriting):
+@rewriting(
+    surface="`next` of a record",
+    action="another step of the program written there",
+    defence="where control goes, the program says: a record that says otherwise does not fit",
+)
+def cursor_edited(scene: Scene, records: list[Data]) -> Forged | None:
     """The step that a record says control goes to is replaced by another step of the program."""
-
-    name = "cursor-edited"
-    surface = "`next` of a record"
-    action = "another step of the program written there"
-    defence = "where control goes, the program says: a record that says otherwise does not fit"
-
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Write another step."""
-        stage = scene.stage
-        seq = picked(stage, records, lambda record: "next" in record["body"])
-        if seq is None:
-            return None
-        others = [step.id for step in scene.target.plan.steps if step.id != records[seq]["body"]["next"]]
-        if not others:
-            return None
-        other = others[place(stage, "step", len(others))]
-        stage.tell(f"write into record {seq} that control goes to `{other}`")
-        return changed(records, seq, with_body(records[seq], next=other))
+    stage = scene.stage
+    seq = picked(stage, records, lambda record: "next" in record["body"])
+    if seq is None:
+        return None
+    others = [step.id for step in scene.target.plan.steps if step.id != records[seq]["body"]["next"]]
+    if not others:
+        return None
+    other = others[place(stage, "step", len(others))]
+    stage.tell(f"write into record {seq} that control goes to `{other}`")
+    return changed(records, seq, with_body(records[seq], next=other))
 
 
-class StepForgotten(Rewriting):
+@rewriting(
+    surface="records that leave a step",
+    action="one taken out, and the rest numbered and hashed anew",
+    defence="a record is of the step that the run is at",
+)
+def step_forgotten(scene: Scene, records: list[Data]) -> Forged | None:
     """The record with which a step was left is taken out."""
-
-    name = "step-forgotten"
-    surface = "records that leave a step"
-    action = "one taken out, and the rest numbered and hashed anew"
-    defence = "a record is of the step that the run is at"
-
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Drop a record that is followed by one of another step."""
-        stage = scene.stage
-        seq = picked(
-            stage, records, lambda record: "next" in record["body"] and _is_decided(records, record["seq"] + 1)
-        )
-        if seq is None:
-            return None
-        stage.tell(f"drop record {seq}, with which `{records[seq]['body']['step']}` was left")
-        forged = changed(records, seq)
-        return forged._replace(end=forged.end + 1)
+    stage = scene.stage
+    seq = picked(stage, records, lambda record: "next" in record["body"] and _is_decided(records, record["seq"] + 1))
+    if seq is None:
+        return None
+    stage.tell(f"drop record {seq}, with which `{records[seq]['body']['step']}` was left")
+    forged = changed(records, seq)
+    return forged._replace(end=forged.end + 1)
 
 
 def _is_decided(records: list[Data], seq: int) -> bool:
     return seq < len(records) and records[seq]["kind"] not in FROM_OUTSIDE
 
 
-class EventsReordered(Rewriting):
+@rewriting(
+    surface="order of records",
+    action="two neighbours swapped, and the journal numbered and hashed anew",
+    defence="a record is of the step that the run is at, and an outcome comes after its intent",
+    may_be_honest=True,
+)
+def events_reordered(scene: Scene, records: list[Data]) -> Forged | None:
     """Two records that follow one another change places; sub-steps of one parallel step may come in any order."""
-
-    name = "events-reordered"
-    surface = "order of records"
-    action = "two neighbours swapped, and the journal numbered and hashed anew"
-    defence = "a record is of the step that the run is at, and an outcome comes after its intent"
-    may_be_honest = True
-
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Swap two neighbours."""
-        stage = scene.stage
-        seq = picked(
-            stage,
-            records,
-            lambda record: _is_decided(records, record["seq"]) and _is_decided(records, record["seq"] + 1),
-        )
-        if seq is None:
-            return None
-        stage.tell(f"swap records {seq} and {seq + 1}")
-        return Forged([*records[:seq], records[seq + 1], records[seq], *records[seq + 2 :]], seq + 2)
+    stage = scene.stage
+    seq = picked(
+        stage,
+        records,
+        lambda record: _is_decided(records, record["seq"]) and _is_decided(records, record["seq"] + 1),
+    )
+    if seq is None:
+        return None
+    stage.tell(f"swap records {seq} and {seq + 1}")
+    return Forged([*records[:seq], records[seq + 1], records[seq], *records[seq + 2 :]], seq + 2)
 
 
 _ENDINGS = (
@@ -120,88 +109,81 @@ _ENDINGS = (
 )
 
 
-class EarlyEnding(Rewriting):
+@rewriting(
+    surface="end of the journal",
+    action="an ending written that did not come",
+    defence="a run ends where the program ends it, or somebody asked for it",
+    invariant=Invariant.ENDINGS,
+    may_be_honest=True,
+)
+def early_ending(scene: Scene, records: list[Data]) -> Forged | None:
     """The run is made to end before it has: a record of an ending is put behind some record, and the rest is cut."""
-
-    name = "early-ending"
-    surface = "end of the journal"
-    action = "an ending written that did not come"
-    defence = "a run ends where the program ends it, or somebody asked for it"
-    invariant = Invariant.ENDINGS
-    may_be_honest = True
-
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Write an ending."""
-        stage = scene.stage
-        seq = 1 + place(stage, "records kept, but one", len(records) - 1)
-        status, reason = _ENDINGS[place(stage, "ending", len(_ENDINGS))]
-        stage.tell(f"end the run {status} ({reason}) behind record {seq - 1}")
-        ending = records[0] | {"kind": "ended", "body": {"ends": status, "reason": reason}, "note": {}}
-        return Forged([*records[:seq], ending], seq + 1)
+    stage = scene.stage
+    seq = 1 + place(stage, "records kept, but one", len(records) - 1)
+    status, reason = _ENDINGS[place(stage, "ending", len(_ENDINGS))]
+    stage.tell(f"end the run {status} ({reason}) behind record {seq - 1}")
+    ending = records[0] | {"kind": "ended", "body": {"ends": status, "reason": reason}, "note": {}}
+    return Forged([*records[:seq], ending], seq + 1)
 
 
-class BranchNotTaken(Rewriting):
+def _branch_not_taken_misses(target: Target) -> str | None:
+    """It needs a condition."""
+    steps = target.program.steps
+    return None if any(isinstance(step, ConditionStep) for step in steps) else "there is no condition"
+
+
+@rewriting(
+    surface="branch in a record",
+    action="another branch of the same condition",
+    defence="a replay decides every condition again, and no machine goes on before that",
+    misses=_branch_not_taken_misses,
+)
+def branch_not_taken(scene: Scene, records: list[Data]) -> Forged | None:
     """The branch of a condition is replaced by another one of it, with or without the step that this one leads to."""
+    stage = scene.stage
+    from hypothesis import strategies as st
 
-    name = "branch-not-taken"
-    surface = "branch in a record"
-    action = "another branch of the same condition"
-    defence = "a replay decides every condition again, and no machine goes on before that"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a condition."""
-        steps = target.program.steps
-        return None if any(isinstance(step, ConditionStep) for step in steps) else "there is no condition"
-
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Flip a branch."""
-        stage = scene.stage
-        from hypothesis import strategies as st
-
-        seq = picked(stage, records, lambda record: record["kind"] == "branched")
-        if seq is None:
-            return None
-        plan, record = scene.target.plan, records[seq]
-        step = next(step for step in plan.steps if step.id == record["body"]["step"])
-        ways: dict[Any, Any] = {**step.branches}
-        if "uncovered" in step.ways:
-            ways[None] = step.ways["uncovered"]
-        others = [branch for branch in ways if branch != record["body"]["branch"]]
-        if not others:
-            return None
-        branch = others[place(stage, "branch", len(others))]
-        stage.tell(f"write into record {seq} that `{step.id}` took the branch {branch}")
-        flipped = with_body(record, branch=branch)
-        if stage.pick("with its way", st.booleans()):
-            flipped = with_body(without_way(flipped), **way_out(plan, ways[branch]))
-        return changed(records, seq, flipped)
+    seq = picked(stage, records, lambda record: record["kind"] == "branched")
+    if seq is None:
+        return None
+    plan, record = scene.target.plan, records[seq]
+    step = next(step for step in plan.steps if step.id == record["body"]["step"])
+    ways: dict[Any, Any] = {**step.branches}
+    if "uncovered" in step.ways:
+        ways[None] = step.ways["uncovered"]
+    others = [branch for branch in ways if branch != record["body"]["branch"]]
+    if not others:
+        return None
+    branch = others[place(stage, "branch", len(others))]
+    stage.tell(f"write into record {seq} that `{step.id}` took the branch {branch}")
+    flipped = with_body(record, branch=branch)
+    if stage.pick("with its way", st.booleans()):
+        flipped = with_body(without_way(flipped), **way_out(plan, ways[branch]))
+    return changed(records, seq, flipped)
 
 
-class OutcomeWithoutIntent(Rewriting):
+def _outcome_without_intent_misses(target: Target) -> str | None:
+    """It needs a call that has intents."""
+    return None if any(call.has_intent for call in target.calls.values()) else "no call has an intent"
+
+
+@rewriting(
+    surface="intents in the journal",
+    action="one taken out, and its outcome left",
+    invariant=Invariant.INTENT,
+    defence="an outcome of an effect follows its intent",
+    misses=_outcome_without_intent_misses,
+)
+def outcome_without_intent(scene: Scene, records: list[Data]) -> Forged | None:
     """The intent of an effect is taken out, and its outcome is left."""
-
-    name = "outcome-without-intent"
-    surface = "intents in the journal"
-    action = "one taken out, and its outcome left"
-    invariant = Invariant.INTENT
-    defence = "an outcome of an effect follows its intent"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a call that has intents."""
-        return None if any(call.has_intent for call in target.calls.values()) else "no call has an intent"
-
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Drop an intent whose outcome is there."""
-        stage = scene.stage
-        seq = picked(
-            stage, records, lambda record: record["kind"] == "intent" and _outcome(records, record) is not None
-        )
-        if seq is None:
-            return None
-        stage.tell(f"drop record {seq}, the intent of `{records[seq]['body']['step']}`")
-        end = _outcome(records, records[seq])
-        assert end is not None, "it was picked for that"
-        return Forged([*records[:seq], *records[seq + 1 :]], end)
+    stage = scene.stage
+    seq = picked(stage, records, lambda record: record["kind"] == "intent" and _outcome(records, record) is not None)
+    if seq is None:
+        return None
+    stage.tell(f"drop record {seq}, the intent of `{records[seq]['body']['step']}`")
+    end = _outcome(records, records[seq])
+    assert end is not None, "it was picked for that"
+    return Forged([*records[:seq], *records[seq + 1 :]], end)
 
 
 def _outcome(records: list[Data], intent: Data) -> int | None:
@@ -216,31 +198,30 @@ def _attempt_of(record: Data) -> tuple[str, int, int]:
     return record["body"]["step"], record["body"]["visit"], record["note"]["attempt"]
 
 
-class OutputOutsideItsType(Rewriting):
+def _output_outside_its_type_misses(target: Target) -> str | None:
+    """It needs an output that not every value is."""
+    has_some = any(wrong_answers(target, call) is not None for call in target.calls.values())
+    return None if has_some else "every value is an output of every call"
+
+
+@rewriting(
+    surface="output in a record",
+    action="a value beside its type or its allowed set",
+    invariant=Invariant.DATA,
+    defence="a replay holds every output against its type, and no machine goes on before that",
+    misses=_output_outside_its_type_misses,
+)
+def output_outside_its_type(scene: Scene, records: list[Data]) -> Forged | None:
     """The output of a call is replaced by a value that is not of its type, or is no allowed reply."""
-
-    name = "output-outside-its-type"
-    surface = "output in a record"
-    action = "a value beside its type or its allowed set"
-    invariant = Invariant.DATA
-    defence = "a replay holds every output against its type, and no machine goes on before that"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs an output that not every value is."""
-        has_some = any(wrong_answers(target, call) is not None for call in target.calls.values())
-        return None if has_some else "every value is an output of every call"
-
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Write another output."""
-        stage = scene.stage
-        seq = picked(stage, records, lambda record: succeeded(record) and _wrong(scene, record) is not None)
-        if seq is None:
-            return None
-        among = _wrong(scene, records[seq])
-        assert among is not None, "it was picked for that"
-        value = stage.pick("output", among)["value"]
-        stage.tell(f"write another output into record {seq}: {value!r}")
-        return changed(records, seq, with_body(records[seq], output=portable(freeze(value))))
+    stage = scene.stage
+    seq = picked(stage, records, lambda record: succeeded(record) and _wrong(scene, record) is not None)
+    if seq is None:
+        return None
+    among = _wrong(scene, records[seq])
+    assert among is not None, "it was picked for that"
+    value = stage.pick("output", among)["value"]
+    stage.tell(f"write another output into record {seq}: {value!r}")
+    return changed(records, seq, with_body(records[seq], output=portable(freeze(value))))
 
 
 def succeeded(record: Data) -> bool:
@@ -253,75 +234,71 @@ def _wrong(scene: Scene, record: Data) -> Any:
     return None if call is None else wrong_answers(scene.target, call)
 
 
-class FallbackRewritten(Rewriting):
+def _fallback_rewritten_misses(target: Target) -> str | None:
+    """It needs a call that goes on with a value after a time-out."""
+    return None if any(map(_falls_back, target.calls.values())) else "no call has a fallback"
+
+
+def _fallback_rewritten_scene(stage: Stage) -> Scene:
+    """Return a run in which whatever has a fallback is late."""
+    scene = Scene(stage, faults=False)
+    scene.world.decides.append(lambda asking: Answer("late") if _falls_back(asking.call) else None)
+    return scene
+
+
+@rewriting(
+    surface="fallback in a record",
+    action="another value than the one that the program says",
+    invariant=Invariant.DATA,
+    defence="a replay holds a fallback against the program, and no machine goes on before that",
+    misses=_fallback_rewritten_misses,
+    scene=_fallback_rewritten_scene,
+)
+def fallback_rewritten(scene: Scene, records: list[Data]) -> Forged | None:
     """A call was late, and the run went on with the fallback of the program; another value is written in its place."""
-
-    name = "fallback-rewritten"
-    surface = "fallback in a record"
-    action = "another value than the one that the program says"
-    invariant = Invariant.DATA
-    defence = "a replay holds a fallback against the program, and no machine goes on before that"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a call that goes on with a value after a time-out."""
-        return None if any(map(_falls_back, target.calls.values())) else "no call has a fallback"
-
-    def scene(self, stage: Stage) -> Scene:
-        """Return a run in which whatever has a fallback is late."""
-        scene = super().scene(stage)
-        scene.world.decides.append(lambda asking: Answer("late") if _falls_back(asking.call) else None)
-        return scene
-
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Write another value."""
-        stage = scene.stage
-        seq = picked(stage, records, lambda record: record["body"].get("kind") == "fallback")
-        call = None if seq is None else call_of(scene, records[seq])
-        if seq is None or call is None:
-            return None
-        due = freeze(call.call.fallback)
-        others = scene.target.values(call.returns).filter(lambda value: not same(freeze(value), due))
-        value = stage.pick("value", others)
-        stage.tell(f"write another fallback into record {seq}: {value!r}")
-        return changed(records, seq, with_body(records[seq], output=portable(freeze(value))))
+    stage = scene.stage
+    seq = picked(stage, records, lambda record: record["body"].get("kind") == "fallback")
+    call = None if seq is None else call_of(scene, records[seq])
+    if seq is None or call is None:
+        return None
+    due = freeze(call.call.fallback)
+    others = scene.target.values(call.returns).filter(lambda value: not same(freeze(value), due))
+    value = stage.pick("value", others)
+    stage.tell(f"write another fallback into record {seq}: {value!r}")
+    return changed(records, seq, with_body(records[seq], output=portable(freeze(value))))
 
 
 def _falls_back(call: CallPlan) -> bool:
     return call.has_fallback and call.timeout is not None
 
 
-class AttemptsBeyondRetries(Rewriting):
+@rewriting(
+    surface="attempts of a call",
+    action="one more than the program allows",
+    invariant=Invariant.BOUNDS,
+    defence="an attempt is made again only as often as the program says",
+)
+def attempts_beyond_retries(scene: Scene, records: list[Data]) -> Forged | None:
     """Failed attempts are put before a successful one: more than the program allows."""
-
-    name = "attempts-beyond-retries"
-    surface = "attempts of a call"
-    action = "one more than the program allows"
-    invariant = Invariant.BOUNDS
-    defence = "an attempt is made again only as often as the program says"
-
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Write attempts that were not made, each with its intent where it has one."""
-        stage = scene.stage
-        seq = picked(stage, records, lambda record: _is_first(record) and call_of(scene, record) is not None)
-        if seq is None:
-            return None
-        call = call_of(scene, records[seq])
-        assert call is not None, "it was picked for that"
-        intent = next((record for record in records if _is_intent_of(record, records[seq])), None)
-        tries = max(call.attempts, call.call.max_retries if call.writes else 1)
-        body = {"error": "it failed", "kind": "again", "step": call.id, "visit": records[seq]["body"]["visit"]}
-        again = records[seq] | {"body": body}
-        stage.tell(f"write {tries} failed attempts of `{call.id}` before record {seq}")
-        forged: list[Data] = []
-        for number in range(1, tries + 2):
-            attempt = again if number <= tries else records[seq]
-            parts = [attempt] if intent is None else [intent, attempt]
-            forged += [_numbered(scene, call, part, number) for part in parts]
-        start = seq if intent is None else intent["seq"]
-        between = [record for record in records[start:seq] if record is not intent]
-        return Forged(
-            [*records[:start], *between, *forged, *records[seq + 1 :]], seq + len(forged) - (intent is not None)
-        )
+    stage = scene.stage
+    seq = picked(stage, records, lambda record: _is_first(record) and call_of(scene, record) is not None)
+    if seq is None:
+        return None
+    call = call_of(scene, records[seq])
+    assert call is not None, "it was picked for that"
+    intent = next((record for record in records if _is_intent_of(record, records[seq])), None)
+    tries = max(call.attempts, call.call.max_retries if call.writes else 1)
+    body = {"error": "it failed", "kind": "again", "step": call.id, "visit": records[seq]["body"]["visit"]}
+    again = records[seq] | {"body": body}
+    stage.tell(f"write {tries} failed attempts of `{call.id}` before record {seq}")
+    forged: list[Data] = []
+    for number in range(1, tries + 2):
+        attempt = again if number <= tries else records[seq]
+        parts = [attempt] if intent is None else [intent, attempt]
+        forged += [_numbered(scene, call, part, number) for part in parts]
+    start = seq if intent is None else intent["seq"]
+    between = [record for record in records[start:seq] if record is not intent]
+    return Forged([*records[:start], *between, *forged, *records[seq + 1 :]], seq + len(forged) - (intent is not None))
 
 
 def _is_first(record: Data) -> bool:
@@ -347,40 +324,38 @@ def with_key(scene: Scene, intent: Data) -> Data:
     return with_note(intent, key=key)
 
 
-class VisitsBeyondTheLimit(Rewriting):
+def _visits_beyond_the_limit_misses(target: Target) -> str | None:
+    """It needs a step with `max_visits`."""
+    return None if any(step.max_visits for step in target.plan.steps) else "no step has `max_visits`"
+
+
+@rewriting(
+    surface="ways round a loop",
+    action="written down again until a step has one visit too many",
+    invariant=Invariant.BOUNDS,
+    defence="visits are counted, and a step is passed over once it has used them up",
+    misses=_visits_beyond_the_limit_misses,
+)
+def visits_beyond_the_limit(scene: Scene, records: list[Data]) -> Forged | None:
     """A way round a loop is written down again, as often as it takes to pass the limit of visits of a step."""
-
-    name = "visits-beyond-the-limit"
-    surface = "ways round a loop"
-    action = "written down again until a step has one visit too many"
-    invariant = Invariant.BOUNDS
-    defence = "visits are counted, and a step is passed over once it has used them up"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a step with `max_visits`."""
-        return None if any(step.max_visits for step in target.plan.steps) else "no step has `max_visits`"
-
-    def forge(self, scene: Scene, records: list[Data]) -> Forged | None:
-        """Repeat what lies between two visits."""
-        stage = scene.stage
-        limits = {step.id: step.max_visits for step in scene.target.plan.steps if step.max_visits}
-        seq = picked(stage, records, lambda record: _next_visit(records, record, limits) is not None)
-        if seq is None:
-            return None
-        name, visit = records[seq]["body"]["step"], records[seq]["body"]["visit"]
-        until = _next_visit(records, records[seq], limits)
-        assert until is not None, "it was picked for that"
-        round_ = records[seq:until]
-        made = {
-            step: len({r["body"].get("visit") for r in round_ if r["body"].get("step") == step})
-            for step in _steps(round_)
-        }
-        stage.tell(f"write the way from record {seq} to {until - 1} again, until `{name}` is visited once too often")
-        forged = records[:until]
-        for number in range(1, limits[name] - visit + 1):
-            forged = [*forged, *(_later(scene, record, number, made) for record in round_)]
-        last = _later(scene, records[seq], limits[name] - visit + 1, made)
-        return Forged([*forged, last], len(forged) + 1)
+    stage = scene.stage
+    limits = {step.id: step.max_visits for step in scene.target.plan.steps if step.max_visits}
+    seq = picked(stage, records, lambda record: _next_visit(records, record, limits) is not None)
+    if seq is None:
+        return None
+    name, visit = records[seq]["body"]["step"], records[seq]["body"]["visit"]
+    until = _next_visit(records, records[seq], limits)
+    assert until is not None, "it was picked for that"
+    round_ = records[seq:until]
+    made = {
+        step: len({r["body"].get("visit") for r in round_ if r["body"].get("step") == step}) for step in _steps(round_)
+    }
+    stage.tell(f"write the way from record {seq} to {until - 1} again, until `{name}` is visited once too often")
+    forged = records[:until]
+    for number in range(1, limits[name] - visit + 1):
+        forged = [*forged, *(_later(scene, record, number, made) for record in round_)]
+    last = _later(scene, records[seq], limits[name] - visit + 1, made)
+    return Forged([*forged, last], len(forged) + 1)
 
 
 def _steps(records: list[Data]) -> set[str]:
@@ -409,14 +384,14 @@ def _later(scene: Scene, record: Data, rounds: int, made: dict[str, int]) -> Dat
 
 
 ATTACKS: tuple[type[Attack], ...] = (
-    CursorEdited,
-    StepForgotten,
-    EventsReordered,
-    EarlyEnding,
-    BranchNotTaken,
-    OutcomeWithoutIntent,
-    OutputOutsideItsType,
-    FallbackRewritten,
-    AttemptsBeyondRetries,
-    VisitsBeyondTheLimit,
+    cursor_edited,
+    step_forgotten,
+    events_reordered,
+    early_ending,
+    branch_not_taken,
+    outcome_without_intent,
+    output_outside_its_type,
+    fallback_rewritten,
+    attempts_beyond_retries,
+    visits_beyond_the_limit,
 )
