@@ -64,7 +64,7 @@ FIRST: Final = (
             (
                 "vm/machine/monitors.py",
                 """        except EvaluationError as error:
-            return f"`{self.text}` can't be evaluated: {error}"
+            return f"`{self.when}` can't be evaluated: {error}"
 """,
                 """        except EvaluationError:
             return None
@@ -96,8 +96,8 @@ FIRST: Final = (
         (
             (
                 "vm/machine/monitors.py",
-                "return STALE if before == FRESH and left.position in self.stale_by[number] else before",
-                "return before",
+                "enumerate(self._stale_by) if left.position in steps]",
+                "enumerate(self._stale_by) if not steps]",
             ),
         ),
     ),

@@ -27,6 +27,7 @@ FILES: Final = (
         f"vm/machine/{name}.py"
         for name in ("apply", "ask", "calls", "data", "decide", "deliveries", "driver", "execution")
     ),
+    "vm/language/automata.py",
     *(f"vm/machine/{name}.py" for name in ("history", "keys", "monitors", "replay", "runs", "state", "tools")),
     *(
         f"vm/journal/{name}.py"

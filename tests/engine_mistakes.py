@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from stepward.validator.engine.values import classes
 from stepward.validator.engine.witnesses import paths
 from stepward.validator.findings import Verdict
 from stepward.vm.expressions.syntax import Arithmetic
+from stepward.vm.language import automata
 from stepward.vm.language.steps import ParallelStep
 from test_differential import compare, unchecked
 
@@ -213,46 +215,69 @@ def what_failed_succeeded(patch: Patch) -> None:
     patch.setattr(monitors, "some_succeed", some_succeed)
 
 
+def misled(patch: Patch, kind: type[automata.Automaton], method: str, wrong: Callable[..., Any]) -> None:
+    """Have the automata of one kind of rule answer wrongly where the checker asks them; the machine has its own.
+
+    `wrong` gets the true method, and what that is asked.
+    """
+    made = monitors.RuleMonitor.__init__
+
+    def init(self: Any, *asked: Any, **more: Any) -> None:
+        made(self, *asked, **more)
+        if isinstance(self.automaton, kind):
+            setattr(self.automaton, method, partial(wrong, getattr(self.automaton, method)))
+
+    patch.setattr(monitors.RuleMonitor, "__init__", init)
+
+
 @planted()
 def a_stale_guard_stays_fresh(patch: Patch) -> None:
-    patch.setattr(monitors, "assigned_names", lambda step: set())
+    misled(patch, automata.RequiresAutomaton, "left", lambda true, memory, came, stale: true(memory, came, ()))
 
 
 @planted()
-def a_guard_that_came_again_stays_stale(patch: Patch) -> None:
-    patch.setattr(monitors, "FRESH", monitors.STALE)
+def what_went_stale_still_stands(patch: Patch) -> None:
+    def objection(true: Any, memory: Any, which: Any) -> str | None:
+        return None if true(memory, which) == "stale" else true(memory, which)
+
+    misled(patch, automata.RequiresAutomaton, "objection", objection)
 
 
 @planted()
 def what_never_came_is_called_stale(patch: Patch) -> None:
-    patch.setattr(monitors, "STALE", monitors.NEVER)
+    def objection(true: Any, memory: Any, which: Any) -> str | None:
+        return "stale" if true(memory, which) else None
+
+    misled(patch, automata.RequiresAutomaton, "objection", objection)
 
 
 @planted()
 def siblings_come_before_one_another(patch: Patch) -> None:
-    true = monitors.RequiresMonitor.enter
+    true = monitors.RuleMonitor.enter
 
     def enter(self: Any, step: int, state: Any) -> str | None:
         steps, transitions = self.facts.program.steps, self.facts.flow.transitions
-        if isinstance(steps[step], ParallelStep):
+        if isinstance(self.automaton, automata.RequiresAutomaton) and isinstance(steps[step], ParallelStep):
             state = max(self.leave(step, state, transitions[step][0]))
         return true(self, step, state)
 
-    patch.setattr(monitors.RequiresMonitor, "enter", enter)
+    patch.setattr(monitors.RuleMonitor, "enter", enter)
 
 
 @planted()
 def retries_perform_nothing_anew(patch: Patch) -> None:
-    patch.setattr(monitors.AtMostOnceMonitor, "_is_performed_again", lambda self, hit: False)
+    patch.setattr(monitors.RuleMonitor, "_is_performed_again", lambda self, hit: False)
 
 
 @planted()
 def two_siblings_are_one_performance(patch: Patch) -> None:
-    patch.setattr(
-        monitors.AtMostOnceMonitor,
-        "culprits",
-        lambda self, step, state: monitors.each_alone(self.hits[step]) if state != 0 else [],
-    )
+    true = monitors.RuleMonitor.culprits
+
+    def culprits(self: Any, step: int, state: Any) -> Any:
+        is_first = isinstance(self.automaton, automata.AtMostOnceAutomaton) and state == 0
+        return [] if is_first else true(self, step, state)
+
+    patch.setattr(monitors.RuleMonitor, "culprits", culprits)
 
 
 @planted()
@@ -267,22 +292,17 @@ def what_failed_was_not_performed(patch: Patch) -> None:
 
 @planted()
 def one_side_of_an_exclusion_is_forgotten(patch: Patch) -> None:
-    true = monitors.ExclusiveMonitor.leave
-    patch.setattr(
-        monitors.ExclusiveMonitor,
-        "leave",
-        lambda self, step, state, *left: [one & 1 for one in true(self, step, state, *left)],
-    )
+    misled(patch, automata.ExclusiveAutomaton, "started", lambda true, memory, which: true(memory, which) & 1)
 
 
 @planted()
 def a_failed_run_owes_nothing(patch: Patch) -> None:
-    true = monitors.FollowedByMonitor.end
+    true = monitors.RuleMonitor.end
 
     def end(self: Any, step: int, state: Any, way: Any) -> str | None:
         return true(self, step, state, way) if way.ending.status == "SUCCESS" else None
 
-    patch.setattr(monitors.FollowedByMonitor, "end", end)
+    patch.setattr(monitors.RuleMonitor, "end", end)
 
 
 @planted()

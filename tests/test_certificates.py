@@ -15,13 +15,13 @@ from click.testing import CliRunner
 from layers import impatient, only
 from small_programs import small_program
 from stepward.validator import ProgramValidator, Verdict
-from stepward.validator.analysis import monitors
 from stepward.validator.cli import main
 from stepward.validator.engine.systems import moves
 from stepward.validator.recheck import formulas
 from stepward.validator.recheck.certificates import digest, parsed, recheck_data
 from stepward.vm import Policy, Program
 from stepward.vm.errors import DocumentError
+from stepward.vm.language import automata
 from test_house import ROOT
 
 GOOD = sorted(path for path in (ROOT / "specs/programs/good").iterdir() if path.suffix in (".yaml", ".json"))
@@ -455,7 +455,7 @@ def without_failures(self: Any, number: int, step: Any, ways: Any, true: Any = m
 MISTAKES: dict[str, tuple[Any, str, Any, range]] = {
     "a branch is flipped": (moves, "outcomes", flipped, range(12)),
     "failures are forgotten": (moves.Moves, "_call", without_failures, range(50, 60)),
-    "nothing goes stale": (monitors.RequiresMonitor, "_reads", lambda self, guard: frozenset(), range(15, 40)),
+    "nothing goes stale": (automata, "_stale_by", lambda guard, meaning: frozenset(), range(15, 40)),
 }
 
 

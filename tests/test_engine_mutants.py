@@ -28,7 +28,7 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "what_fell_back_succeeded": (229, 429),
     "what_failed_succeeded": (55, 59, 80),
     "a_stale_guard_stays_fresh": (18, 437, 538),
-    "a_guard_that_came_again_stays_stale": (18, 437, 538),
+    "what_went_stale_still_stands": (18, 437, 538),
     "what_never_came_is_called_stale": (6, 19, 37),
     "siblings_come_before_one_another": (6, 19, 21),
     "retries_perform_nothing_anew": (5, 42, 123),

@@ -71,7 +71,6 @@ CIRCLES = {
     frozenset({"validator.routes", "validator.validator"}),
     frozenset({"vm.language.inference", "vm.language.meaning", "vm.language.name_types"}),
     frozenset({"vm.language.loading", "vm.language.program"}),
-    frozenset({"vm.machine.monitors", "vm.machine.plan", "vm.machine.state"}),
 }
 """Files that know one another, if only by their types. It may grow shorter."""
 

@@ -14,6 +14,7 @@ from interpreter import Interpreter
 from machines import unchecked
 from programs import programs
 from stepward.vm import InDoubt, MemoryJournal, ModelReply, Program, ProgramError, Run, ToolContext
+from stepward.vm.language.automata import Bound, bound
 from stepward.vm.machine import calls
 from stepward.vm.machine.clock import ManualClock
 
@@ -195,11 +196,16 @@ def sloppy_budget(plan: Any, state: Any, cost: int) -> bool:
     return bool(state.steps + cost > plan.program.max_steps + 1)
 
 
+def never_stale(*asked: Any) -> Bound:
+    found = bound(*asked)
+    return found._replace(stale_by=tuple(frozenset() for _ in found.stale_by))
+
+
 REAL_OUTCOME = calls._outcome
 BROKEN: dict[str, tuple[str, Any]] = {
     "a budget that is one too large": ("decide.out_of_steps", sloppy_budget),
     "a rule that is never asked": ("monitors.Watch.objection", lambda *_: None),
-    "a branch that never goes stale": ("plan.Plan.assigners", lambda *_: frozenset()),
+    "a branch that never goes stale": ("monitors.bound", never_stale),
     "a write that is never in doubt": ("calls._outcome", no_doubt),
     "an output that stays when a step fails": ("apply._unset", lambda step, error: [(step.error, error)]),
     "retries in place of repeats": ("calls._is_new", lambda *_: True),

@@ -14,6 +14,7 @@ from stepward.validator.analysis.ways import Ways
 from stepward.validator.context import Context
 from stepward.validator.engine.guardrails import monitor_of
 from stepward.vm import Program
+from stepward.vm.language.automata import AtMostOnceAutomaton
 from stepward.vm.language.guardrails import Never, ToolSelector, protected
 from stepward.vm.language.selectors import matches
 
@@ -46,7 +47,7 @@ def explored(context: Context) -> Iterator[tuple[Exploration, Exploration]]:
     """Yield the searches for every guardrail of a program, as they are and with a monitor that is asked everywhere."""
     for rule, _ in context.facts.meaning.rules:
         for certain, choice in ((False, context.analyses.ways.possible), (True, context.analyses.ways.certain)):
-            monitor = monitor_of(rule, context.analyses, certain=certain)
+            monitor = monitor_of(rule, context.analyses, doubtless=certain)
             yield tuple(explore_counted(context.facts.flow, one, choice) for one in (monitor, Watchful(monitor)))  # type: ignore[misc]
 
 
@@ -58,13 +59,14 @@ def test_a_monitor_that_watches_few_steps_finds_what_it_finds_at_all_of_them() -
 
 
 def test_a_monitor_that_watches_too_little_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    true = monitors.AtMostOnceMonitor.__init__
+    true = monitors.RuleMonitor.__init__
 
     def made(self: Any, *asked: Any, **more: Any) -> None:
         true(self, *asked, **more)
-        self.watched = ()
+        if isinstance(self.automaton, AtMostOnceAutomaton):
+            self.watched = ()
 
-    monkeypatch.setattr(monitors.AtMostOnceMonitor, "__init__", made)
+    monkeypatch.setattr(monitors.RuleMonitor, "__init__", made)
     with pytest.raises(AssertionError):
         test_a_monitor_that_watches_few_steps_finds_what_it_finds_at_all_of_them()
 

@@ -40,7 +40,7 @@ from stepward.vm.machine.clock import ManualClock
 from stepward.vm.reading.yaml_format import read_yaml
 from stepward.vm.values import FrozenMap
 from test_language_reference import BLOCKS, documents, lines_of, read_value, split_example
-from test_machine_properties import COMMON, sloppy_budget
+from test_machine_properties import COMMON, never_stale, sloppy_budget
 
 REFERENCE = Path(__file__).parents[1] / "sabotage" / "reference"
 FORBIDDEN = (
@@ -602,7 +602,7 @@ def two_passes(text: str, reader: Any) -> Any:
 MISTAKES: dict[str, tuple[str, Any]] = {
     "a budget that is one too large": ("decide.out_of_steps", sloppy_budget),
     "a rule that is never asked": ("monitors.Watch.objection", lambda *_: None),
-    "a branch that never goes stale": ("plan.Plan.assigners", lambda *_: frozenset()),
+    "a branch that never goes stale": ("monitors.bound", never_stale),
     "a write that is never in doubt": ("calls._outcome", no_doubt),
     "an output that stays when a step fails": ("apply._unset", lambda step, error: [(step.error, error)]),
     "retries in place of repeats": ("calls._is_new", lambda *_: True),

@@ -21,8 +21,10 @@ from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.analysis import monitors
 from stepward.validator.analysis.assignment import Assignment, Effect
 from stepward.validator.analysis.ways import Ways
+from stepward.validator.engine import guardrails
 from stepward.validator.findings import Move
 from stepward.vm import Flow, Program, Transition
+from test_machine_properties import never_stale
 from walker import Stop, Walk
 
 WALKS = 60
@@ -134,7 +136,7 @@ def skipped_counts_as_success(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_goes_stale(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(monitors, "assigned_names", lambda step: set())
+    patch.setattr(guardrails, "bound", never_stale)
 
 
 def conditions_decide_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -151,7 +153,7 @@ def errors_lead_nowhere(patch: pytest.MonkeyPatch) -> None:
 
 
 def siblings_come_before_one_another(patch: pytest.MonkeyPatch) -> None:
-    original = monitors.RequiresMonitor.enter
+    original = monitors.RuleMonitor.enter
 
     def enter(self: Any, step: int, state: Any) -> str | None:
         after = max(self.leave(step, state, Flow(self.facts.program).transitions[step][0]))
@@ -161,7 +163,7 @@ def siblings_come_before_one_another(patch: pytest.MonkeyPatch) -> None:
             else original(self, step, state)
         )
 
-    patch.setattr(monitors.RequiresMonitor, "enter", enter)
+    patch.setattr(monitors.RuleMonitor, "enter", enter)
 
 
 def failed_outputs_stay(patch: pytest.MonkeyPatch) -> None:

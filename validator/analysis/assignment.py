@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from stepward.vm.expressions.facts import Facts, certain_reads, facts, reads
-from stepward.vm.expressions.syntax import Expression, Reference, all_references
+from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import parts, texts
 from stepward.vm.language.names import Meant
 from stepward.vm.language.steps import (
@@ -281,13 +281,6 @@ class Assignment:
                     given |= bits.get(name[:end], 0)
         return given, ~gone
 
-    def assigners(self, name: Names) -> list[int]:
-        """Return the steps that assign a variable, an output or an error, when they succeed or when they don't."""
-        if len(name) == 1:
-            return [source.step for source in self.names.variables.get(name[0], ()) if source.step is not None]
-        steps = enumerate(self.flow.steps)
-        return [number for number, step in steps if any(part.id == name[0] for _, part in all_parts(step))]
-
     def effect(self, number: int, way: Transition) -> Effect:
         """Return what one way out of a step defines and undefines."""
         step = self.flow.steps[number]
@@ -388,14 +381,3 @@ def assigned_names(step: AnyStep) -> set[Names]:
         if isinstance(part, Failing):
             names |= _own_names(part)
     return names
-
-
-def read_roots(trees: Iterable[Expression | None], assignment: Assignment) -> set[Names]:
-    """Return the names that expressions read or ask for, without their fields."""
-    roots: set[Names] = set()
-    for tree in trees:
-        for reference in all_references(tree) if tree is not None else ():
-            meant = assignment.names.meaning(reference.names)
-            if meant is not None:
-                roots.add(reference.names[: len(reference.names) - len(meant.fields)])
-    return roots

@@ -1,33 +1,21 @@
-"""Monitors of guardrails: what each rule remembers of a run, and when it is broken.
+"""Monitors of rules beside the step graph: the automaton of each guardrail, with all that may happen in a step.
 
-They mean what the language says (specs/language.md, "Guardrails"): P counts when it starts, or for `followed_by` when
-it succeeded; G counts when it succeeded or its branch was taken, and a G with a branch goes stale when a variable that
-its condition reads is assigned.
+What a rule remembers and when it is broken, its automaton says, which the machine follows too. Here stands what the
+graph leaves open: whether a part of a step started, and whether it succeeded, when the step was left some way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from itertools import combinations, product
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from stepward.validator.analysis.analyses import Analyses
-from stepward.validator.analysis.assignment import assigned_names, read_roots
 from stepward.validator.analysis.product import NOT_TOLD, Fates, State
-from stepward.vm.language.guardrails import (
-    AllOf,
-    AnyGuard,
-    AnyOf,
-    AnyRequirement,
-    BranchSelector,
-    FollowedBy,
-    guards,
-)
+from stepward.vm.language.automata import Bound, NeverAutomaton, awaited
 from stepward.vm.language.selectors import Hit, by_step
-from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import BaseStep, Call, Failing, LlmCall, ParallelStep, ToolCall
 from stepward.vm.language.transitions import Transition
-
-NEVER, STALE, FRESH = 0, 1, 2
 
 
 def succeeds(hit: Hit, way: Transition) -> tuple[bool, ...]:
@@ -67,11 +55,6 @@ def some_start(hits: list[Hit], way: Transition, fates: Fates, analyses: Analyse
     return (True,) if is_sure else (True, False)
 
 
-def each_alone(hits: Iterable[Hit]) -> Iterable[tuple[int | None, ...]]:
-    """Return the matched parts of a step as alternatives: one of them starts."""
-    return tuple((hit.sub,) for hit in hits)
-
-
 def as_it_ends(hits: Iterable[Hit], analyses: Analyses) -> Iterator[Hit]:
     """Yield hits without the fallbacks that are written but never apply: those of writes that can't be repeated."""
     for hit in hits:
@@ -106,129 +89,37 @@ class _Watcher:
         return None
 
 
-class _Left(NamedTuple):
-    """How a step was left, and the names that it assigned."""
+class _Start(NamedTuple):
+    """A part whose start concerns a rule; `which` of its selectors match it. `again`: retries perform it anew."""
 
-    step: int
-    way: Transition
-    fates: Fates
-    assigned: set[tuple[str, ...]]
+    sub: int | None
+    which: frozenset[int]
+    again: bool
 
 
-class RequiresMonitor(_Watcher):
-    """`protects: P, requires: G`: remembers of every G whether it never came, went stale, or stands."""
+class RuleMonitor(_Watcher):
+    """The automaton of a rule, with all that may happen: what a step leaves open gives it several states.
 
-    def __init__(
-        self, analyses: Analyses, protected: Iterable[Hit], requirement: AnyRequirement, *, fresh: bool
-    ) -> None:
+    `doubtless` says that a path counts only when it can't be doubted, as in a search for violations.
+    """
+
+    def __init__(self, analyses: Analyses, found: Bound, *, doubtless: bool = False) -> None:
         super().__init__(analyses)
-        self.protected = by_step(protected)
-        self.requirement = requirement
-        self.guards = tuple(dict.fromkeys(guards(requirement)))
-        self.position = {guard: number for number, guard in enumerate(self.guards)}
-        self.hits = [by_step(as_it_ends(analyses.facts.hits(guard), analyses)) for guard in self.guards]
-        self.reads = [self._reads(guard) if fresh else frozenset() for guard in self.guards]
-        assigners = {step for reads in self.reads for name in reads for step in analyses.assignment.assigners(name)}
-        self.watched: Collection[int] = assigners.union(self.protected, *self.hits)
+        self.automaton, self.doubtless, self.stale_by = found.automaton, doubtless, found.stale_by
+        self.starts = [by_step(hits) for hits in found.starts]
+        self.comes = [by_step(as_it_ends(hits, analyses)) for hits in found.comes]
+        self.starting = {step: self._starting(step) for hits in self.starts for step in hits}
+        self.asks_ends = self.automaton.counts("SUCCESS", "declared")
+        self.may_end_anywhere = self.automaton.counts("CANCELLED", "cancelled")
+        concerned = self.starting.keys() | frozenset().union(*self.comes, *self.stale_by)
+        self.watched = None if self.may_end_anywhere else concerned
 
-    def _reads(self, guard: AnyGuard) -> frozenset[tuple[str, ...]]:
-        """Return the names whose assignment makes a guard stale: those that its condition reads in any case."""
-        if not isinstance(guard, BranchSelector) or guard.step not in self.facts.flow.position:
-            return frozenset()
-        number = self.facts.flow.position[guard.step]
-        trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())]
-        return frozenset(read_roots(trees, self.analyses.assignment))
-
-    def start(self) -> State:
-        return (NEVER,) * len(self.guards)
-
-    def enter(self, step: int, state: State) -> str | None:
-        if step not in self.protected:
-            return None
-        assert isinstance(state, tuple)
-        if self._holds(self.requirement, state, FRESH):
-            return None
-        return "stale" if self._holds(self.requirement, state, STALE) else "bypassed"
-
-    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:  # noqa: ARG002
-        return each_alone(self.protected[step])
-
-    def _holds(self, requirement: AnyRequirement, state: tuple[int, ...], least: int) -> bool:
-        if isinstance(requirement, AllOf):
-            return all(self._holds(part, state, least) for part in requirement.all_of)
-        if isinstance(requirement, AnyOf):
-            return any(self._holds(part, state, least) for part in requirement.any_of)
-        return state[self.position[requirement]] >= least
-
-    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
-        assert isinstance(state, tuple)
-        if step not in self.watched:
-            return (state,)
-        left = _Left(step, way, fates, assigned_names(self.facts.program.steps[step]))
-        choices = [self._after(guard, number, state[number], left) for number, guard in enumerate(self.guards)]
-        return product(*choices)
-
-    def _after(self, guard: AnyGuard, number: int, before: int, left: _Left) -> tuple[int, ...]:
-        kept = STALE if before == FRESH and self.reads[number] & left.assigned else before
-        hits = self.hits[number].get(left.step)
-        if not hits:
-            return (kept,)
-        if isinstance(guard, BranchSelector):
-            condition = hits[0].part
-            assert isinstance(condition, ConditionStep)
-            return (FRESH,) if left.way.branch == condition.branch_names[guard.branch] else (kept,)
-        outcomes = some_succeed(hits, left.way, self.facts.program.steps[left.step], left.fates)
-        return tuple(FRESH if outcome else kept for outcome in outcomes)
-
-
-class NeverMonitor(_Watcher):
-    """`never: P`: P must not start at all."""
-
-    def __init__(self, analyses: Analyses, forbidden: Iterable[Hit]) -> None:
-        super().__init__(analyses)
-        self.watched = self.forbidden = by_step(forbidden)
-
-    def enter(self, step: int, state: State) -> str | None:  # noqa: ARG002
-        return "forbidden" if step in self.forbidden else None
-
-    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:  # noqa: ARG002
-        return each_alone(self.forbidden[step])
-
-
-class ArrivalMonitor(_Watcher):
-    """Calls it bad that control gets to a step, whether that starts or not."""
-
-    def __init__(self, analyses: Analyses, step: int) -> None:
-        super().__init__(analyses)
-        self.step = step
-        self.watched = (step,)
-
-    def enter(self, step: int, state: State) -> str | None:  # noqa: ARG002
-        return "arrives" if step == self.step else None
-
-
-class AtMostOnceMonitor(_Watcher):
-    """`at_most_once: P`: remembers whether P was performed."""
-
-    def __init__(self, analyses: Analyses, hits: Mapping[int, list[Hit]]) -> None:
-        super().__init__(analyses)
-        self.watched = self.hits = hits
-
-    def enter(self, step: int, state: State) -> str | None:
-        hits = self.hits.get(step)
-        if not hits:
-            return None
-        if state != 0 or len(hits) > 1:
-            return "repeated"
-        return "retried" if self._is_performed_again(hits[0]) else None
-
-    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
-        hits = self.hits[step]
-        if state != 0 or len(hits) == 1:
-            return each_alone(hits)
-        # Where two can't start together, retries of one may break the rule.
-        again = each_alone([hit for hit in hits if self._is_performed_again(hit)])
-        return [*((one.sub, two.sub) for one, two in combinations(hits, 2)), *again]
+    def _starting(self, step: int) -> list[_Start]:
+        found: dict[int | None, tuple[Hit, set[int]]] = {}
+        for number, hits in enumerate(self.starts):
+            for hit in hits.get(step, ()):
+                found.setdefault(hit.sub, (hit, set()))[1].add(number)
+        return [_Start(sub, frozenset(which), self._is_performed_again(hit)) for sub, (hit, which) in found.items()]
 
     def _is_performed_again(self, hit: Hit) -> bool:
         """Whether retries perform P anew: attempts of an idempotent tool share one key, and are one performance."""
@@ -240,65 +131,41 @@ class AtMostOnceMonitor(_Watcher):
         retried = [part for part in (hit.part, whole) if isinstance(part, Failing)]
         return any(part.on_error == "retry" and part.max_retries > 1 for part in retried)
 
-    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
-        if step not in self.hits:
-            return (state,)
-        return tuple(1 if started else state for started in some_start(self.hits[step], way, fates, self.analyses))
-
-
-class ExclusiveMonitor(_Watcher):
-    """`exclusive: [P, Q]`: remembers which of the two were performed. What comes after both is broken already."""
-
-    def __init__(self, analyses: Analyses, first: Iterable[Hit], second: Iterable[Hit]) -> None:
-        super().__init__(analyses)
-        self.sides = (by_step(first), by_step(second))
-        self.watched = self.sides[0].keys() | self.sides[1].keys()
+    def start(self) -> State:
+        return cast(State, self.automaton.first)
 
     def enter(self, step: int, state: State) -> str | None:
-        assert isinstance(state, int)
-        here = (step in self.sides[0]) | (step in self.sides[1]) << 1
-        return "both" if state != 3 and state | here == 3 else None
+        starting = self.starting.get(step, [])
+        if self.may_end_anywhere and self.automaton.owes(state, "CANCELLED", "cancelled"):
+            # Where Q comes next, only an empty budget keeps it from starting.
+            return "missing" if not starting or (not self.doubtless and self._may_run_out(step)) else None
+        if not starting or self.automaton.is_broken(state):
+            return None
+        return self._objection(state, starting) or (
+            "retried" if any(one.again and self._objection(state, [one, one]) for one in starting) else None
+        )
+
+    def _objection(self, state: State, starts: Iterable[_Start]) -> str | None:
+        """Return why parts must not start in this state, one after another, or None."""
+        for one in starts:
+            kind = self.automaton.objection(state, one.which)
+            if kind is not None:
+                return kind
+            state = self.automaton.started(state, one.which)
+        return None
 
     def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
-        first, second = (side.get(step, []) for side in self.sides)
-        if state != 0:
-            return each_alone(second if state == 1 else first)
-        return [tuple({one.sub, two.sub}) for one, two in product(first, second)]
-
-    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
-        assert isinstance(state, int)
-        after = {state}
-        for number, side in enumerate(self.sides):
-            if step in side:
-                started = some_start(side[step], way, fates, self.analyses)
-                after = {one | performed << number for one in after for performed in started}
-        return sorted(after)
-
-
-class FollowedByMonitor(_Watcher):
-    """`followed_by: {first: P, then: Q}`: remembers whether Q is owed.
-
-    `certain` says that a path counts only when it can't be doubted, as in a search for violations.
-    """
-
-    asks_ends = True
-
-    def __init__(
-        self, analyses: Analyses, rule: FollowedBy, first: list[Hit], then: Iterable[Hit], *, certain: bool
-    ) -> None:
-        super().__init__(analyses)
-        self.certain = certain
-        self.ends = rule.ends
-        self.then = by_step(then)
-        both = {(hit.step, hit.sub) for hits in self.then.values() for hit in hits}
-        self.first = by_step(as_it_ends((hit for hit in first if (hit.step, hit.sub) not in both), analyses))
-        self.watched = None if self.ends == "any" else self.first.keys() | self.then.keys()
-
-    def enter(self, step: int, state: State) -> str | None:
-        if self.ends != "any" or state == 0:
-            return None
-        # A run may be cancelled before any step; where Q comes next, only an empty budget keeps it from starting.
-        return "missing" if step not in self.then or (not self.certain and self._may_run_out(step)) else None
+        starting = self.starting.get(step, [])
+        alone = [one for one in starting if self._objection(state, [one])]
+        others = [one for one in starting if one not in alone]
+        pairs = [pair for pair in combinations(others, 2) if self._objection(state, pair)]
+        # Where two can't start together, retries of one may break the rule.
+        again = [one for one in others if one.again and self._objection(state, [one, one])]
+        return [
+            *((one.sub,) for one in alone),
+            *((one.sub, two.sub) for one, two in pairs),
+            *((one.sub,) for one in again),
+        ] or ((),)
 
     def _may_run_out(self, step: int) -> bool:
         """Whether an empty budget may keep a step from starting.
@@ -312,20 +179,61 @@ class FollowedByMonitor(_Watcher):
         return program.max_tokens is not None and any(isinstance(call, LlmCall) for _, call in calls)
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
-        started = some_start(self.then[step], way, fates, self.analyses) if step in self.then else (False,)
-        if self.certain and True in started:
-            started = (True,)
-        owed = [0 if has_come else state for has_come in started]
-        hits = self.first.get(step, [])
-        if not hits:
-            return tuple(dict.fromkeys(owed))
-        succeeded = some_succeed(hits, way, self.facts.program.steps[step], fates)
-        return tuple(dict.fromkeys(1 if success else before for success in succeeded for before in owed))
+        if self.watched is not None and step not in self.watched:
+            return (state,)
+        automaton = self.automaton
+        stale = [number for number, steps in enumerate(self.stale_by) if step in steps]
+        started = self._started(step, way, fates) if automaton.counts_starts else ((),)
+        before = [automaton.started(state, which) if which else state for which in started]
+        after = (automaton.left(one, came, stale) for came in self._came(step, way, fates) for one in before)
+        return tuple(dict.fromkeys(after))
+
+    def _started(self, step: int, way: Transition, fates: Fates) -> Iterable[tuple[int, ...]]:
+        """Yield which of the selectors a part may have started for when the step was left this way."""
+        choices = []
+        for hits in self.starts:
+            may = some_start(hits[step], way, fates, self.analyses) if step in hits else (False,)
+            choices.append((True,) if self.doubtless and True in may else may)
+        return _chosen(choices)
+
+    def _came(self, step: int, way: Transition, fates: Fates) -> Iterable[tuple[int, ...]]:
+        """Yield which of the guards may have come when the step was left this way."""
+        choices: list[tuple[bool, ...]] = []
+        for guard, found in zip(self.automaton.comes, self.comes, strict=True):
+            hits = found.get(step, [])
+            branch = awaited(guard, hits[0]) if hits else None
+            if branch is not None:
+                choices.append((way.branch == branch,))
+            else:
+                choices.append(some_succeed(hits, way, self.facts.program.steps[step], fates) if hits else (False,))
+        return _chosen(choices)
 
     def end(self, step: int, state: State, way: Transition) -> str | None:  # noqa: ARG002
         assert way.ending is not None
-        counts = self.ends != "success" or way.ending.status == "SUCCESS"
-        return "missing" if state != 0 and counts else None
+        return "missing" if self.automaton.owes(state, *way.ending) else None
+
+
+def _chosen(choices: Iterable[tuple[bool, ...]]) -> Iterator[tuple[int, ...]]:
+    """Yield the numbers of what happens, in every combination of what may."""
+    for happens in product(*choices):
+        yield tuple(number for number, one in enumerate(happens) if one)
+
+
+def never(analyses: Analyses, hits: list[Hit]) -> RuleMonitor:
+    """Return a monitor of parts that must not start at all."""
+    return RuleMonitor(analyses, Bound(NeverAutomaton(), (hits,), (), ()))
+
+
+class ArrivalMonitor(_Watcher):
+    """Calls it bad that control gets to a step, whether that starts or not."""
+
+    def __init__(self, analyses: Analyses, step: int) -> None:
+        super().__init__(analyses)
+        self.step = step
+        self.watched = (step,)
+
+    def enter(self, step: int, state: State) -> str | None:  # noqa: ARG002
+        return "arrives" if step == self.step else None
 
 
 class UndefinedMonitor(_Watcher):

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.arguments import Inexpressible, at_start
 from stepward.validator.analysis.constants import constant_text, constant_value
-from stepward.validator.analysis.monitors import (
-    AtMostOnceMonitor,
-    ExclusiveMonitor,
-    FollowedByMonitor,
-    NeverMonitor,
-    RequiresMonitor,
-    UndefinedMonitor,
-)
+from stepward.validator.analysis.monitors import RuleMonitor, UndefinedMonitor, never
 from stepward.validator.analysis.outcomes import (
     ALLOW_LIST,
     LAYER,
@@ -41,6 +34,7 @@ from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.facts import certain_reads
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression, Reference, walk
+from stepward.vm.language.automata import automaton_of, bound
 from stepward.vm.language.guardrails import (
     AnyRule,
     AnySelector,
@@ -48,12 +42,11 @@ from stepward.vm.language.guardrails import (
     Exclusive,
     FollowedBy,
     Never,
-    Requires,
     StepSelector,
     protected,
 )
 from stepward.vm.language.policy import Policy
-from stepward.vm.language.selectors import Hit, by_step
+from stepward.vm.language.selectors import Hit
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.reading.source import Place
 
@@ -76,14 +69,6 @@ Tests = tuple["Test", ...]
 Found = tuple[Verdict, Evidence, list[Outcome]]
 """The verdict on a rule, why, and what is reported."""
 
-_KINDS: dict[type[AnyRule], str] = {
-    Requires: "requires",
-    Never: "never",
-    AtMostOnce: "at_most_once",
-    FollowedBy: "followed_by",
-    Exclusive: "exclusive",
-}
-
 
 def judge(proofs: Proofs) -> Iterator[Judgement]:
     """Yield the verdict on every rule, with an outcome for each place at which it is broken, vacuous or not proved.
@@ -96,7 +81,9 @@ def judge(proofs: Proofs) -> Iterator[Judgement]:
         name = policy.policy if policy else None
         origin = Origin(rule.name, policy, Place(("guardrails", counts[name], "name")))
         counts[name] += 1
-        asked = Property(_KINDS[type(rule)], rule.name, Verdict.UNKNOWN, _NOTHING, policy=name, number=counts[name])
+        asked = Property(
+            automaton_of(rule).kind, rule.name, Verdict.UNKNOWN, _NOTHING, policy=name, number=counts[name]
+        )
         work = _Judge(proofs, rule, origin).judged
         yield _isolated(proofs, f"guardrail `{rule.name}`", asked, origin, work)
     for policy in proofs.facts.meaning.policies:
@@ -148,19 +135,9 @@ def _allow_list(proofs: Proofs, policy: Policy) -> Iterator[Judgement]:
         yield _isolated(proofs, f"the allow-list at `{call.id}`", asked, origin, work, place)
 
 
-def monitor_of(rule: AnyRule, analyses: Analyses, *, certain: bool) -> Monitor:
-    """Return what watches over a rule; where `certain` is set, it takes for done what is done for certain."""
-    hits = analyses.facts.hits
-    if isinstance(rule, Requires):
-        return RequiresMonitor(analyses, hits(rule.protects), rule.requires, fresh=rule.fresh)
-    if isinstance(rule, Never):
-        return NeverMonitor(analyses, hits(rule.never))
-    if isinstance(rule, AtMostOnce):
-        return AtMostOnceMonitor(analyses, by_step(hits(rule.at_most_once)))
-    if isinstance(rule, Exclusive):
-        return ExclusiveMonitor(analyses, *map(hits, rule.exclusive))
-    followed = rule.followed_by
-    return FollowedByMonitor(analyses, rule, hits(followed.first), hits(followed.then), certain=certain)
+def monitor_of(rule: AnyRule, analyses: Analyses, *, doubtless: bool = False) -> Monitor:
+    """Return what watches over a rule; where it is `doubtless`, what may have started counts as started."""
+    return RuleMonitor(analyses, bound(rule, analyses.facts.meaning, analyses.facts.hits), doubtless=doubtless)
 
 
 class _Judge:
@@ -181,13 +158,13 @@ class _Judge:
             return Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous"), outcomes
         evidence = Evidence(LAYER, cut=(f"`{self.rule.name}` speaks of no step that a run gets to",))
         if self.proofs.certifies:
-            evidence = replace(evidence, certificate=self._ground(monitor_of(self.rule, self.analyses, certain=False)))
+            evidence = replace(evidence, certificate=self._ground(monitor_of(self.rule, self.analyses)))
         return Verdict.PROVED, evidence, []
 
     def allowed(self, hit: Hit, when: str | None) -> Found:
         """Judge a call that an allow-list does not admit as it stands: `when` is what it demands of an allowed tool."""
         if when is None:
-            return self._decide(NeverMonitor(self.analyses, [hit]))
+            return self._decide(never(self.analyses, [hit]))
         found = self._tested(hit, parse(when))
         if isinstance(found, Outcome):
             return self._summed([found], _NOTHING)
@@ -199,8 +176,8 @@ class _Judge:
         if isinstance(rule, Never) and rule.when is not None:
             return self._never_when(rule, rule.when)
         # The other rules know no certainty.
-        strict = monitor_of(rule, analyses, certain=True) if isinstance(rule, FollowedBy) else None
-        return self._decide(monitor_of(rule, analyses, certain=False), strict)
+        strict = monitor_of(rule, analyses, doubtless=True) if isinstance(rule, FollowedBy) else None
+        return self._decide(monitor_of(rule, analyses), strict)
 
     # -- verdicts ------------------------------------------------------------------------------------------------
 
@@ -331,7 +308,7 @@ class _Judge:
             what = f"it reads `{lacking}`, which the program does not have"
             return self._senseless(f"the program has no `{lacking}`", what, help)
         value = constant_value(tree)
-        monitor = NeverMonitor(self.analyses, self.facts.hits(rule.never))
+        monitor = never(self.analyses, self.facts.hits(rule.never))
         if value is False:
             proof = Evidence("constants", cut=(f"`{when}` is false",), certificate=self._ground(monitor))
             return Verdict.PROVED, proof, []
@@ -369,7 +346,7 @@ class _Judge:
             tests: Tests = (((Decision((at_start(tree, hit.part, self.facts.meaning),)), bad),),)
         except Inexpressible:
             tests = ((),)
-        question = self._question(NeverMonitor(self.analyses, [hit]), tests=tests)
+        question = self._question(never(self.analyses, [hit]), tests=tests)
         return self._at(hit.step, ["forbidden"], question, {})
 
     def _unreadable_when(self, rule: Never, tree: Expression) -> list[Outcome]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import ExpressionError, Problem, ProgramError
 from stepward.vm.expressions.parser import parse
-from stepward.vm.expressions.syntax import Expression, all_references
+from stepward.vm.expressions.syntax import all_references
 from stepward.vm.expressions.template import embedded, fill
 from stepward.vm.journal.canonical import canonical, portable, restored
 from stepward.vm.journal.records import document_digest
+from stepward.vm.language.automata import automaton_of
+from stepward.vm.language.guardrails import AnyRule
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.meaning import Clause, Meaning
 from stepward.vm.language.names import Source
@@ -22,11 +24,9 @@ from stepward.vm.language.steps import AnyStep, Failing, LlmCall, ParallelStep, 
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, patterns_of
 from stepward.vm.machine.events import Call, Calls
+from stepward.vm.machine.monitors import Watch
 from stepward.vm.patterns.matching import RE2, PythonPattern
 from stepward.vm.reading.source import Place
-
-if TYPE_CHECKING:
-    from stepward.vm.machine.monitors import Watch
 
 Names = tuple[str, ...]
 NOWHERE: Final = -1
@@ -156,10 +156,7 @@ class StepPlan:
         self.calls = tuple(
             CallPlan(call, sub or 0, plan, self._going(plan) if sub is None else {}) for sub, call in step.calls
         )
-        own = [NOWHERE, self.output, self.error, self.variable]
-        own += [slot for call in self.calls for slot in (call.output, call.error, call.variable)]
-        own += [plan.slot((name,)) for name in step.assigns]
-        self.assigned = frozenset(own) - {NOWHERE}
+        self.assigned = frozenset(plan.slot((name,)) for name in step.assigns)
         self.cost = 1 + len(step.sub_steps)
 
     def _going(self, plan: Plan) -> Mapping[str, str]:
@@ -265,9 +262,18 @@ class Plan:
     @cached_property
     def watch(self) -> Watch:
         """The monitors of the guardrails in force."""
-        from stepward.vm.machine.monitors import Watch
+        return Watch(self._in_force())
 
-        return Watch(self)
+    def _in_force(self) -> Iterator[tuple[AnyRule, Meaning]]:
+        """Yield the rules in force: those of the program, then those of all terms that the run is under.
+
+        What a tool is by the policies of some terms decides what their rules speak of: each comes with that meaning.
+        """
+        for number, terms in enumerate(self.terms):
+            meaning = meaning_under(self.program, (*self.policies, *terms.policies)) if number else self.meaning
+            for rule, policy in meaning.rules[len(self.meaning.rules) if number else 0 :]:
+                if policy is None or not _is_waived(rule, policy, terms):
+                    yield rule, meaning
 
     @cached_property
     def _digests(self) -> list[tuple[str, ...]]:
@@ -301,15 +307,6 @@ class Plan:
             for tool in policy.four_eyes or ()
             if not terms.waives(policy, "four_eyes")
         }
-
-    def slots_read(self, trees: Iterable[Expression]) -> frozenset[int]:
-        """Return the slots of the names that expressions read, or ask about."""
-        places = (self.place(reference.names) for tree in trees for reference in all_references(tree))
-        return frozenset(place[0] for place in places if place is not None)
-
-    def assigners(self, slots: frozenset[int]) -> frozenset[int]:
-        """Return the steps that assign one of these slots when they start, or when they give up."""
-        return frozenset(step.position for step in self.steps if slots & step.assigned)
 
     def _dialect(self) -> str | None:
         """Return the dialect of the program's patterns, which its journal names; None where it names none.
@@ -349,6 +346,12 @@ def meaning_under(program: Program, policies: Sequence[Policy]) -> Meaning:
     That they apply was settled when the run came under them: a path is no part of the program that is kept.
     """
     return Meaning(program, [policy.model_copy(update={"applies_to": None}) for policy in policies])
+
+
+def _is_waived(rule: AnyRule, policy: Policy, terms: Terms) -> bool:
+    """Whether terms lift a rule of a policy: by its name, or by all that the checker could say of it."""
+    codes = automaton_of(rule).codes
+    return terms.waives(policy, rule.name) or all(terms.waives(policy, code) for code in codes)
 
 
 def policy_digest(policy: Policy) -> str:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from stepward.validator.analysis.monitors import ArrivalMonitor, NeverMonitor
+from stepward.validator.analysis.monitors import ArrivalMonitor, RuleMonitor
 from stepward.validator.engine.certificates.ground import Ground, TooMuch
 from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.search.explicit import Search
@@ -24,6 +24,7 @@ from stepward.validator.engine.values.classes import Slot
 from stepward.validator.engine.values.cuts import Cutting, TooMany, class_values
 from stepward.validator.engine.values.described import described
 from stepward.validator.engine.values.domains import Domains, Names, real
+from stepward.vm.language.automata import NeverAutomaton
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.product import Exploration, Monitor
@@ -44,9 +45,14 @@ MAX_LATE: Final = 64
 def memory(monitor: Monitor, state: Any, *, counts: bool) -> dict[str, Any]:
     """Return what a monitor remembers, as certificates write it."""
     inner, visits = state if counts else (state, None)
-    is_blank = isinstance(monitor, NeverMonitor | ArrivalMonitor)
+    is_blank = isinstance(monitor, ArrivalMonitor) or _forbids(monitor)
     data: dict[str, Any] = {"memory": [] if is_blank else list(inner) if isinstance(inner, tuple) else [inner]}
     return data if visits is None else {**data, "visits": list(visits)}
+
+
+def _forbids(monitor: Monitor) -> TypeGuard[RuleMonitor]:
+    """Return whether a monitor is that of a `never`, which remembers nothing."""
+    return isinstance(monitor, RuleMonitor) and isinstance(monitor.automaton, NeverAutomaton)
 
 
 def explored(flow: Flow, monitor: Monitor, found: Exploration) -> Ground:
@@ -435,8 +441,8 @@ def solved(builder: Builder, proof: Proof) -> Ground:
 def _places(builder: Builder) -> Iterator[dict[str, Any]]:
     """Yield the steps, and the kinds of violation, that a question asks for."""
     question, flow = builder.question, builder.facts.flow
-    if isinstance(question.monitor, NeverMonitor):
-        for step, hits in question.monitor.forbidden.items():
+    if _forbids(question.monitor):
+        for step, hits in question.monitor.starts[0].items():
             if question.asks("forbidden", step):
                 for hit in hits:
                     kind = "forbidden" if hit.sub is None else f"forbidden {hit.part.id}"
