@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -134,6 +135,7 @@ def _patch(path: Path, package: Path) -> None:
 def _attacked(seed: int, attacks: str) -> str:
     """Play the default campaign until a breach is confirmed; return what was found, or `none`."""
     from stepward.sabotage.campaign import Orders, attack_program
+    from stepward.validator import check_program
     from stepward.validator.routes import routes
     from stepward.vm import Policy, Program
 
@@ -141,7 +143,7 @@ def _attacked(seed: int, attacks: str) -> str:
     program, policies = Program.load(PROGRAM), [Policy.load(POLICY)]
     orders = Orders(seed=seed, attacks=tuple(filter(None, attacks.split(","))), specimens=True, stops=True)
     played: list[Shard] = []
-    known = routes(program, policies)
+    known = routes(program, policies, check=partial(check_program, recheck=False))
     matrix = attack_program(program, policies, orders, routes=known, progress=lambda shard, *_: played.append(shard))
     found = [f"{row.attack.name}: {row.breach.what}" for row in matrix.rows if row.breach is not None]
     if not found:

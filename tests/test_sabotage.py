@@ -170,9 +170,10 @@ def test_routes_lead_to_effects_that_chance_does_not_find() -> None:
     program = Program.from_dict(
         {"name": "lock", "inputs": {"code": {"type": "integer"}}, "tools": tools, "steps": steps}
     )
+    from stepward.validator import check_program
     from stepward.validator.routes import routes
 
-    found = routes(program)
+    found = routes(program, check=check_program)
     assert [dict(route.inputs) for route in found] == [{"code": 7351}]
     target = Target(program, (), found)
     assert target.routes[0].answer("pay", 1, 1) is None

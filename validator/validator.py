@@ -114,10 +114,9 @@ class ProgramValidator:
         from stepward.validator.routes import routes
 
         context = self._context
-        ways = routes(context.facts.program, context.facts.meaning.policies)
-        return attack_program(
-            context.facts.program, context.facts.meaning.policies, orders or Orders(), routes=ways, progress=progress
-        )
+        program, policies = context.facts.program, context.facts.meaning.policies
+        ways = routes(program, policies, check=partial(check_program, recheck=False))
+        return attack_program(program, policies, orders or Orders(), routes=ways, progress=progress)
 
     def _certified(self, properties: list[Property]) -> list[Property]:
         """Return properties, those that are proved with what writes their certificates, if that is asked for."""
@@ -134,9 +133,9 @@ class ProgramValidator:
         return one._replace(evidence=replace(one.evidence, certificate=()))
 
 
-def check_program(program: Program, policies: Sequence[Policy] = ()) -> tuple[Finding, ...]:
+def check_program(program: Program, policies: Sequence[Policy] = (), *, recheck: bool = True) -> tuple[Finding, ...]:
     """Return the findings of a program: what `ExecutionVM(checker=check_program)` asks before a program's first run."""
-    return ProgramValidator(program, policies=policies).validate().findings
+    return ProgramValidator(program, policies=policies, recheck=recheck).validate().findings
 
 
 def _located(findings: list[Finding], program: Program, failures: Failures) -> tuple[Finding, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.vm.expressions.facts import Facts, reads
 from stepward.vm.expressions.syntax import references
-from stepward.vm.language.meaning import Clause
+from stepward.vm.language.clauses import Clause
 from stepward.vm.language.steps import AnyPart, ToolCall
 from stepward.vm.language.typecheck import TypeProblem, check_expression
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from stepward.validator.analysis.constants import constant_value
 from stepward.validator.analysis.graph import StepGraph
 from stepward.vm.expressions.template import embedded
+from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.guardrails import AnyGuard, AnySelector
-from stepward.vm.language.meaning import CallSite, Meaning
+from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Meant, Source
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Hit, matches

@@ -11,8 +11,9 @@ from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression, all_references
 from stepward.vm.expressions.template import embedded
+from stepward.vm.language.clauses import Clause
 from stepward.vm.language.guardrails import Never
-from stepward.vm.language.meaning import Clause, Meaning
+from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ConditionStep, ToolCall
 from stepward.vm.values import to_json

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import Rule
+from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.guardrails import AtMostOnce
-from stepward.vm.language.meaning import CallSite
 from stepward.vm.language.steps import Call, Failing, ParallelStep, ToolCall
 from stepward.vm.reading.source import Place
 

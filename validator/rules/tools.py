@@ -10,8 +10,8 @@ from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import embedded, fill, parts
+from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.loading import near_words, only_near
-from stepward.vm.language.meaning import CallSite
 from stepward.vm.language.name_types import static_kinds
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.language.typecheck import WORDS, either

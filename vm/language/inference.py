@@ -5,32 +5,30 @@ Arithmetic and order need numbers, text operators text, a comparison the type of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from stepward.vm.expressions.operands import kind_of, needs, result_kinds
 from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, OPERATORS, STRING, Kinds
 from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Reference, walk
+from stepward.vm.language.clauses import Clause
 from stepward.vm.language.name_types import ITEMS, Location, Typing, Use, static_kinds
 from stepward.vm.language.names import Source
 from stepward.vm.reading.source import Path
 
-if TYPE_CHECKING:
-    from stepward.vm.language.meaning import Clause, Meaning
-
 _IMPLIED_ITEMS: Final = (ITEMS,)
 
 
-def infer(meaning: Meaning) -> Typing:
-    """Return the types of a program's names, from its declarations and from every use in its expressions."""
-    typing = Typing(meaning)
-    collector = _Collector(meaning, typing)
+def infer(typing: Typing, clauses: Iterable[Clause]) -> Typing:
+    """Return the typing of a program's names, which has learnt from every use of them in expressions by then."""
+    collector = _Collector(typing)
     # What a `set` assigns comes first: a use that does not fit it is then the one that is reported.
-    for number, step in enumerate(meaning.program.steps):
+    for number, step in enumerate(typing.program.steps):
         for name, value in step.assigns.items():
             if not isinstance(value, str):
                 path: Path = ("steps", number, "set", name)
                 typing.need((Source("set", name, path, number), ()), Use(kind_of(value), path, 0, 0))
-    for clause in sorted(meaning.clauses, key=lambda clause: clause.is_condition):
+    for clause in sorted(clauses, key=lambda clause: clause.is_condition):
         if clause.tree is not None:
             collector.clause(clause, clause.tree)
     collector.finish()
@@ -40,8 +38,7 @@ def infer(meaning: Meaning) -> Typing:
 class _Collector:
     """Walks expressions and tells the typing what each use needs."""
 
-    def __init__(self, meaning: Meaning, typing: Typing) -> None:
-        self.meaning = meaning
+    def __init__(self, typing: Typing) -> None:
         self.typing = typing
         self.path: Path = ()
         self.known: list[tuple[Location, Location, Use]] = []
@@ -151,10 +148,10 @@ class _Collector:
         return found
 
     def kinds(self, reference: Reference) -> frozenset[str]:
-        meant = self.meaning.names.meaning(reference.names)
+        meant = self.typing.names.meaning(reference.names)
         # Not `view`: it remembers its answers, and uses are still being collected.
         return self.typing.fresh_view(meant).kinds if meant else ANY
 
     def locations(self, names: tuple[str, ...]) -> list[Location]:
-        meant = self.meaning.names.meaning(names)
+        meant = self.typing.names.meaning(names)
         return [(source, meant.fields) for source in meant.sources] if meant is not None else []

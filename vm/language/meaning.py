@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from stepward.vm.errors import ExpressionError
-from stepward.vm.expressions.parser import parse
-from stepward.vm.expressions.syntax import Expression
+from stepward.vm.language.clauses import CallSite, Clause
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import AnyRule, Never
 from stepward.vm.language.inference import infer
@@ -16,43 +14,14 @@ from stepward.vm.language.manifest import UNKNOWN_TOOL, ToolSpec
 from stepward.vm.language.name_types import Typing, View
 from stepward.vm.language.names import Names
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyCall, path_of
+from stepward.vm.language.steps import path_of
 from stepward.vm.language.types import key_of
-from stepward.vm.reading.source import Path
 
 if TYPE_CHECKING:
     from stepward.vm.language.policy import Policy
 
 _EFFECTS = ("none", "read", "write")
 _UNASKED: Final = View()
-
-
-class Clause(NamedTuple):
-    """An expression of the program: where it stands, its text, and its tree, or the error that says why it has none."""
-
-    step: int
-    path: Path
-    text: str
-    is_condition: bool
-    tree: Expression | None
-    error: ExpressionError | None
-
-    @classmethod
-    def of(cls, step: int, path: Path, text: str, *, is_condition: bool) -> Clause:
-        """Parse a text into a clause."""
-        try:
-            return cls(step, path, text, is_condition, parse(text), None)
-        except ExpressionError as error:
-            return cls(step, path, text, is_condition, None, error)
-
-
-class CallSite(NamedTuple):
-    """A call to a model or a tool: a step, or a sub-step of a parallel one."""
-
-    step: int
-    sub: int | None
-    call: AnyCall
-    path: Path
 
 
 class Meaning:
@@ -122,7 +91,7 @@ class Meaning:
     @cached_property
     def typing(self) -> Typing:
         """The type of every name, declared or inferred."""
-        return infer(self)
+        return infer(Typing(self.program, self.names, self.clauses_of, self.tool), self.clauses)
 
     def view(self, names: tuple[str, ...]) -> View | None:
         """Return what is known of the values of a reference, or None when nothing ever defines it."""

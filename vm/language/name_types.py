@@ -7,19 +7,20 @@ conflict (SW203).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from stepward.vm.expressions.operators import ANY, OBJECT, kind
 from stepward.vm.expressions.syntax import Constant, Reference
-from stepward.vm.language.names import Meant, Source
+from stepward.vm.language.clauses import Clause
+from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.names import Meant, Names, Source
+from stepward.vm.language.program import Program
 from stepward.vm.language.steps import AnyPart, ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Path
-
-if TYPE_CHECKING:
-    from stepward.vm.language.meaning import Meaning
 
 ITEMS: Final = "[]"
 Location = tuple[Source, tuple[str, ...]]
@@ -80,8 +81,11 @@ def static_kinds(kinds: frozenset[str]) -> frozenset[str]:
 class Typing:
     """The types of all names of a program."""
 
-    def __init__(self, meaning: Meaning) -> None:
-        self._meaning = meaning
+    def __init__(
+        self, program: Program, names: Names, clauses_of: Mapping[int, list[Clause]], tool: Callable[[str], ToolSpec]
+    ) -> None:
+        self.program, self.names = program, names
+        self._clauses_of, self._tool = clauses_of, tool
         self._parents: dict[Location, Location] = {}
         self._cells: dict[Location, _Cell] = {}
         self._only_asked: set[Location] = set()
@@ -101,10 +105,10 @@ class Typing:
         if source.kind == "error":
             return _TEXT
         if source.kind == "input":
-            return (self._meaning.program.inputs or {}).get(source.name)
+            return (self.program.inputs or {}).get(source.name)
         if source.kind == "set" or source.step is None:
             return None
-        step = self._meaning.program.steps[source.step]
+        step = self.program.steps[source.step]
         return self._output(step if source.sub is None else step.sub_steps[source.sub])
 
     def _output(self, part: AnyPart) -> TypeSpec | None:
@@ -112,7 +116,7 @@ class Typing:
             case LlmCall():
                 return _reply(part)
             case ToolCall():
-                return self._meaning.tool(part.tool).returns
+                return self._tool(part.tool).returns
             case ParallelStep():
                 return self._joined(part)
             case ConditionStep() | SetStep() | EndStep():
@@ -293,21 +297,21 @@ class Typing:
     def _assigned(self, source: Source) -> object:
         """Return the value that a `set` writes out; of an expression that calculates None, which has no fields."""
         assert source.step is not None
-        step = self._meaning.program.steps[source.step]
+        step = self.program.steps[source.step]
         assert isinstance(step, SetStep)
         value = step.set[source.name]
         if not isinstance(value, str):
             return value
-        for clause in self._meaning.clauses_of.get(source.step, ()):
+        for clause in self._clauses_of.get(source.step, ()):
             if clause.path == source.path and isinstance(clause.tree, Constant):
                 return clause.tree.value
         return None
 
     def _copied(self, source: Source) -> Meant | None:
         """Return what a `set` name copies as it is, or None when its expression is no lone reference."""
-        for clause in self._meaning.clauses_of.get(source.step if source.step is not None else -1, ()):
+        for clause in self._clauses_of.get(source.step if source.step is not None else -1, ()):
             if clause.path == source.path and isinstance(clause.tree, Reference):
-                return self._meaning.names.meaning(clause.tree.names)
+                return self.names.meaning(clause.tree.names)
         return None
 
     # -- union-find ------------------------------------------------------------------------------------------------

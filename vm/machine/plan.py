@@ -14,9 +14,10 @@ from stepward.vm.expressions.template import embedded, fill
 from stepward.vm.journal.canonical import canonical, portable, restored
 from stepward.vm.journal.records import document_digest
 from stepward.vm.language.automata import automaton_of
+from stepward.vm.language.clauses import Clause
 from stepward.vm.language.guardrails import AnyRule
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.meaning import Clause, Meaning
+from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Source
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program

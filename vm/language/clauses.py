@@ -1,0 +1,39 @@
+"""What the steps of a program are made of, listed: their expressions, and their calls."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.syntax import Expression
+from stepward.vm.language.steps import AnyCall
+from stepward.vm.reading.source import Path
+
+
+class Clause(NamedTuple):
+    """An expression of the program: where it stands, its text, and its tree, or the error that says why it has none."""
+
+    step: int
+    path: Path
+    text: str
+    is_condition: bool
+    tree: Expression | None
+    error: ExpressionError | None
+
+    @classmethod
+    def of(cls, step: int, path: Path, text: str, *, is_condition: bool) -> Clause:
+        """Parse a text into a clause."""
+        try:
+            return cls(step, path, text, is_condition, parse(text), None)
+        except ExpressionError as error:
+            return cls(step, path, text, is_condition, None, error)
+
+
+class CallSite(NamedTuple):
+    """A call to a model or a tool: a step, or a sub-step of a parallel one."""
+
+    step: int
+    sub: int | None
+    call: AnyCall
+    path: Path
