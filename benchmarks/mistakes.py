@@ -96,8 +96,8 @@ FIRST: Final = (
         (
             (
                 "vm/machine/monitors.py",
-                "enumerate(self._stale_by) if left.position in steps]",
-                "enumerate(self._stale_by) if not steps]",
+                "self._stale.get(left.position, ())",
+                "()",
             ),
         ),
     ),

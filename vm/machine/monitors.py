@@ -49,12 +49,14 @@ class Monitor:
         for number, hits in enumerate(found.starts):
             for hit in hits:
                 self.starts[hit[:2]] = self.starts.get(hit[:2], frozenset()) | {number}
-        self._comes = [
-            {hit[:2]: awaited(selector, hit) for hit in hits}
-            for selector, hits in zip(self.automaton.comes, found.comes, strict=True)
-        ]
-        self._stale_by = found.stale_by
-        self.steps = frozenset(step for hits in self._comes for step, _ in hits).union(*self._stale_by)
+        self._comes: dict[int, list[tuple[int, Part, str | int | None]]] = {}
+        self._stale: dict[int, list[int]] = {}
+        for number, (selector, hits) in enumerate(zip(self.automaton.comes, found.comes, strict=True)):
+            for hit in hits:
+                self._comes.setdefault(hit.step, []).append((number, hit[:2], awaited(selector, hit)))
+            for step in found.stale_by[number]:
+                self._stale.setdefault(step, []).append(number)
+        self.steps = self._comes.keys() | self._stale.keys()
 
     def objection(self, memory: Any, part: Part, lookup: Lookup) -> str | None:
         """Return why the part must not start now, or None."""
@@ -72,13 +74,12 @@ class Monitor:
 
     def left(self, memory: Any, left: Left) -> Any:
         """Return what it remembers once a step was left."""
-        came = [number for number in range(len(self._comes)) if self._has_come(number, left)]
-        stale = [number for number, steps in enumerate(self._stale_by) if left.position in steps]
-        return self.automaton.left(memory, came, stale)
-
-    def _has_come(self, number: int, left: Left) -> bool:
-        hits = self._comes[number]
-        return any(part in hits and hits[part] in (None, left.branch) for part in left.succeeded)
+        came = [
+            number
+            for number, part, branch in self._comes.get(left.position, ())
+            if part in left.succeeded and branch in (None, left.branch)
+        ]
+        return self.automaton.left(memory, came, self._stale.get(left.position, ()))
 
     def complaint(self, memory: Any, status: str, reason: str) -> str | None:
         """Return what the ended run owes, or None."""
