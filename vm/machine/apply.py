@@ -136,15 +136,15 @@ def _unset(step: StepPlan | CallPlan, error: str) -> list[tuple[int, Any]]:
 
 def _entered(plan: Plan, state: State, step: StepPlan) -> State:
     """Count the visit, and charge the step; conditions, `set` and `end` are performed by that."""
-    state = _counted(state, step)._replace(steps=state.steps + step.cost)
-    part = (step.position, None)
-    return state._replace(monitors=plan.watch.performed(state.monitors, part)) if part in plan.watch.asked else state
+    return _counted(
+        state, step, steps=state.steps + step.cost, monitors=plan.watch.performed(state.monitors, step.part)
+    )
 
 
-def _counted(state: State, step: StepPlan) -> State:
+def _counted(state: State, step: StepPlan, **changes: Any) -> State:
     held = get(state.slots, step.visits)
     visits, size = (0, 0) if held is UNDEFINED else held
-    return state._replace(slots=put(state.slots, [(step.visits, (visits + 1, size))]))
+    return state._replace(slots=put(state.slots, [(step.visits, (visits + 1, size))]), **changes)
 
 
 def _visits(state: State, step: StepPlan) -> int:
@@ -163,9 +163,9 @@ def _begun(plan: Plan, state: State, event: Event) -> tuple[State, StepPlan, int
     if sub == NOWHERE:
         raise MisfitError(f"`{event.kind}` of `{name}` while `{step.id}` is performed")
     if state.calls is None:
-        state = _counted(state, step)._replace(steps=state.steps + step.cost, calls=(FRESH,) * len(step.calls), round=1)
-        if step.is_parallel and (step.position, None) in plan.watch.asked:
-            state = state._replace(monitors=plan.watch.performed(state.monitors, (step.position, None)))
+        monitors = plan.watch.performed(state.monitors, step.part) if step.is_parallel else state.monitors
+        calls = (FRESH,) * len(step.calls)
+        state = _counted(state, step, steps=state.steps + step.cost, calls=calls, round=1, monitors=monitors)
     if event.body["visit"] != _visits(state, step):
         raise MisfitError(f"`{event.kind}` of visit {event.body['visit']} of `{name}`")
     return state, step, sub
@@ -432,29 +432,18 @@ def _leave(
         if body.get("ends") != status or body.get("reason") != reason:
             raise MisfitError(f"the run ends {status} after `{step.id}`")
     changes.append((step.visits, (visits + entered, size)))
-    # Written out, for this is done once a step: `_replace` takes three times as long.
-    return State(
-        status,
-        reason,
-        to,
-        put(slots, changes),
-        None,
-        state.round,
-        state.steps + entered,
-        state.tokens,
-        state.cost,
-        idle,
-        state.size + size - before,
-        monitors,
-        traced(state.trace, event),
-        state.output,
-        body.get("error", state.error) if "ends" in body else state.error,
-        state.refusals,
-        state.is_cancelled,
-        state.is_erased,
-        state.limits,
-        state.by,
-        state.governed,
+    return state._replace(
+        status=status,
+        reason=reason,
+        at=to,
+        slots=put(slots, changes),
+        calls=None,
+        steps=state.steps + entered,
+        idle=idle,
+        size=state.size + size - before,
+        monitors=monitors,
+        trace=traced(state.trace, event),
+        error=body.get("error", state.error) if "ends" in body else state.error,
     )
 
 
