@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 from stepward.validator.findings import Evidence, Label, Property
-from stepward.vm.language.guardrails import AnyRule, AtMostOnce, FollowedBy, Never, Requires, requirement_text
+from stepward.vm.language.guardrails import (
+    AnyRule,
+    AtMostOnce,
+    Exclusive,
+    FollowedBy,
+    Never,
+    Requires,
+    requirement_text,
+)
 from stepward.vm.language.policy import Policy
 from stepward.vm.reading.source import Place
 
@@ -63,40 +71,41 @@ class Origin:
 
 def words(rule: AnyRule, kind: str, step: str) -> tuple[str, str, str]:
     """Return the code, the message and the help of a violation."""
-    if isinstance(rule, Requires):
-        wanted = requirement_text(rule.requires)
-        if kind == "bypassed":
-            return (
-                "SW401",
-                f"`{step}` can start without {wanted}",
-                f"route every path to `{step}` through {wanted}, or past `{step}`",
-            )
-        return (
-            "SW402",
-            f"`{step}` can start when {wanted} no longer stands: a variable that it reads was assigned since",
-            f"check again after the assignment, or write `fresh: false` in `{rule.name}` if the old answer may stand",
-        )
-    if isinstance(rule, Never) and rule.when is not None:
-        message = f"`{step}` can start when `{rule.when}` holds, and must not"
-        return "SW403", message, f"route control past `{step}` in that state, or change what it is called with"
-    if isinstance(rule, Never):
-        return "SW403", f"`{step}` can start, and never may", f"route control past `{step}`"
-    if isinstance(rule, AtMostOnce):
-        if kind == "retried":
+    match rule:
+        case Requires():
+            return _requires_words(rule, kind, step)
+        case Never(when=None):
+            return "SW403", f"`{step}` can start, and never may", f"route control past `{step}`"
+        case Never():
+            message = f"`{step}` can start when `{rule.when}` holds, and must not"
+            return "SW403", message, f"route control past `{step}` in that state, or change what it is called with"
+        case AtMostOnce() if kind == "retried":
             help = "remove `on_error: retry`; keep it only if the tool does nothing twice under one idempotency key, "
             help += "and declare `idempotent: true`"
             return "SW404", f"`{step}` is performed again when it is retried", help
-        return "SW404", f"`{step}` can be performed a second time in one run", "leave only one way through it"
-    if isinstance(rule, FollowedBy):
-        first, then = rule.followed_by.first.text(), rule.followed_by.then.text()
-        return (
-            "SW405",
-            f"the run can end at `{step}` after {first} succeeded and {then} never started",
-            f"route this ending through {then} (failures too: give the step an `error_step`)"
-            ", or write `ends: success` if a failed run owes nothing",
-        )
-    left, right = (side.text() for side in rule.exclusive)
-    return "SW406", f"a run that gets to `{step}` performs both {left} and {right}", "keep the two on separate branches"
+        case AtMostOnce():
+            return "SW404", f"`{step}` can be performed a second time in one run", "leave only one way through it"
+        case FollowedBy():
+            first, then = rule.followed_by.first.text(), rule.followed_by.then.text()
+            help = f"route this ending through {then} (failures too: give the step an `error_step`)"
+            help += ", or write `ends: success` if a failed run owes nothing"
+            return "SW405", f"the run can end at `{step}` after {first} succeeded and {then} never started", help
+        case Exclusive():
+            left, right = (side.text() for side in rule.exclusive)
+            message = f"a run that gets to `{step}` performs both {left} and {right}"
+            return "SW406", message, "keep the two on separate branches"
+        case _:
+            assert_never(rule)
+
+
+def _requires_words(rule: Requires, kind: str, step: str) -> tuple[str, str, str]:
+    wanted = requirement_text(rule.requires)
+    if kind == "bypassed":
+        help = f"route every path to `{step}` through {wanted}, or past `{step}`"
+        return "SW401", f"`{step}` can start without {wanted}", help
+    message = f"`{step}` can start when {wanted} no longer stands: a variable that it reads was assigned since"
+    help = f"check again after the assignment, or write `fresh: false` in `{rule.name}` if the old answer may stand"
+    return "SW402", message, help
 
 
 def unconfirmed(outcome: Outcome) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import Discriminator, Field, Tag
 
@@ -187,15 +187,19 @@ AnyRequirement = AllOf | AnyOf | ToolSelector | StepSelector | BranchSelector
 
 def protected(rule: AnyRule) -> tuple[AnySelector, ...]:
     """Return the selectors of a rule that name what it protects, forbids or counts."""
-    if isinstance(rule, Requires):
-        return (rule.protects,)
-    if isinstance(rule, Never):
-        return (rule.never,)
-    if isinstance(rule, AtMostOnce):
-        return (rule.at_most_once,)
-    if isinstance(rule, FollowedBy):
-        return (rule.followed_by.first, rule.followed_by.then)
-    return rule.exclusive
+    match rule:
+        case Requires():
+            return (rule.protects,)
+        case Never():
+            return (rule.never,)
+        case AtMostOnce():
+            return (rule.at_most_once,)
+        case FollowedBy():
+            return (rule.followed_by.first, rule.followed_by.then)
+        case Exclusive():
+            return rule.exclusive
+        case _:
+            assert_never(rule)
 
 
 def guards(requirement: AnyRequirement) -> tuple[AnyGuard, ...]:

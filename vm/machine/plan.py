@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, assert_never
 
 from stepward.vm.errors import ExpressionError, Problem, ProgramError
 from stepward.vm.expressions.parser import parse
@@ -75,23 +75,27 @@ class CallPlan:
         self.id = call.id
         self.sub = sub
         self.call = call
-        self.is_model = isinstance(call, LlmCall)
         self.output, self.error = plan.slot((call.id, "output")), plan.slot((call.id, "error"))
         self.variable = NOWHERE if call.output_key is None else plan.slot((call.output_key,))
         self.on_error = call.on_error
         self.attempts = call.max_retries if call.on_error == "retry" else 1
         self.timeout = None if call.timeout_seconds is None else float(call.timeout_seconds)
-        spec = ToolSpec(effect="read") if isinstance(call, LlmCall) else plan.meaning.tool(call.tool)
-        self.tool = "" if isinstance(call, LlmCall) else call.tool
+        match call:
+            case LlmCall():
+                self.is_model, self.tool, self.allowed = True, "", call.allowed_outputs
+                spec, is_known = ToolSpec(effect="read"), True
+            case ToolCall():
+                self.is_model, self.tool, self.allowed = False, call.tool, None
+                spec, is_known = plan.meaning.tool(call.tool), call.tool in plan.meaning.manifest
+            case _:
+                assert_never(call)
         self.arg_types: Mapping[str, TypeSpec] | None = spec.args
         self.writes = spec.effect == "write"
         self.is_idempotent = spec.idempotent or not self.writes
         self.keeps_key = spec.idempotent
-        is_known = isinstance(call, LlmCall) or call.tool in plan.meaning.manifest
         self.may_suspend = spec.suspends or not is_known
         self.has_intent = self.writes or (self.may_suspend and is_known)
         self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[call.id])
-        self.allowed = call.allowed_outputs if isinstance(call, LlmCall) else None
         self.going = going
         self.first: Calls | None = None
         is_free = not any(terms.policies for terms in plan.terms)
