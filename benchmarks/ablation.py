@@ -88,7 +88,6 @@ LAYERS: dict[str, Switch] = {
     "explicit search": _off(reach, "Search", _gives_up),
     "block formula": _off(reach._Search, "_formula", _says(None)),
     "bounded search": _off(reach._Search, "_bounded", _says(None)),
-    "horn clauses": _off(reach._Search, "_invariants", _says(None)),
     "bounds": _off(guardrails._Judge, "_most", _says(None)),
 }
 """All but the search of program and monitor (`graph`), which the others stand on."""

@@ -26,7 +26,7 @@ from stepward.validator.context import Context
 from stepward.validator.findings import Property
 from stepward.vm import Program
 
-SIZES = {"diamonds with a hole": 40, "diamonds without": 40, "a flag copied": 1_000, "a flag copied in a loop": 200}
+SIZES = {"diamonds with a hole": 40, "diamonds without": 40, "a flag copied": 1_000}
 CORRELATED = (1_000, 10_000, 100_000)
 TWIN_SIZES = (1_000, 3_000, 10_000)
 

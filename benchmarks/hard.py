@@ -34,8 +34,8 @@ class Hard:
         return data
 
 
-def _program(name: str, inputs: Data, steps: Steps, **more: Any) -> Data:
-    return {"name": name, "inputs": inputs, "tools": TOOLS, "guardrails": [APPROVED], "steps": steps, **more}
+def _program(name: str, inputs: Data, steps: Steps) -> Data:
+    return {"name": name, "inputs": inputs, "tools": TOOLS, "guardrails": [APPROVED], "steps": steps}
 
 
 def _end(asked: str) -> Steps:
@@ -92,11 +92,11 @@ def correlated(n: int) -> Data:
     return _program("correlated", inputs, steps)
 
 
-def copies(n: int, *, in_loop: bool = False) -> Data:
+def copies(n: int) -> Data:
     """A flag copied through n diamonds, on both sides of each, under a new name: nothing can be left out."""
     steps: Steps = [{"id": "start", "type": "set", "set": {"flag_0": "$amount > 500"}, "next_step": "ask_0"}]
     for number in range(n):
-        after = f"ask_{number + 1}" if number + 1 < n else "round" if in_loop else "direct"
+        after = f"ask_{number + 1}" if number + 1 < n else "direct"
         copied = {f"flag_{number + 1}": f"$flag_{number}"}
         steps += [
             {
@@ -109,20 +109,9 @@ def copies(n: int, *, in_loop: bool = False) -> Data:
             {"id": f"left_{number}", "type": "set", "set": copied, "next_step": after},
             {"id": f"right_{number}", "type": "set", "set": copied, "next_step": after},
         ]
-    if in_loop:
-        steps += [
-            {"id": "round", "type": "tool", "tool": "look", "output_key": "seen"},
-            {"id": "more", "type": "condition", "condition": "$seen > 50", "then": "back", "otherwise": "direct"},
-            {"id": "back", "type": "set", "set": {"flag_0": f"$flag_{n}"}, "next_step": "ask_0"},
-        ]
     inputs: Data = {f"x_{number}": {"type": "number", "minimum": 0, "maximum": 100} for number in range(20)}
     inputs |= {"amount": {"type": "number", "minimum": 0, "maximum": 10_000}, "approval": {"type": "boolean"}}
-    return _program(
-        "copies",
-        inputs,
-        [*steps, *_end(f"not $flag_{n} and $amount > 500")],
-        **({"max_steps": 50 * n} if in_loop else {}),
-    )
+    return _program("copies", inputs, [*steps, *_end(f"not $flag_{n} and $amount > 500")])
 
 
 CASES = {
@@ -149,5 +138,4 @@ HARD = (
     Hard("diamonds without", lambda n: diamonds(n, n + 1), "proved", lambda n: n + 2),
     Hard("correlated conditions", correlated, "proved", lambda _: 3),
     Hard("a flag copied", copies, "proved", lambda n: n + 2),
-    Hard("a flag copied in a loop", lambda n: copies(n, in_loop=True), "proved", lambda n: n + 3),
 )

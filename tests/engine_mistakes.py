@@ -22,7 +22,7 @@ from small_programs import small_program
 from stepward.validator.analysis import monitors, product, ways
 from stepward.validator.engine import dead, reach, verdicts
 from stepward.validator.engine.search import explicit, finite, transfers
-from stepward.validator.engine.smt import encoding, horn, plans, unrolled
+from stepward.validator.engine.smt import encoding, plans, unrolled
 from stepward.validator.engine.systems import building, liveness, moves, slicing, system
 from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Assign, Computed, Given, Undefined
 from stepward.validator.engine.values import classes
@@ -35,7 +35,7 @@ from test_differential import compare, unchecked
 
 ALL_LAYERS = ""
 FINITE, EXPLICIT, FORMULA = "finite abstraction", "explicit search", "block formula"
-BOUNDED, HORN = "bounded search", "horn clauses"
+BOUNDED = "bounded search"
 
 Patch = pytest.MonkeyPatch
 
@@ -705,22 +705,6 @@ def back_edges_are_never_taken(patch: Patch) -> None:
         true(self, system.System(tuple(kept), of.roots, of.inputs), frozenset(), *limits)
 
     patch.setattr(unrolled._Copies, "__init__", made)
-
-
-@planted(HORN, sign="max_steps -max_visits")
-def an_invariant_need_not_outlast_a_round(patch: Patch) -> None:
-    true = horn.Clauses._rules
-    patch.setattr(
-        horn.Clauses,
-        "_rules",
-        lambda self: (rule for rule in true(self) if rule.source is None or rule.source != rule.target),
-    )
-
-
-@planted(HORN, sign="max_steps -max_visits")
-def an_invariant_is_asked_of_the_entry_alone(patch: Patch) -> None:
-    true = horn.Clauses._rules
-    patch.setattr(horn.Clauses, "_rules", lambda self: (rule for rule in true(self) if rule.target is not None))
 
 
 # -- looking for seeds -------------------------------------------------------------------------------------------------

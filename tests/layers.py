@@ -14,12 +14,11 @@ LAYERS = {
     "explicit search": "_explicit",
     "block formula": "_formula",
     "bounded search": "_bounded",
-    "horn clauses": "_invariants",
 }
 
 
 def only(patch: pytest.MonkeyPatch, layer: str) -> None:
-    """Let one layer answer for all; the two that take cycles alone are asked about every system."""
+    """Let one layer answer for all; the one that takes cycles alone is asked about every system."""
     search = reach._Search
     asked = getattr(search, LAYERS[layer])
     for name in LAYERS.values():
@@ -28,7 +27,7 @@ def only(patch: pytest.MonkeyPatch, layer: str) -> None:
     patch.setattr(search, "_finite" if layer == "explicit search" else LAYERS[layer], asked)
     if layer == "explicit search":
         patch.setattr(dead, "Table", _refused)
-    if layer in ("bounded search", "horn clauses"):
+    if layer == "bounded search":
         patch.setattr(reach, "back_edges", lambda system: True)
 
 

@@ -18,7 +18,7 @@ from stepward.validator.cli import main
 from stepward.validator.engine.clock import UNLIMITED, Clock, OutOfTime
 from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import Table
-from stepward.validator.engine.smt import blocks, horn, unrolled
+from stepward.validator.engine.smt import blocks, unrolled
 from stepward.validator.engine.smt.answers import Answer
 from stepward.validator.engine.systems.system import BAD, System
 from stepward.vm import Policy, Program
@@ -109,7 +109,7 @@ def counter() -> System:
     return system([edge(1, to("m", 0))], loop, inputs=["whole"])
 
 
-@pytest.mark.parametrize("layer", [blocks, unrolled, horn])
+@pytest.mark.parametrize("layer", [blocks, unrolled])
 def test_a_layer_of_the_solver_says_that_it_was_stopped(layer: Any) -> None:
     clock = Clock(AT_ONCE)
     answer: Answer = layer.search(counter(), DOMAINS, units=UNITS, clock=clock)

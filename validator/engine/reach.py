@@ -42,8 +42,7 @@ MAX_UNITS: Final = 20_000_000
 """Units of work that the solver may take for one program (Z3's `rlimit`): some ten seconds."""
 
 MAX_BOUNDED_UNITS: Final = 4_000_000
-MAX_HORN_UNITS: Final = 8_000_000
-"""Units of these that one bounded search, and one search for invariants, may take."""
+"""Units of these that one bounded search may take."""
 
 MAX_PRODUCTS: Final = 12
 """Products of a system without loops of which the solver is asked."""
@@ -136,7 +135,7 @@ class _Search:
 
     def answer(self) -> Answer:
         """Return the first answer of a layer, or what was tried."""
-        for layer in (self._finite, self._formula, self._bounded, self._invariants):
+        for layer in (self._finite, self._formula, self._bounded):
             for system in self._systems():
                 if self.engine.clock.has_struck:
                     break
@@ -230,15 +229,6 @@ class _Search:
         units = min(engine.units, MAX_BOUNDED_UNITS)
         found = unrolled.search(system, engine.domains, units=units, clock=engine.clock, nodes=MAX_COPIES)
         return self._solved(found)
-
-    def _invariants(self, system: System) -> Answer | None:
-        from stepward.validator.engine.smt import horn
-
-        if not back_edges(system):
-            return None
-        engine = self.engine
-        units = min(engine.units, MAX_HORN_UNITS)
-        return self._solved(horn.search(system, engine.domains, units=units, clock=engine.clock))
 
     def _solved(self, found: SolverAnswer) -> Answer | None:
         """Return what an answer of a solver's layer comes to, and take what it cost from what is left."""

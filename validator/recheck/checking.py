@@ -17,7 +17,6 @@ from stepward.validator.recheck.tables import TableCheck, among_all_values
 from stepward.validator.recheck.walking import Places, explored
 
 TABLES: Final = ("cut", "table", "states", "budget")
-FORMULAS: Final = ("formula", "invariants")
 EVALUATION: Final = "evaluation"
 
 
@@ -122,7 +121,7 @@ class _Verdict:
             self.checkers[EVALUATION] = None
             found = among_all_values(self.reading, watched, part)
             return found if left is None else left & found
-        if kind in FORMULAS:
+        if kind == "formula":
             return self._by_formulas(part, watched, left)
         raise Refused(f"`{kind}` is no kind of proof")
 
@@ -166,10 +165,6 @@ def _solved(part: Fields, reading: Reading) -> tuple[Places | None, bool]:
                 raise Refused(f"the program has no step `{entry.text('step')}`")
             places.add((step, entry.text("kind")))
             entry.close()
-    for entry in part.objects("invariants"):
-        entry.whole("node")
-        entry.text("text")
-        entry.close()
     count, is_empty = 0, False
     for entry in part.objects("scripts"):
         reading.look()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["cut", "table", "states", "budget", "cases", "formula", "invariants"]
+Kind = Literal["cut", "table", "states", "budget", "cases", "formula"]
 
 
 class TooMuch(Exception):  # noqa: N818 - no error: the proof stands, and can't be written down

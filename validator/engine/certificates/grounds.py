@@ -430,12 +430,10 @@ def solved(builder: Builder, proof: Proof) -> Ground:
     """Return the ground that formulas are unsatisfiable."""
 
     def write() -> dict[str, Any]:
-        data: dict[str, Any] = {"places": list(_places(builder))}
-        if proof.invariants:
-            data["invariants"] = [{"node": node, "text": text} for node, text in proof.invariants]
-        return {**data, "scripts": [{"shows": one.shows, "text": one.text} for one in proof.scripts]}
+        scripts = [{"shows": one.shows, "text": one.text} for one in proof.scripts]
+        return {"places": list(_places(builder)), "scripts": scripts}
 
-    return Ground("invariants" if proof.invariants else "formula", write)
+    return Ground("formula", write)
 
 
 def _places(builder: Builder) -> Iterator[dict[str, Any]]:

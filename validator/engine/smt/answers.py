@@ -31,12 +31,10 @@ class Script(NamedTuple):
 class Proof:
     """What makes a proof believed: scripts that are each unsatisfiable. Any solver can check them.
 
-    `invariants` say what holds whenever a run comes to a node, as SMT-LIB definitions; the scripts hold them, too.
     The text is written when it is first asked for.
     """
 
     write: Callable[[], tuple[Script, ...]]
-    invariants: tuple[tuple[int, str], ...] = ()
 
     @cached_property
     def scripts(self) -> tuple[Script, ...]:

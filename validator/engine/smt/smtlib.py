@@ -10,21 +10,9 @@ import z3
 from stepward.validator.engine.smt.versions import Versions
 
 
-def declared(variables: Iterable[Any]) -> list[str]:
-    """Return the declarations of variables."""
-    return [f"(declare-fun {variable.sexpr()} () {variable.sort().sexpr()})" for variable in variables]
-
-
-def script(terms: Versions, facts: Iterable[Any], definitions: Iterable[str] = (), last: Iterable[str] = ()) -> str:
-    """Return a script that asks whether facts about the terms' variables hold together; `last` are more, as texts."""
-    asserted = [fact.sexpr() if z3.is_expr(fact) else str(fact).lower() for fact in facts]
-    return "\n".join(
-        [
-            f"(set-logic {'QF_LIRA' if terms.is_linear else 'QF_NIRA'})",
-            *declared(terms.variables),
-            *definitions,
-            *(f"(assert {text})" for text in (*asserted, *last)),
-            "(check-sat)",
-            "",
-        ]
-    )
+def script(terms: Versions, facts: Iterable[Any]) -> str:
+    """Return a script that asks whether facts about the terms' variables hold together."""
+    declared = [f"(declare-fun {variable.sexpr()} () {variable.sort().sexpr()})" for variable in terms.variables]
+    asserted = [f"(assert {fact.sexpr() if z3.is_expr(fact) else str(fact).lower()})" for fact in facts]
+    logic = f"(set-logic {'QF_LIRA' if terms.is_linear else 'QF_NIRA'})"
+    return "\n".join([logic, *declared, *asserted, "(check-sat)", ""])

@@ -47,9 +47,6 @@ class TooLarge(Exception):  # noqa: N818 - no error: the verdict is unknown
 class Terms:
     """Translates the conditions of one question, in a context of its own. Raises OutOfTime when the clock runs out."""
 
-    by_signs = False
-    """Whether of a product of two unknowns only the sign is known, by theirs: then all that is written is linear."""
-
     def __init__(self, domains: Domains, clock: Clock) -> None:
         clock.look()  # who comes late asks again and again, and a context costs much
         self.context = z3.Context()
@@ -268,18 +265,9 @@ class Terms:
             a, b = Fraction(a), Fraction(b)
         else:
             a, b = self.real(a), self.real(b)
-            if sign == "*" and not any(known) and self.by_signs:
-                return self.either(left[0], right[0]), self._product(a, b)
             self.is_linear &= sign != "*" or any(known)
         result = a + b if sign == "+" else a - b if sign == "-" else a * b
         return self.either(left[0], right[0]), result
-
-    def _product(self, a: Any, b: Any) -> Any:
-        """Return a number that is zero where one of two is, and has else the sign of their product."""
-        product = self.number("product")
-        self.state((product == 0) == z3.Or(a == 0, b == 0))
-        self.state((product > 0) == z3.Or(z3.And(a > 0, b > 0), z3.And(a < 0, b < 0)))
-        return product
 
     def _length(self, value: Value) -> Value:
         fails, parts = value.fails, []
