@@ -73,13 +73,12 @@ def _off(owner: Any, name: str, new: Any) -> Switch:
 
 
 def _solver_for_cases(stack: ExitStack) -> None:
-    for name in ("uncovered", "is_never_taken", "is_never", "overlapping"):
+    for name in ("is_covered", "is_exclusive"):
         stack.enter_context(patch.object(Solved, name, _knows_nothing))
 
 
 LAYERS: dict[str, Switch] = {
     "constants": _off(ProgramFacts, "decided_branch", _says(None)),
-    "samples": _off(Cases, "tried", lambda self: iter(())),  # noqa: ARG005
     "cases, finite": _off(Cases, "finite", None),
     "cases, calculated": _off(Cases, "calculated", None),
     "cases, solver": _solver_for_cases,

@@ -75,13 +75,14 @@ def program(inputs: dict[str, Any], conditions: list[str]) -> Program:
     )
 
 
-def cases_of(inputs: dict[str, Any], conditions: list[str], layer: Callable[..., Any] | None = None) -> Cases:
+def cases_of(inputs: dict[str, Any], conditions: list[str], *, by_solver: bool = False) -> Cases:
+    """Return conditions over inputs; `by_solver` leaves them to the solver alone."""
     meaning = Meaning(program(inputs, conditions))
     trees = [clause.tree for clause in meaning.clauses_of[1]]
     assert all(tree is not None for tree in trees), conditions
     cases = Cases([tree for tree in trees if tree is not None], Domains(meaning), UNLIMITED)
-    if layer is not None:
-        cases.__dict__.update(layer=layer(cases.trees, cases.domains), finite=None, calculated=None)
+    if by_solver:
+        cases.__dict__.update(finite=None, calculated=None)
     return cases
 
 

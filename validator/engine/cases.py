@@ -6,9 +6,8 @@
 - never taken, of a case: unsatisfiable iff it is never the first that holds, with none before it that fails;
 - constant, of a condition: unsatisfiable iff it is never true, or never false.
 
-Finite classes are asked first; where there are too many, classes of what is calculated, which can prove only; then the
-solver. A state that either finds counts only when the machine's evaluator
-shows in it what was looked for; and what neither decides is unknown.
+Finite classes decide, and show a state. Where there are too many, classes of what is calculated may prove, and the
+solver whether cases are covered and exclusive; whether a run refutes it is a question about the program, then.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, reduce
 from itertools import accumulate, combinations, islice
 from operator import or_
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.smt.answers import SOLVER, Undecided
@@ -26,10 +25,13 @@ from stepward.validator.engine.values.calculated import CalculatedDomains, calcu
 from stepward.validator.engine.values.classes import Outcome, Space
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Domains
-from stepward.validator.engine.values.samples import plainly_open, sampled
+from stepward.validator.engine.values.plain import plainly_open
 from stepward.validator.engine.values.states import State, is_possible, outcome, references_of, with_owners
 from stepward.validator.findings import Verdict
 from stepward.vm.expressions.syntax import Expression
+
+if TYPE_CHECKING:
+    from stepward.validator.engine.smt.solver import Solved
 
 CLASSES: Final = "cases"
 """The layer of finite classes, as reports name it."""
@@ -44,36 +46,12 @@ class Answer(NamedTuple):
     reason: str = ""
 
 
-class Layer(Protocol):
-    """Looks for states."""
-
-    name: str
-
-    def uncovered(self) -> State | None:
-        """Return a state in which every case is false; None proves that there is none."""
-        ...
-
-    def is_never_taken(self, case: int) -> bool:
-        """Return whether it is proved that no state makes a case the first that holds."""
-        ...
-
-    def is_never(self, case: int, value: bool) -> bool:
-        """Return whether it is proved that no state gives a condition that value."""
-        ...
-
-    def overlapping(self) -> State | None:
-        """Return a state in which one case is taken, and a later one holds; None proves that there is none."""
-        ...
-
-
 MAX_PAIRS: Final = 100
 """Pairs of cases of which it is asked, one by one, whether a run makes both hold."""
 
 
 class Finite:
     """Finite classes: exact, or TooMany is raised when it is made."""
-
-    name = CLASSES
 
     def __init__(self, trees: Sequence[Expression], domains: Domains) -> None:
         self.space = Space(trees, domains)
@@ -136,7 +114,6 @@ class Cases:
         """The references that they read."""
         self.is_plainly_open = len(self.trees) == 1 and plainly_open(self.trees[0], domains)
         """Whether it is one condition that can be true and can be false, as anybody sees."""
-        self._tried: list[list[bool | None]] = []
 
     @cached_property
     def finite(self) -> Finite | None:
@@ -156,32 +133,25 @@ class Cases:
             return None
 
     @cached_property
-    def layer(self) -> Layer:
-        """The first layer that can hold these conditions, and say both that there is a state and that there is none."""
-        if self.finite is not None:
-            return self.finite
+    def solved(self) -> Solved:
+        """The layer of the solver, which can prove only; raises Undecided or OutOfTime."""
         from stepward.validator.engine.smt.solver import Solved
 
         return Solved(self.trees, self.domains, self.clock)
 
-    @cached_property
-    def _untried(self) -> Iterator[State]:
-        return sampled(self.trees, self.domains)
-
-    def tried(self) -> Iterator[list[bool | None]]:
-        """Yield what the conditions are in a few states; what happens there need not be asked."""
-        yield from self._tried
-        for state in self._untried:
-            self._tried.append([outcome(tree, state) for tree in self.trees])
-            yield self._tried[-1]
-
     def covered(self) -> Answer:
         """Return whether every state in which no case fails takes one."""
-        return self._answer(lambda layer: layer.uncovered(), lambda state: not any(self._until(state)))
+        return self._answer(
+            lambda layer: layer.uncovered(), lambda layer: layer.is_covered(), lambda state: not any(self._until(state))
+        )
 
     def exclusive(self) -> Answer:
         """Return whether no state takes one case while a later one holds."""
-        return self._answer(lambda layer: layer.overlapping(), lambda state: self.overlap(state) is not None)
+        return self._answer(
+            lambda layer: layer.overlapping(),
+            lambda layer: layer.is_exclusive(),
+            lambda state: self.overlap(state) is not None,
+        )
 
     def pairs(self) -> list[tuple[int, int]] | None:
         """Return the pairs of cases that some values make hold at once; None for more than can be asked one by one."""
@@ -199,42 +169,21 @@ class Cases:
         second = next((case for case in later if outcome(self.trees[case], state) is True), None)
         return None if second is None else (first, second)
 
-    def never_taken(self, case: int) -> str | None:
-        """Return the layer that proves a case to be never the first that holds; None where none does."""
-        if self.finite is None and any(_is_first(values, case) for values in self.tried()):
-            return None
-        return self._proved(lambda layer: layer.is_never_taken(case))
+    def never_taken(self, case: int) -> bool:
+        """Return whether classes prove a case to be never the first that holds."""
+        classes = self.finite or self.calculated
+        return classes is not None and classes.is_never_taken(case)
 
-    def constant(self, case: int) -> tuple[bool, str] | None:
-        """Return the one value that a condition can have, and the layer that proves it.
+    def constant(self, case: int) -> bool | None:
+        """Return the one value that a condition can have.
 
-        None where it can have both, and where it has none, because it always fails.
+        None where it can have both, and where it has none, because it always fails, or nobody knows.
         """
-        if self.is_plainly_open:
+        classes = None if self.is_plainly_open else self.finite or self.calculated
+        if classes is None:
             return None
-        if self.finite is None and self._is_seen_both_ways(case):
-            return None
-        never_true = self._proved(lambda layer: layer.is_never(case, True))
-        never_false = self._proved(lambda layer: layer.is_never(case, False))
-        if (never_true is None) is (never_false is None):
-            return None
-        return never_true is None, never_true or never_false or ""
-
-    def _is_seen_both_ways(self, case: int) -> bool:
-        seen: set[bool | None] = set()
-        for values in self.tried():
-            seen.add(values[case])
-            if {True, False} <= seen:
-                return True
-        return False
-
-    def _proved(self, ask: Callable[[Layer], bool]) -> str | None:
-        if self.calculated is not None and ask(self.calculated):
-            return self.calculated.name
-        try:
-            return self.layer.name if ask(self.layer) else None
-        except (Undecided, OutOfTime):
-            return None
+        never_true, never_false = classes.is_never(case, True), classes.is_never(case, False)
+        return None if never_true is never_false else never_false
 
     def _until(self, state: State) -> list[bool | None]:
         """Return what the cases are up to the first that holds or fails: an ending that is `[..., None]` took none."""
@@ -245,20 +194,18 @@ class Cases:
                 break
         return found
 
-    def _answer(self, ask: Callable[[Layer], State | None], shows: Callable[[State], bool]) -> Answer:
-        if self.calculated is not None and ask(self.calculated) is None:
-            return Answer(Verdict.PROVED, self.calculated.name)
+    def _answer(
+        self, find: Callable[[Finite], State | None], prove: Callable[[Solved], bool], shows: Callable[[State], bool]
+    ) -> Answer:
+        classes = self.finite or self.calculated
+        state = find(classes) if classes is not None else None
+        if classes is not None and state is None:
+            return Answer(Verdict.PROVED, CLASSES)
+        if self.finite is not None and state is not None:
+            if not is_possible(state, with_owners(self.names, self.domains), self.domains) or not shows(state):
+                return Answer(Verdict.UNKNOWN, CLASSES, None, "the state that was found does not show it")
+            return Answer(Verdict.VIOLATED, CLASSES, state)
         try:
-            layer = self.layer
-            state = ask(layer)
+            return Answer(Verdict.PROVED if prove(self.solved) else Verdict.UNKNOWN, SOLVER)
         except (Undecided, OutOfTime) as error:
             return Answer(Verdict.UNKNOWN, SOLVER, None, str(error))
-        if state is None:
-            return Answer(Verdict.PROVED, layer.name)
-        if not is_possible(state, with_owners(self.names, self.domains), self.domains) or not shows(state):
-            return Answer(Verdict.UNKNOWN, layer.name, None, "the state that was found does not show it")
-        return Answer(Verdict.VIOLATED, layer.name, state)
-
-
-def _is_first(values: list[bool | None], case: int) -> bool:
-    return values[case] is True and all(value is False for value in values[:case])

@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from stepward.validator.analysis.monitors import ArrivalMonitor
+from stepward.validator.engine.cases import CLASSES, Cases
 from stepward.validator.engine.cases import Answer as CaseAnswer
-from stepward.validator.engine.cases import Cases
 from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.engine.smt.answers import Undecided
 from stepward.validator.engine.systems.building import Question, Test
@@ -172,14 +172,10 @@ class ConditionVerdicts:
             return (by_types(cases.finite.space),)
 
         def write() -> str:
-            from stepward.validator.engine.smt.solver import Solved
-
             try:
-                layer = cases.layer
+                return cases.solved.script(cases.solved.overlap if overlap else cases.solved.left)
             except (Undecided, OutOfTime) as error:
                 raise TooMuch(str(error)) from None
-            assert isinstance(layer, Solved), "there are too many classes"
-            return layer.script(layer.overlap if overlap else layer.left)
 
         return (by_script(shows, write),)
 
@@ -230,7 +226,7 @@ class ConditionVerdicts:
         cases = self.cases(number)
         found = cases.constant(0) if cases is not None else None
         if found is not None:
-            return found[0], Evidence(found[1], cut=(f"no value of its types makes it {str(not found[0]).lower()}",))
+            return found, Evidence(CLASSES, cut=(f"no value of its types makes it {str(not found).lower()}",))
         seen = self.proofs.dead.outcomes(number)
         if seen is None or len(seen[0] & {0, NONE_HOLDS}) != 1:
             return None
@@ -247,16 +243,15 @@ class ConditionVerdicts:
 
     def _never_taken(self, number: int, case: int) -> tuple[Evidence, bool, int | None] | None:
         cases = self.cases(number)
-        layer = cases.never_taken(case) if cases is not None else None
-        if cases is None or layer is None:
+        if cases is None or not cases.never_taken(case):
             return self._never_gets_there(number, case)
         tree = cases.trees[case]
-        if Cases([tree], self.domains, self.clock).never_taken(0) is not None:
-            return Evidence(layer, cut=("no value of its types makes it true",)), True, None
+        if Cases([tree], self.domains, self.clock).never_taken(0):
+            return Evidence(CLASSES, cut=("no value of its types makes it true",)), True, None
         for earlier in range(case):
-            if Cases([cases.trees[earlier], tree], self.domains, self.clock).never_taken(1) is not None:
-                return Evidence(layer, cut=("whenever it holds, an earlier case does",)), False, earlier
-        return Evidence(layer, cut=("whenever it holds, an earlier case does",)), False, None
+            if Cases([cases.trees[earlier], tree], self.domains, self.clock).never_taken(1):
+                return Evidence(CLASSES, cut=("whenever it holds, an earlier case does",)), False, earlier
+        return Evidence(CLASSES, cut=("whenever it holds, an earlier case does",)), False, None
 
     def _never_gets_there(self, number: int, case: int) -> tuple[Evidence, bool, int | None] | None:
         seen = self.proofs.dead.outcomes(number)
