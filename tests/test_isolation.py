@@ -148,7 +148,6 @@ PROPERTIES: Final = (
     "engine.dead:DeadWays._table",
     "engine.dead:DeadWays.infeasible",
     "engine.cases:Cases.covered",
-    "engine.cases:Cases.solved",
     "engine.guardrails:_Judge._decide",
     "engine.guardrails:_Judge._never_when",
     "engine.guardrails:vacuous",
