@@ -23,7 +23,7 @@ from check import table
 
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.analysis.facts import ProgramFacts
-from stepward.validator.engine import dead, guardrails, reach
+from stepward.validator.engine import dead, reach
 from stepward.validator.engine.cases import Cases
 from stepward.validator.engine.smt.answers import Undecided
 from stepward.validator.engine.smt.solver import Solved
@@ -86,8 +86,6 @@ LAYERS: dict[str, Switch] = {
     "finite abstraction": _off(reach, "Table", _gives_up),
     "explicit search": _off(reach, "Search", _gives_up),
     "block formula": _off(reach._Search, "_formula", _says(None)),
-    "bounded search": _off(reach._Search, "_bounded", _says(None)),
-    "bounds": _off(guardrails._Judge, "_most", _says(None)),
 }
 """All but the search of program and monitor (`graph`), which the others stand on."""
 

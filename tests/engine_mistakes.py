@@ -22,7 +22,7 @@ from small_programs import small_program
 from stepward.validator.analysis import monitors, product, ways
 from stepward.validator.engine import dead, reach, verdicts
 from stepward.validator.engine.search import explicit, finite, transfers
-from stepward.validator.engine.smt import encoding, plans, unrolled
+from stepward.validator.engine.smt import encoding, plans
 from stepward.validator.engine.systems import building, liveness, moves, slicing, system
 from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Assign, Computed, Given, Undefined
 from stepward.validator.engine.values import classes
@@ -35,7 +35,6 @@ from test_differential import compare, unchecked
 
 ALL_LAYERS = ""
 FINITE, EXPLICIT, FORMULA = "finite abstraction", "explicit search", "block formula"
-BOUNDED = "bounded search"
 
 Patch = pytest.MonkeyPatch
 
@@ -680,31 +679,6 @@ def every_candidate_is_believed(patch: Patch) -> None:
         return reach.Answer(Verdict.VIOLATED, found, last.kind, last.step, path.before)
 
     patch.setattr(reach._Search, "_confirmed", confirmed)
-
-
-@planted(BOUNDED, sign="max_steps -max_visits")
-def no_short_path_is_no_path(patch: Patch) -> None:
-    true = unrolled._Copies.__init__
-
-    def made(self: Any, *asked: Any) -> None:
-        true(self, *asked)
-        self.are_all = True
-
-    patch.setattr(unrolled._Copies, "__init__", made)
-
-
-@planted(BOUNDED, sign="max_steps -max_visits")
-def back_edges_are_never_taken(patch: Patch) -> None:
-    true = unrolled._Copies.__init__
-
-    def made(self: Any, of: system.System, back: Any, *limits: int) -> None:
-        kept = (
-            tuple(edge for position, edge in enumerate(ways) if (node, position) not in back)
-            for node, ways in enumerate(of.edges)
-        )
-        true(self, system.System(tuple(kept), of.roots, of.inputs), frozenset(), *limits)
-
-    patch.setattr(unrolled._Copies, "__init__", made)
 
 
 # -- looking for seeds -------------------------------------------------------------------------------------------------

@@ -13,12 +13,11 @@ LAYERS = {
     "finite abstraction": "_finite",
     "explicit search": "_explicit",
     "block formula": "_formula",
-    "bounded search": "_bounded",
 }
 
 
 def only(patch: pytest.MonkeyPatch, layer: str) -> None:
-    """Let one layer answer for all; the one that takes cycles alone is asked about every system."""
+    """Let one layer answer for all."""
     search = reach._Search
     asked = getattr(search, LAYERS[layer])
     for name in LAYERS.values():
@@ -27,8 +26,6 @@ def only(patch: pytest.MonkeyPatch, layer: str) -> None:
     patch.setattr(search, "_finite" if layer == "explicit search" else LAYERS[layer], asked)
     if layer == "explicit search":
         patch.setattr(dead, "Table", _refused)
-    if layer == "bounded search":
-        patch.setattr(reach, "back_edges", lambda system: True)
 
 
 def impatient(patch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,6 @@ ALONE = {
     "finite abstraction": (300, 0.02),
     "explicit search": (300, 0.02),
     "block formula": (200, 0.02),
-    "bounded search": (80, 0.02),
 }
 RULE_CODES = ("SW401", "SW402", "SW403", "SW404", "SW405", "SW406")
 ILLEGAL = re.compile(r"SW0\d\d|SW10[1256]|SW20[134567]|SW210|SW301")

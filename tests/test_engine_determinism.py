@@ -30,18 +30,6 @@ PATH_CODES = ("SW103", "SW202", "SW302", "SW303", "SW304", "SW305", *(f"SW40{num
 ENDLESS = ("SW408/cubes.yaml", "SW408/subtle.yaml")
 """Searches that end when all units are used up: seconds each."""
 
-COUNTS = """\
-name: counts
-inputs: {goal: {type: integer}}
-tools: {pay: {effect: write, idempotent: false}}
-guardrails: [{name: not-at-three, never: {tool: pay}, when: $count == 3}]
-max_steps: 100
-steps:
-  - {id: start, type: set, set: {count: 0}}
-  - {id: more, type: condition, condition: $count < $goal, then: add, otherwise: pay}
-  - {id: add, type: set, set: {count: $count + 1}, next_step: more}
-  - {id: pay, type: tool, tool: pay}
-"""
 CONTRADICTS = """\
 name: contradicts
 inputs: {one: {type: integer}, two: {type: integer}}
@@ -66,7 +54,6 @@ steps:
 """
 NEEDS = {
     "block formula": CONTRADICTS,
-    "bounded search": COUNTS,
     "explicit search": ROUNDS,
 }
 """For each layer a program that only it decides."""

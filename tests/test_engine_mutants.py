@@ -73,8 +73,6 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "what_is_given_keeps_its_version": (4, 12, 15),
     "a_guard_that_fails_is_a_guard_that_does_not_hold": (3, 12, 15),
     "every_candidate_is_believed": (27, 104, 112),
-    "no_short_path_is_no_path": (2029, 3597),
-    "back_edges_are_never_taken": (2029, 3597),
 }
 
 

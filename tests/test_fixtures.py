@@ -21,7 +21,7 @@ from stepward.vm import Program
 ROOT = Path(__file__).parents[1]
 PROGRAMS = ROOT / "specs/programs"
 SUFFIXES = {".yaml", ".json", ".py"}
-FEASIBILITY = {"finite abstraction", "explicit search", "block formula", "bounded search"}
+FEASIBILITY = {"finite abstraction", "explicit search", "block formula"}
 """The layers that ask which runs are feasible: what they prove, the graph and the types alone don't."""
 
 

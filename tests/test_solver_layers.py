@@ -1,4 +1,4 @@
-"""Differential: block formula and bounded search against a search of concrete states (systems.py).
+"""Differential: the block formula against a search of concrete states (systems.py).
 
 What is proved must be true, a path must be one that the evaluator walks, and on systems without cycles the block
 formula must decide. Planted mistakes must be caught. `STEPWARD_SYSTEMS=3000` tries that many random systems.
@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import z3
 
-from stepward.validator.engine.clock import UNLIMITED, Clock
-from stepward.validator.engine.smt import blocks, plans, unrolled
+from stepward.validator.engine.clock import UNLIMITED
+from stepward.validator.engine.smt import blocks, plans
 from stepward.validator.engine.smt.answers import Answer
 from stepward.validator.engine.smt.encoding import Encoding, Taken
 from stepward.validator.engine.smt.versions import Made, Merge
@@ -142,7 +142,6 @@ TEXTS = ("text", "other", "list")
 )  # fmt: skip
 def test_straight_systems_are_decided(of: System, expected: Verdict) -> None:
     assert verdict(of) is expected
-    assert verdict(of, unrolled) is expected
 
 
 def merged(*values: Any, bad: str, inputs: tuple[str, ...] = ("ok", "n", "e", "text", "list")) -> System:
@@ -189,19 +188,6 @@ def counter(step: int, below: str, bad: str) -> System:
     return system([edge(1, to("m", 0))], loop, inputs=["whole"])
 
 
-def test_a_bad_state_after_some_rounds_is_found_by_the_bounded_search() -> None:
-    answer = searched(counter(1, "5", "$m == 3"), unrolled)
-    assert answer.verdict is VIOLATED
-    assert answer.path is not None
-    assert len(answer.path.steps) == 5
-
-
-def test_a_bound_that_is_reached_is_named() -> None:
-    answer = unrolled.search(counter(2, "$whole", "$m == 7"), DOMAINS, units=UNITS, clock=UNLIMITED, nodes=40)
-    assert answer.verdict is UNKNOWN
-    assert "at most 32 times" in answer.reason
-
-
 @pytest.mark.parametrize(
     "of",
     [
@@ -245,12 +231,10 @@ def irreducible(first: bool, second: bool) -> System:
 def test_a_loop_with_two_entries_is_not_taken_for_one() -> None:
     assert verdict(irreducible(True, False)) is VIOLATED
     assert verdict(irreducible(False, False)) is PROVED
-    assert verdict(irreducible(True, False), unrolled) is VIOLATED
 
 
 def test_an_entry_that_lies_in_a_loop_keeps_its_start() -> None:
     of = system([edge(1), edge(BAD, holds("$f"))], [edge(0, to("f", "=$ok"))])
-    assert verdict(of, unrolled) is VIOLATED
     assert verdict(of) is VIOLATED
 
 
@@ -279,15 +263,6 @@ def differential(seeds: range, layers: tuple[Any, ...] = (blocks,)) -> None:
 
 def test_layers_agree_with_the_search_of_states() -> None:
     differential(range(320))
-
-
-def test_bounded_search_agrees_with_the_search_of_states() -> None:
-    unrolled_small = type("Small", (), {"search": staticmethod(_small)})
-    differential(range(1, 200, 2), (unrolled_small,))
-
-
-def _small(of: System, domains: Any, *, units: int, clock: Clock) -> Answer:
-    return unrolled.search(of, domains, units=units, clock=clock, nodes=60)
 
 
 @pytest.mark.slow

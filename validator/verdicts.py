@@ -46,7 +46,7 @@ class Verdicts:
         """What is proved of conditions, and the states that refute what is not."""
         from stepward.validator.engine.verdicts import ConditionVerdicts
 
-        return ConditionVerdicts(self._proofs, lambda: frozenset(outcome.step for outcome in self.outcomes))
+        return ConditionVerdicts(self._proofs)
 
     @property
     def properties(self) -> list[Property]:

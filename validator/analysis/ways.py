@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, assert_never
 
-from stepward.validator.analysis.product import USED_UP, Bad, Monitor, explore_counted
+from stepward.validator.analysis.product import USED_UP, Bad
 from stepward.vm.expressions.syntax import Arithmetic, Minus, walk
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.steps import ConditionStep, EndStep, LlmStep, ParallelStep, SetStep, ToolStep
@@ -64,11 +64,6 @@ class Ways:
     def certain(self) -> Choice:
         """The ways that some run takes that gets there."""
         return Choice(self.flow, self.is_certain, self.doubtful.union(self._unlike))
-
-    def certainly_met(self, monitor: Monitor) -> list[Bad]:
-        """Return what a monitor meets on paths that some run certainly follows, whatever came before."""
-        found = explore_counted(self.flow, monitor, self.certain)
-        return [bad for bad in found.bad.values() if self.is_real(bad)]
 
     @cached_property
     def _unlike(self) -> list[int]:

@@ -223,22 +223,7 @@ class _Judge:
                 proof = _both(proof, found)
         if not possible.is_complete and not outcomes:
             outcomes.append(self._unproved(0, _WORST, Evidence(LAYER, reason=TOO_MANY)))
-        return self._bounded(*self._summed(outcomes, proof))
-
-    def _bounded(self, verdict: Verdict, evidence: Evidence, outcomes: list[Outcome]) -> Found:
-        """Return a verdict, or, where it is unknown, the proof that a run can't call the tools twice at all."""
-        if verdict is not Verdict.UNKNOWN or not isinstance(self.rule, AtMostOnce):
-            return verdict, evidence, outcomes
-        hits = self.facts.hits(self.rule.at_most_once)
-        tools = {hit.part.tool if isinstance(hit.part, ToolCall) else None for hit in hits}
-        most = [self._most(tool) for tool in tools]
-        if any(count is None for count in most) or sum(count or 0 for count in most) > 1:
-            return verdict, evidence, outcomes
-        return Verdict.PROVED, Evidence("bounds", cut=("a run calls it at most once, whatever the conditions say",)), []
-
-    def _most(self, tool: str | None) -> int | None:
-        known = self.analyses.bounds.in_all.tools.get(tool) if tool is not None else None
-        return known.performances.count if known is not None else None
+        return self._summed(outcomes, proof)
 
     @staticmethod
     def _summed(outcomes: list[Outcome], proof: Evidence) -> Found:

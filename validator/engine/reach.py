@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
     from stepward.validator.analysis.assignment import Reading
     from stepward.validator.engine.conditions import Conditions
-    from stepward.validator.engine.smt.answers import Answer as SolverAnswer
     from stepward.validator.engine.witnesses.synthesis import Witnesses
 
 GRAPH: Final = "graph"
@@ -41,14 +40,8 @@ GRAPH: Final = "graph"
 MAX_UNITS: Final = 20_000_000
 """Units of work that the solver may take for one program (Z3's `rlimit`): some ten seconds."""
 
-MAX_BOUNDED_UNITS: Final = 4_000_000
-"""Units of these that one bounded search may take."""
-
 MAX_PRODUCTS: Final = 12
 """Products of a system without loops of which the solver is asked."""
-
-MAX_COPIES: Final = 4_000
-"""Copies of places that a bounded search may look at."""
 
 
 @dataclass(frozen=True)
@@ -135,17 +128,10 @@ class _Search:
 
     def answer(self) -> Answer:
         """Return the first answer of a layer, or what was tried."""
-        for layer in (self._finite, self._formula, self._bounded):
+        for layer in (self._finite, self._formula):
             for system in self._systems():
                 if self.engine.clock.has_struck:
                     break
-                if layer in (self._formula, self._bounded) and _products(system) > (
-                    0 if back_edges(system) else MAX_PRODUCTS
-                ):
-                    self._note(
-                        "solver", "values are multiplied by one another again and again: Z3 keeps to no limit there"
-                    )
-                    continue
                 found = layer(system)
                 if found is not None:
                     return found
@@ -215,26 +201,16 @@ class _Search:
         return Answer(Verdict.PROVED, Evidence(layer, cut=(proof,), certificate=known))
 
     def _formula(self, system: System) -> Answer | None:
+        if _products(system) > (0 if back_edges(system) else MAX_PRODUCTS):
+            self._note("solver", "values are multiplied by one another again and again: Z3 keeps to no limit there")
+            return None
         from stepward.validator.engine.smt import blocks
 
         engine = self.engine
-        return self._solved(blocks.search(system, engine.domains, units=engine.units, clock=engine.clock))
-
-    def _bounded(self, system: System) -> Answer | None:
-        from stepward.validator.engine.smt import unrolled
-
-        if not back_edges(system):
-            return None  # the block formula has said all that there is to say
-        engine = self.engine
-        units = min(engine.units, MAX_BOUNDED_UNITS)
-        found = unrolled.search(system, engine.domains, units=units, clock=engine.clock, nodes=MAX_COPIES)
-        return self._solved(found)
-
-    def _solved(self, found: SolverAnswer) -> Answer | None:
-        """Return what an answer of a solver's layer comes to, and take what it cost from what is left."""
-        self.engine.units -= found.units
+        found = blocks.search(system, engine.domains, units=engine.units, clock=engine.clock)
+        engine.units -= found.units
         if found.verdict is Verdict.PROVED:
-            assert found.proof is not None, "a solver's layer says why"
+            assert found.proof is not None, "the solver says why"
             known = self.engine.grounds(grounds.solved, self.builder, found.proof)
             proof = "no values satisfy the formula of all paths"
             return Answer(Verdict.PROVED, Evidence(found.layer, cut=(proof,), certificate=known))

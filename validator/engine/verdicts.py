@@ -60,17 +60,13 @@ class ConditionVerdict(NamedTuple):
 
 
 class ConditionVerdicts:
-    """What the engine says of the conditions of one program; each step is looked at when it is first asked for.
+    """What the engine says of the conditions of one program; each step is looked at when it is first asked for."""
 
-    `stopped` tells the steps at which a guardrail may end a run.
-    """
-
-    def __init__(self, proofs: Proofs, stopped: Callable[[], frozenset[str | None]]) -> None:
+    def __init__(self, proofs: Proofs) -> None:
         self.facts, self.analyses, self.proofs = proofs.facts, proofs.analyses, proofs
         self.cases = proofs.readable.cases
         self.clock = proofs.clock
         self.domains = proofs.readable.domains
-        self._stopped = stopped
         self._file = proofs.facts.program.source_name
         all_there = Evidence("graph", cut=("every outcome has a branch",))
         self._all_there = Judged(Verdict.PROVED, self._certified(all_there))
@@ -192,7 +188,7 @@ class ConditionVerdicts:
 
         `code` is that of the violation, and `how` says what becomes of the condition in a state.
         """
-        from stepward.validator.engine.witnesses.reached import is_admitted, path_to
+        from stepward.validator.engine.witnesses.reached import is_admitted
         from stepward.validator.engine.witnesses.witness import Claim
 
         claim, arrives = Claim(code, self.facts.flow.steps[number].id), ArrivalMonitor(self.analyses, number)
@@ -202,19 +198,15 @@ class ConditionVerdicts:
         state = found.state if found.verdict is Verdict.VIOLATED else answer.state
         if state is None:
             return Judged(Verdict.UNKNOWN, found.evidence)
-        if found.verdict is Verdict.UNKNOWN and not is_admitted(self.analyses, number, state):
-            return _not_judged(REFUSED, found.evidence.layer)
         evidence = found.evidence
-        path: tuple[Move, ...] | None = evidence.path
-        if found.verdict is Verdict.UNKNOWN:
-            path = path_to(self.analyses, number, state, self._stopped())
+        if found.verdict is Verdict.VIOLATED:
+            *path, last = evidence.path
+            evidence = replace(evidence, path=(*path, Move(last.step, how(state))), reason="")
+        elif not is_admitted(self.analyses, state):
+            return _not_judged(REFUSED, evidence.layer)
         names = _worth_saying(cases.names, state, self.domains)
         values = tuple(("$" + ".".join(name), state[name]) for name in names if name in state)
-        if path is not None:
-            path = (*path[:-1], Move(path[-1].step, how(state)))
-            evidence = replace(evidence, path=path, reason="")
-        verdict = Verdict.UNKNOWN if path is None else Verdict.VIOLATED
-        return Judged(verdict, replace(evidence, state=values), shown(state, names), state)
+        return Judged(found.verdict, replace(evidence, state=values), shown(state, names), state)
 
     # -- what decides nothing --------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ path of the plan is one of the system, and is returned only when the evaluator h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 import z3
@@ -25,7 +24,7 @@ from stepward.validator.engine.smt.versions import Versions
 from stepward.validator.engine.smt.walks import Walk
 from stepward.validator.engine.systems.assigned import Assigned
 from stepward.validator.engine.systems.system import BAD, Path, System
-from stepward.validator.engine.values.domains import Domains, Names
+from stepward.validator.engine.values.domains import Domains
 from stepward.validator.findings import Verdict
 
 LAYER: Final = "block formula"
@@ -45,17 +44,12 @@ NO_VALUES: Final = "the solver found a path, but no values with which the progra
 
 def search(system: System, domains: Domains, *, units: int, clock: Clock) -> Answer:
     """Look for a path to BAD; `units` bounds the work, in Z3's own measure."""
-    return explore(system, domains, units, clock, LAYER, system.references)
-
-
-def explore(system: System, domains: Domains, units: int, clock: Clock, layer: str, shown: Iterable[Names]) -> Answer:
-    """Look for a path as `search` does, on behalf of a layer; the values of a path are those of `shown` references."""
     try:
-        return _Search(system, domains, units, clock, layer, tuple(shown)).answer()
+        return _Search(system, domains, units, clock).answer()
     except TooLarge:
-        return unknown(layer, TOO_LARGE)
+        return unknown(LAYER, TOO_LARGE)
     except OutOfTime as error:
-        return unknown(layer, str(error))
+        return unknown(LAYER, str(error))
 
 
 class _Spent(Exception):  # noqa: N818 - never seen outside this file
@@ -63,11 +57,8 @@ class _Spent(Exception):  # noqa: N818 - never seen outside this file
 
 
 class _Search:
-    def __init__(
-        self, system: System, domains: Domains, units: int, clock: Clock, layer: str, shown: tuple[Names, ...]
-    ) -> None:
-        self.layer = layer
-        self.shown = shown
+    def __init__(self, system: System, domains: Domains, units: int, clock: Clock) -> None:
+        self.shown = tuple(system.references)
         self.units = self.left = units
         self.clock = clock
         self.terms = Versions(domains, clock)
@@ -87,7 +78,7 @@ class _Search:
             for tried in range(MAX_TRIES):
                 model = self._model(wanted) if self.goal is not False else None
                 if model is None:
-                    return self._proved() if not tried else unknown(self.layer, reason, self._used())
+                    return self._proved() if not tried else unknown(LAYER, reason, self._used())
                 if is_long(model, self.terms):
                     reason = TOO_LONG
                     wanted.append(self._named(short(self.terms)))
@@ -96,11 +87,11 @@ class _Search:
                 walk = Walk(self.encoding, model)
                 path = self._path(walk, model, wanted)
                 if path is not None:
-                    return Answer(Verdict.VIOLATED, self.layer, path, walk.is_exact, units=self._used())
+                    return Answer(Verdict.VIOLATED, LAYER, path, walk.is_exact, units=self._used())
                 wanted.append(self._other(walk, model))
         except _Spent:
-            return unknown(self.layer, SPENT, self._used())
-        return unknown(self.layer, reason, self._used())
+            return unknown(LAYER, SPENT, self._used())
+        return unknown(LAYER, reason, self._used())
 
     def _used(self) -> int:
         return self.units - self.left
@@ -110,7 +101,7 @@ class _Search:
             facts = [*self.terms.facts, *([self.goal] if self.goal is not True else [])]
             return (Script("no path leads to a violation", script(self.terms, facts)),)
 
-        return Answer(Verdict.PROVED, self.layer, proof=Proof(write), units=self._used())
+        return Answer(Verdict.PROVED, LAYER, proof=Proof(write), units=self._used())
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
@@ -140,7 +131,7 @@ class _Search:
                     chosen = self._model([*wanted, *walk.choices(), grid], MAX_TIDY_UNITS)
                 except _Spent:
                     chosen = None
-            path = walk.path(chosen, self.layer, self.shown) if chosen is not None else None
+            path = walk.path(chosen, LAYER, self.shown) if chosen is not None else None
             if path is not None:
                 return path
         return None
