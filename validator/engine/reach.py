@@ -22,7 +22,7 @@ from stepward.validator.engine.search.finite import LAYER as FINITE
 from stepward.validator.engine.search.finite import Table
 from stepward.validator.engine.systems.building import Builder, Question, Test, TooLarge
 from stepward.validator.engine.systems.moves import Moves
-from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Computed, Decision, Path, System, back_edges
+from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Computed, Decision, Path, System, has_cycle
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.states import State
 from stepward.validator.engine.witnesses.witness import Claim
@@ -201,7 +201,8 @@ class _Search:
         return Answer(Verdict.PROVED, Evidence(layer, cut=(proof,), certificate=known))
 
     def _formula(self, system: System) -> Answer | None:
-        if _products(system) > (0 if back_edges(system) else MAX_PRODUCTS):
+        products = _products(system)
+        if products > MAX_PRODUCTS or (products and has_cycle(system)):
             self._note("solver", "values are multiplied by one another again and again: Z3 keeps to no limit there")
             return None
         from stepward.validator.engine.smt import blocks

@@ -46,15 +46,14 @@ class Proof:
 class Answer:
     """What a layer found of a system.
 
-    Proved: there is no path to BAD; `proof` says why. Violated: `path` is one. Where it `is_exact`, every guard of the
-    system was seen to hold on it; else it passes a loop whose doing was guessed, left out of its steps, and is a mere
-    candidate. Unknown: `reason` says why. `units` is the work that was done.
+    Proved: there is no path to BAD; `proof` says why. Violated: `path` is one on which every guard holds; in a system
+    with loops it is a mere candidate, since what a loop does is guessed and left out of its steps. Unknown: `reason`
+    says why. `units` is the work that was done.
     """
 
     verdict: Verdict
     layer: str
     path: Path | None = None
-    is_exact: bool = True
     reason: str = ""
     proof: Proof | None = None
     units: int = 0

@@ -87,7 +87,7 @@ class _Search:
                 walk = Walk(self.encoding, model)
                 path = self._path(walk, model, wanted)
                 if path is not None:
-                    return Answer(Verdict.VIOLATED, LAYER, path, walk.is_exact, units=self._used())
+                    return Answer(Verdict.VIOLATED, LAYER, path, units=self._used())
                 wanted.append(self._other(walk, model))
         except _Spent:
             return unknown(LAYER, SPENT, self._used())

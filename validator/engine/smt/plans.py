@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import networkx as nx
+
 from stepward.validator.engine.systems.system import BAD, ENTRY, System
 from stepward.validator.engine.values.domains import Names, real
 
@@ -111,46 +113,12 @@ def useful(system: System) -> set[int]:
 
 
 def loops(region: Iterable[int], ways: dict[int, list[Way]]) -> list[list[int]]:
-    """Return the strongly connected parts of a region that hold a cycle, each in the order of its nodes (Tarjan)."""
-    inside = set(region)
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    tried: dict[int, int] = {}
-    held: list[int] = []
-    is_held: set[int] = set()
-    found: list[list[int]] = []
-    for root in sorted(inside):
-        stack = [root] if root not in index else []
-        while stack:
-            node = stack[-1]
-            if node not in index:
-                index[node] = low[node] = len(index)
-                held.append(node)
-                is_held.add(node)
-            entering = ways[node]
-            for position in range(tried.get(node, 0), len(entering)):
-                other = entering[position].node
-                if other in inside and other not in index:
-                    tried[node] = position  # looked at again when it has been left
-                    stack.append(other)
-                    break
-                if other in is_held:
-                    low[node] = min(low[node], low[other])
-            else:
-                stack.pop()
-                if low[node] == index[node]:
-                    part = _taken(held, node)
-                    is_held.difference_update(part)
-                    if len(part) > 1 or any(way.node == node for way in entering):
-                        found.append(sorted(part))
-    return found
-
-
-def _taken(held: list[int], last: int) -> list[int]:
-    part = [held.pop()]
-    while part[-1] != last:
-        part.append(held.pop())
-    return part
+    """Return the strongly connected parts of a region that hold a cycle, each in the order of its nodes."""
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(region)
+    graph.add_edges_from((way.node, node) for node in list(graph) for way in ways[node] if way.node in graph)
+    parts = nx.strongly_connected_components(graph)
+    return [sorted(part) for part in parts if len(part) > 1 or graph.has_edge(*part, *part)]
 
 
 def ordered(ways: dict[int, list[Way]]) -> list[int]:

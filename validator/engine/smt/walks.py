@@ -19,7 +19,6 @@ from stepward.validator.engine.smt.plans import START, Way
 from stepward.validator.engine.smt.versions import Fields, Leaf, Version, Versions
 from stepward.validator.engine.systems.system import (
     BAD,
-    ENTRY,
     FAILS,
     NONE_HOLDS,
     Computed,
@@ -53,14 +52,6 @@ class Walk:
             self.ways.append((node, way, taken))
             node = way.node
         self.ways.reverse()
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether no node on the way forgets anything, and none is leapt to that the edge does not lead to."""
-        return not any(node in self.encoding.forgotten or node != self._led_to(way) for node, way, _ in self.ways)
-
-    def _led_to(self, way: Way) -> int:
-        return ENTRY if way == START else self.encoding.system.edges[way.node][way.position].target
 
     def choices(self) -> list[Any]:
         """Return the variables of the ways that are taken."""

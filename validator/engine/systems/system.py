@@ -190,30 +190,9 @@ class Path(NamedTuple):
     steps: tuple[Step, ...]
 
 
-def back_edges(system: System) -> frozenset[tuple[int, int]]:
-    """Return pairs of node and position of an edge whose removal leaves no cycle: those that a depth-first search
-    finds to lead to a node that it is still in."""
-    found: set[tuple[int, int]] = set()
-    state = bytearray(len(system.edges))
-    stack: list[tuple[int, int]] = []
-    for root in range(len(system.edges)):
-        if state[root]:
-            continue
-        state[root] = 1
-        stack.append((root, 0))
-        while stack:
-            node, position = stack.pop()
-            ways = system.edges[node]
-            if position == len(ways):
-                state[node] = 2
-                continue
-            stack.append((node, position + 1))
-            target = ways[position].target
-            if target == BAD or state[target] == 2:
-                continue
-            if state[target] == 1:
-                found.add((node, position))
-            else:
-                state[target] = 1
-                stack.append((target, 0))
-    return frozenset(found)
+def has_cycle(system: System) -> bool:
+    """Return whether edges lead from a node back to it."""
+    import networkx as nx
+
+    edges = ((node, edge.target) for node, ways in enumerate(system.edges) for edge in ways)
+    return not nx.is_directed_acyclic_graph(nx.DiGraph(edges))
