@@ -1,37 +1,32 @@
 """Reports as plain data, and back: what is kept of a check tells every format the same as the check itself did.
 
 Not kept is what no report of a run speaks of: the mends that fixes were made from, what certificates are written from,
-and the name of the file, which the run knows. Values of programs are text inside, since their numbers are exact.
+and the name of the file, which the run knows.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from enum import Enum
+from importlib import import_module
+from typing import Any, Final
 
-from stepward.validator.findings import (
-    Edit,
-    Evidence,
-    Finding,
-    Fix,
-    Label,
-    Move,
-    Property,
-    Report,
-    Severity,
-    Verdict,
-)
+from stepward.validator.findings import Report
 from stepward.vm.reading.document import Document
-from stepward.vm.reading.source import Place, Span
-from stepward.vm.values import freeze, to_json
-
-if TYPE_CHECKING:
-    from stepward.validator.analysis.bounds import Most, ProgramBounds
+from stepward.vm.values import FrozenMap
 
 Data = dict[str, Any]
+
+_HOMES: Final = {
+    "validator.analysis.bounds": ("Most", "ProgramBounds", "ToolBounds", "Way"),
+    "validator.findings": ("Edit", "Evidence", "Finding", "Fix", "Label", "Move", "Property", "Severity", "Verdict"),
+    "vm.reading.source": ("Place", "Span"),
+}
+"""The classes whose values are kept field by field, by the module that is imported when one of them is read again."""
+
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 _LEFT_OUT: Final = frozenset({"file", "mend", "certificate", "certify"})
 """The fields that are not kept."""
@@ -39,14 +34,16 @@ _LEFT_OUT: Final = frozenset({"file", "mend", "certificate", "certify"})
 
 def report_to_data(report: Report, policies: Sequence[Document], *, with_bounds: bool) -> Data:
     """Return a report as JSON has it; labels point into its own file or into one of the documents of `policies`."""
-    return {
-        "program": report.program,
-        "findings": [_finding(one, policies) for one in report.findings],
-        "waived": [_finding(one, policies) for one in report.waived],
-        "properties": [_property(one) for one in report.properties],
-        "matched": sorted(report.matched_policy_rules),
-        "bounds": _bounds(report.bounds) if with_bounds and report.bounds is not None else None,
+    # Reports tell the witness of a finding, not of the property behind it.
+    properties = [one._replace(evidence=replace(one.evidence, witness=None)) for one in report.properties]
+    kept = {
+        "findings": report.findings,
+        "waived": report.waived,
+        "properties": properties,
+        "bounds": report.bounds if with_bounds else None,
     }
+    data = {name: _data(value, policies) for name, value in kept.items()}
+    return data | {"program": report.program, "matched": sorted(report.matched_policy_rules)}
 
 
 def report_from_data(data: Data, file: str, policy: Callable[[int], Document]) -> Report:
@@ -54,132 +51,71 @@ def report_from_data(data: Data, file: str, policy: Callable[[int], Document]) -
 
     `policy` returns a document of the policies by its position, when a label points into it.
     """
+    reader = _Reader(file, policy)
     bounds = data["bounds"]
     return Report(
         data["program"],
         file,
-        tuple(_finding_again(one, file, policy) for one in data["findings"]),
-        tuple(_property_again(one, file) for one in data["properties"]),
+        reader.value(data["findings"]),
+        reader.value(data["properties"]),
         frozenset((policy, rule) for policy, rule in data["matched"]),
-        None if bounds is None else lambda: _bounds_again(bounds),
-        tuple(_finding_again(one, file, policy) for one in data["waived"]),
+        None if bounds is None else lambda: reader.value(bounds),
+        reader.value(data["waived"]),
     )
 
 
-# -- there -------------------------------------------------------------------------------------------------------------
+def _data(value: Any, policies: Sequence[Document]) -> Any:
+    """Return a value of a report as JSON has it: an object names its class under `is`, and a list is a tuple."""
+    name = type(value).__name__
+    if name in _HOME_OF:
+        return {"is": name, **{one: _data(getattr(value, one), policies) for one in _fields(value)}}
+    if isinstance(value, list | tuple):
+        return [_data(item, policies) for item in value]
+    if isinstance(value, Mapping):
+        return {"is": "object", "items": [[key, _data(item, policies)] for key, item in value.items()]}
+    if isinstance(value, Decimal):
+        return {"is": "number", "text": str(value)}
+    if isinstance(value, Document):
+        (at,) = (number for number, policy in enumerate(policies) if policy is value)
+        return {"is": "policy", "at": at}
+    if name == "Witness":
+        return {"is": "witness", "text": value.to_json()}
+    return value
 
 
-def _fields(value: Any) -> Data:
-    """Return the fields of a dataclass or a named tuple that are kept, as they are."""
+def _fields(value: Any) -> list[str]:
+    """Return the names of what is kept of a value, under which its class takes it again."""
+    if isinstance(value, Enum):
+        return ["value"]
     names = value._fields if hasattr(value, "_fields") else [field.name for field in fields(value)]
-    return {name: getattr(value, name) for name in names if name not in _LEFT_OUT}
+    return [name for name in names if name not in _LEFT_OUT]
 
 
-def _finding(finding: Finding, policies: Sequence[Document]) -> Data:
-    return _fields(finding) | {
-        "related": [_label(label, policies) for label in finding.related],
-        "evidence": finding.evidence and _evidence(finding.evidence),
-        "fix": finding.fix and [finding.fix.title, [[edit.span, edit.text] for edit in finding.fix.edits]],
-    }
+class _Reader:
+    """Makes values again from what `_data` returned of them."""
 
+    def __init__(self, file: str, policy: Callable[[int], Document]) -> None:
+        self._file = file
+        self._policy = policy
 
-def _label(label: Label, policies: Sequence[Document]) -> list[Any]:
-    at = None
-    if label.document is not None:
-        (at,) = (number for number, policy in enumerate(policies) if policy is label.document)
-    return [label.place, label.text, at, label.span]
+    def value(self, data: Any) -> Any:
+        if isinstance(data, list):
+            return tuple(map(self.value, data))
+        return self._object(**data) if isinstance(data, dict) else data
 
+    def _object(self, **data: Any) -> Any:
+        match data.pop("is"):
+            case "object":
+                return FrozenMap((key, self.value(item)) for key, item in data["items"])
+            case "number":
+                return Decimal(data["text"])
+            case "policy":
+                return self._policy(data["at"])
+            case "witness":
+                from stepward.validator.engine.witnesses.witness import Witness
 
-def _evidence(evidence: Evidence) -> Data:
-    return _fields(evidence) | {
-        "path": [[move.step, move.how] for move in evidence.path],
-        "state": [[name, to_json(value)] for name, value in evidence.state],
-        "witness": evidence.witness and evidence.witness.to_json(),
-    }
-
-
-def _property(one: Property) -> Data:
-    # Reports tell the witness of a finding, not of the property behind it.
-    evidence = _evidence(replace(one.evidence, witness=None))
-    return _fields(one) | {"evidence": evidence, "seconds": one.seconds.hex()}
-
-
-def _bounds(bounds: ProgramBounds) -> Data:
-    way = bounds.shortest
-    return _fields(bounds) | {
-        "steps": _most(bounds.steps),
-        "model_calls": _most(bounds.model_calls),
-        "tools": [[name, _most(tool.attempts), _most(tool.performances)] for name, tool in bounds.tools.items()],
-        "shortest": way and [way.steps, way.model_calls, list(way.tools.items())],
-    }
-
-
-def _most(most: Most) -> list[Any]:
-    return [most.count, most.loop]
-
-
-# -- and back ----------------------------------------------------------------------------------------------------------
-
-
-def _finding_again(data: Data, file: str, policy: Callable[[int], Document]) -> Finding:
-    fix = data["fix"]
-    again = {
-        "severity": Severity(data["severity"]),
-        "place": _place(data["place"]),
-        "related": tuple(
-            Label(_place(place), text, None if at is None else policy(at), _span(span))
-            for place, text, at, span in data["related"]
-        ),
-        "evidence": data["evidence"] and _evidence_again(data["evidence"]),
-        "span": _span(data["span"]),
-        "path_spans": tuple(map(_span, data["path_spans"])),
-        "fix": fix and Fix(fix[0], tuple(Edit(Span(*span), text) for span, text in fix[1])),
-    }
-    return Finding(**data | again, file=file)
-
-
-def _place(data: list[Any]) -> Place:
-    path, key, within = data
-    return Place(tuple(path), key, within and (within[0], within[1]))
-
-
-def _span(data: list[int] | None) -> Span | None:
-    return None if data is None else Span(*data)
-
-
-def _evidence_again(data: Data) -> Evidence:
-    witness = data["witness"]
-    if witness is not None:
-        from stepward.validator.engine.witnesses.witness import Witness
-
-        witness = Witness.from_json(witness)
-    again = {
-        "path": tuple(Move(step, how) for step, how in data["path"]),
-        "cut": tuple(data["cut"]),
-        "state": tuple((name, freeze(json.loads(text, parse_float=Decimal))) for name, text in data["state"]),
-        "witness": witness,
-    }
-    return Evidence(**data | again)
-
-
-def _property_again(data: Data, file: str) -> Property:
-    verdict, evidence = Verdict(data["verdict"]), _evidence_again(data["evidence"])
-    seconds = float.fromhex(data["seconds"])
-    return Property(**data | {"verdict": verdict, "evidence": evidence, "seconds": seconds}, file=file)
-
-
-def _bounds_again(data: Data) -> ProgramBounds:
-    from stepward.validator.analysis.bounds import Most, ProgramBounds, ToolBounds, Way
-
-    def most(count: int | None, loop: list[str]) -> Most:
-        return Most(count, tuple(loop))
-
-    way = data["shortest"]
-    again = {
-        "steps": most(*data["steps"]),
-        "model_calls": most(*data["model_calls"]),
-        "tools": {name: ToolBounds(most(*attempts), most(*some)) for name, attempts, some in data["tools"]},
-        "shortest": way and Way(way[0], way[1], dict(way[2])),
-        "loops": tuple(map(tuple, data["loops"])),
-    }
-    return ProgramBounds(**data | again)
+                return Witness.from_json(data["text"])
+            case name:
+                made = getattr(import_module(f"stepward.{_HOME_OF[name]}"), name)
+                named = {"file": self._file} if name in ("Finding", "Property") else {}
+                return made(**{key: self.value(item) for key, item in data.items()}, **named)
