@@ -19,7 +19,7 @@ from stepward.validator.cli import main
 from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.failures import CODE
 from stepward.validator.report import FORMATS, OUTPUTS
-from stepward.validator.rules.base import ReadingRule
+from stepward.validator.rules.base import ReportedElsewhere
 from stepward.validator.rules.guardrails import Verdicts
 from stepward.validator.rules.housekeeping import InternalError
 from stepward.validator.rules.registry import RULES
@@ -102,7 +102,7 @@ def test_the_program_has_something_for_every_kind_of_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", [rule for rule in RULES if not issubclass(rule, ReadingRule)], ids=lambda one: one.code
+    "rule", [rule for rule in RULES if not issubclass(rule, ReportedElsewhere)], ids=lambda one: one.code
 )
 @pytest.mark.parametrize("after", [0, 1])
 def test_an_error_in_a_rule_costs_what_that_rule_had_still_to_find(

@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.graph import StepGraph
-    from stepward.validator.findings import Evidence, Finding, Property, Report, Severity, Verdict
-    from stepward.validator.testing import assert_valid
-    from stepward.validator.validator import ProgramValidator, check_program
+    from stepward.validator.analysis.graph import StepGraph as StepGraph
+    from stepward.validator.findings import Evidence as Evidence
+    from stepward.validator.findings import Finding as Finding
+    from stepward.validator.findings import Property as Property
+    from stepward.validator.findings import Report as Report
+    from stepward.validator.findings import Severity as Severity
+    from stepward.validator.findings import Verdict as Verdict
+    from stepward.validator.testing import assert_valid as assert_valid
+    from stepward.validator.validator import ProgramValidator as ProgramValidator
+    from stepward.validator.validator import check_program as check_program
 
 _HOMES = {
     "Evidence": "findings",
@@ -23,18 +29,7 @@ _HOMES = {
     "check_program": "validator",
 }
 
-__all__ = [
-    "Evidence",
-    "Finding",
-    "ProgramValidator",
-    "Property",
-    "Report",
-    "Severity",
-    "StepGraph",
-    "Verdict",
-    "assert_valid",
-    "check_program",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -64,20 +64,15 @@ class Evidence:
 
     def to_data(self, *, witness: bool = True) -> dict[str, Any]:
         """Return the evidence as plain data; what is empty is left out, and without `witness` that is, too."""
-        data: dict[str, Any] = {"layer": self.layer}
-        if self.path:
-            data["path"] = [{"step": move.step, "how": move.how} for move in self.path]
-        if self.cut:
-            data["cut"] = list(self.cut)
-        if self.reason:
-            data["reason"] = self.reason
-        if self.state:
-            data["state"] = dict(self.state)
-        if self.unconfirmed:
-            data["unconfirmed"] = self.unconfirmed
-        if witness and self.witness is not None:
-            data["witness"] = self.witness.to_data()
-        return data
+        data = {
+            "path": [{"step": move.step, "how": move.how} for move in self.path],
+            "cut": list(self.cut),
+            "reason": self.reason,
+            "state": dict(self.state),
+            "unconfirmed": self.unconfirmed,
+            "witness": self.witness.to_data() if witness and self.witness is not None else None,
+        }
+        return {"layer": self.layer, **{name: value for name, value in data.items() if value}}
 
 
 @dataclass(frozen=True, slots=True)

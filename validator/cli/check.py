@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepward.validator.cli.output import print_error, refuse_two_configurations, uses_color, write_output
 from stepward.validator.report import FORMATS, OUTPUTS
 
 if TYPE_CHECKING:
@@ -171,8 +172,7 @@ def _refuse_contradictions(options: CheckOptions) -> None:
     limit = options.time_limit
     if limit is not None and not 0 < limit < float("inf"):  # no number is not between them either
         raise click.UsageError("--time-limit is a number of seconds above 0")
-    if options.config and options.isolated:
-        raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
+    refuse_two_configurations(config=options.config, isolated=options.isolated)
     if options.statistics and not FORMATS[options.output_format].is_text:
         raise click.UsageError("--statistics is text; the JSON has its numbers under `summary`")
     files = [*([options.output_file] if options.output_file else []), *options.outputs.values()]
@@ -297,8 +297,7 @@ class _Progress:
 def _tell(result: RunResult, options: CheckOptions, failures: Failures) -> None:
     from stepward.validator.report import render, safely_rendered
 
-    is_terminal = options.output_file is None and sys.stdout.isatty()
-    color = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    color = options.output_file is None and uses_color()
     if options.statistics:
         from stepward.validator.report.statistics import render as render_statistics
 
@@ -308,22 +307,12 @@ def _tell(result: RunResult, options: CheckOptions, failures: Failures) -> None:
     else:
         text = safely_rendered(result, options.output_format, failures, color=color)
     if options.output_file is not None:
-        _write(options.output_file, text, "--output-file")
+        write_output(options.output_file, text, "correct the path of `--output-file`")
     elif result.findings or result.error is None or not FORMATS[options.output_format].is_text:
         click.echo(text, nl=False, color=color)  # what people read of an error is on standard error
     for name, path in options.outputs.items():
-        _write(path, safely_rendered(result, name, failures), f"--{name}-output")
-
-
-def _write(path: Path, text: str, option: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        from stepward.validator.files import why_not
-        from stepward.validator.gate.settings import ConfigurationError
-
-        message = f"`{path}` can't be written: {why_not(error)}"
-        raise ConfigurationError(message, f"correct the path of `{option}`") from None
+        text = safely_rendered(result, name, failures)
+        write_output(path, text, f"correct the path of `--{name}-output`")
 
 
 def _status(result: RunResult, options: CheckOptions) -> int:
@@ -336,5 +325,5 @@ def _status(result: RunResult, options: CheckOptions) -> int:
 
 def _tell_nothing(options: CheckOptions) -> None:
     where = ", ".join(options.paths) or "the current folder"
-    click.echo(f"error: nothing to check: there is no program in {where}", err=True)
-    click.echo("  = help: a program is a mapping with a list of `steps`; see `stepward check --help`", err=True)
+    help = "a program is a mapping with a list of `steps`; see `stepward check --help`"
+    print_error(f"nothing to check: there is no program in {where}", help)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from stepward.validator.cli.output import refuse_two_configurations, write_output
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -59,8 +61,7 @@ def graph(file: Path, **options: Any) -> None:
 
 
 def _refuse_contradictions(options: dict[str, Any]) -> None:
-    if options["config"] and options["isolated"]:
-        raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
+    refuse_two_configurations(config=options["config"], isolated=options["isolated"])
     if options["no_findings"] and options["policies"]:
         raise click.UsageError("--policy is for a check, --no-findings leaves it out: give one of the two")
 
@@ -92,13 +93,7 @@ def _write(content: bytes, output: Path | None) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.flush()  # here a full disk is still told
         return
-    try:
-        output.write_bytes(content)
-    except OSError as error:
-        from stepward.validator.files import why_not
-        from stepward.validator.gate.settings import ConfigurationError
-
-        raise ConfigurationError(f"`{output}` can't be written: {why_not(error)}", "correct the path of `-o`") from None
+    write_output(output, content, "correct the path of `-o`")
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
@@ -135,14 +130,12 @@ def _checked(program: Program, options: dict[str, Any], failures: Failures) -> t
 
     Where an internal error keeps that from being marked, `failures` notes it, and nothing is marked.
     """
+    from stepward.validator.cli.loading import gate_of
     from stepward.validator.context import Context
     from stepward.validator.diagram.marks import Marks, marks_of
-    from stepward.validator.gate.checking import Run
-    from stepward.validator.gate.settings import Configurations, Overrides
     from stepward.vm.errors import PolicyError
 
-    overrides = Overrides(policies=options["policies"])
-    gate = Run(Configurations(overrides, config=options["config"], is_isolated=options["isolated"]))
+    gate = gate_of(options)
     try:
         policies = gate.check_program(program)
     except PolicyError as error:

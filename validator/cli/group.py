@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from stepward.validator.cli.output import print_error
 from stepward.validator.failures import REPORT_IT
 from stepward.validator.files import why_not
 from stepward.validator.result import AdvisedError
@@ -95,9 +96,7 @@ def _give_up_output() -> None:
 
 
 def _stop(message: str, help: str) -> NoReturn:
-    click.echo(f"error: {message}", err=True)
-    if help:
-        click.echo(f"  = help: {help}", err=True)
+    print_error(message, help)
     sys.exit(INTERNAL)
 
 

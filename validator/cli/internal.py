@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 import click
 
+from stepward.validator.cli.output import print_error
 from stepward.validator.failures import REPORT_IT, Failure
 
 
 def tell_failures(failures: Iterable[Failure]) -> None:
     """Say on standard error which parts internal errors ended; what a report holds is not said again."""
     for line in dict.fromkeys(f"{one.part}: {one.error} ({one.place})" for one in failures):
-        click.echo(f"error: an internal error ended {line}", err=True)
-        click.echo(f"  = help: {REPORT_IT}", err=True)
+        print_error(f"an internal error ended {line}", REPORT_IT)
 
 
 def show_tracebacks(failures: Iterable[Failure]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from stepward.validator.cli.machine import FILE, MachineError, explained
+from stepward.validator.cli.output import write_output
 
 
 @click.command()
@@ -22,13 +23,9 @@ def key(file: Path) -> None:
     if os.path.lexists(public):
         raise MachineError(f"`{public}` exists already, and a key is never written over", "name another file")
     with explained():
-        from stepward.validator.files import why_not
         from stepward.vm.journal.signing import SigningKey
 
         made = SigningKey.make()
         made.save(file)
-        try:
-            public.write_bytes(made.public.pem())
-        except OSError as error:
-            raise MachineError(f"`{public}` can't be written: {why_not(error)}", "correct the path") from None
+        write_output(public, made.public.pem(), "correct the path")
     click.echo(f"key {made.id}: private `{file}`, public `{public}`")

@@ -1,11 +1,13 @@
-"""The one program in a file that a command is about."""
+"""The one program in a file that a command is about, and the gate that it has to pass."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stepward.validator.gate.checking import Run
+    from stepward.validator.gate.settings import Configurations
     from stepward.vm.language.program import Program
 
 
@@ -32,3 +34,18 @@ def load_program(file: Path, name: str | None) -> Program:
     if not chosen:
         raise TargetError(f"there is no program `{name}` in `{file}`", f"it holds {names}")
     raise TargetError(f"there are {len(chosen)} programs in `{file}`", f"name one with `--program`: {names}")
+
+
+def configurations_of(options: dict[str, Any]) -> Configurations:
+    """Return the configurations that `--policy`, `--config` and `--isolated` name."""
+    from stepward.validator.gate.settings import Configurations, Overrides
+
+    overrides = Overrides(policies=options["policies"])
+    return Configurations(overrides, config=options["config"], is_isolated=options["isolated"])
+
+
+def gate_of(options: dict[str, Any]) -> Run:
+    """Return a gate with these configurations, for one program."""
+    from stepward.validator.gate.checking import Run
+
+    return Run(configurations_of(options))

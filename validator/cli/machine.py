@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
+from stepward.validator.cli.output import refuse_two_configurations, uses_color, write_output
 from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
@@ -206,15 +207,11 @@ def load_policies(options: dict[str, Any]) -> list[Policy]:
 
     Raises ConfigurationError for settings that can't be used, PolicyError for a policy that is none.
     """
+    from stepward.validator.cli.loading import configurations_of
     from stepward.validator.gate.policies import Policies
-    from stepward.validator.gate.settings import Configurations, Overrides
 
-    if options["config"] and options["isolated"]:
-        raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
-    configured = Configurations(
-        Overrides(policies=options["policies"]), config=options["config"], is_isolated=options["isolated"]
-    )
-    return Policies().of(configured.above(Path.cwd()))
+    refuse_two_configurations(config=options["config"], isolated=options["isolated"])
+    return Policies().of(configurations_of(options).above(Path.cwd()))
 
 
 class Means(NamedTuple):
@@ -265,22 +262,12 @@ def load_means(options: dict[str, Any]) -> Means:
 # -- what is told ------------------------------------------------------------------------------------------------------
 
 
-def uses_color() -> bool:
-    """Return whether standard output is for eyes, and may be painted."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def print_report(text: str, file: Path | None) -> None:
-    """Print a report, or write it into a file; raises AdvisedError where that can't be written."""
+def print_report(report: Callable[[bool], str], file: Path | None) -> None:
+    """Print a report, which is given whether it may be painted, or write it into a file."""
     if file is None:
-        click.echo(text, nl=False, color=uses_color())
-        return
-    from stepward.validator.files import why_not
-
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise AdvisedError(f"`{file}` can't be written: {why_not(error)}", "correct `--output-file`") from None
+        click.echo(report(uses_color()), nl=False, color=uses_color())
+    else:
+        write_output(file, report(False), "correct `--output-file`")
 
 
 def history_of(journal: Journal, run: str, key: VerifyKey | None = None) -> History:

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from stepward.validator.files import absolute
 from stepward.validator.gate.discovery import TargetError
+from stepward.validator.gate.settings import did_you_mean
 from stepward.vm.language.program import Program
 
 _HOW = "write `--object package.module:NAME`"
@@ -30,7 +31,7 @@ def load_object(name: str) -> Program | dict[str, Any]:
     for part in path.split("."):
         if not hasattr(value, part):
             known = [word for word in vars(value) if not word.startswith("_")] if hasattr(value, "__dict__") else []
-            raise TargetError(f"`{name}`: there is no `{part}`", _nearest(part, known))
+            raise TargetError(f"`{name}`: there is no `{part}`", did_you_mean(part, known, _HOW))
         value = getattr(value, part)
     if callable(value) and not isinstance(value, Program):
         value = _guarded(name, value)
@@ -68,13 +69,6 @@ def _imported(module: str, name: str) -> ModuleType:
 def _find_from(folder: str) -> None:
     if folder not in sys.path:
         sys.path.insert(0, folder)
-
-
-def _nearest(word: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, known, n=1)
-    return f"did you mean `{near[0]}`?" if near else _HOW
 
 
 def _guarded(name: str, run: Any) -> Any:

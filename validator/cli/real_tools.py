@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stepward.validator.cli.machine import print_report, uses_color
+from stepward.validator.cli.machine import print_report
+from stepward.validator.cli.output import json_of, progress_bar
 from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
-    from stepward.sabotage.real.campaign import Matrix, Orders, Progress
+    from stepward.sabotage.real.campaign import Matrix, Orders
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
 
@@ -69,7 +67,10 @@ def _matrix(program: Program, policies: Sequence[Policy], options: dict[str, Any
     from stepward.vm.errors import ProgramError
 
     try:
-        with Sandbox(located(options["tools"]), _probe(options["probe"])) as sandbox, _progress() as progress:
+        with (
+            Sandbox(located(options["tools"]), _probe(options["probe"])) as sandbox,
+            progress_bar("the tools are imported") as progress,
+        ):
             return attack_tools(program, sandbox, policies, orders, progress)
     except IsolationError as error:
         help = "no tool was called. Run it on Linux, where the kernel lets you make user and network namespaces"
@@ -99,28 +100,12 @@ def _probe(name: str | None) -> str | None:
     return f"{located(module)}:{function}"
 
 
-@contextmanager
-def _progress() -> Iterator[Progress | None]:
-    """Give what is told of each question: a bar on standard error where that is a terminal, else nothing."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("the tools are imported", total=None)
-        yield lambda tool, done, total: bar.update(task, description=tool, completed=done, total=total)
-
-
 def _tell(matrix: Matrix, options: dict[str, Any]) -> None:
     from stepward.validator.report.real_tools import to_data, to_junit, to_text
 
-    chosen, file = options["output_format"], options["output_file"]
-    if chosen == "json":
-        text = json.dumps(to_data(matrix), indent=2, ensure_ascii=False) + "\n"
-    elif chosen == "junit":
-        text = to_junit(matrix)
-    else:
-        text = to_text(matrix, details=options["details"], color=uses_color() and file is None)
-    print_report(text, file)
+    formats: dict[str, Callable[[bool], str]] = {
+        "json": lambda _: json_of(to_data(matrix)),
+        "junit": lambda _: to_junit(matrix),
+        "text": lambda color: to_text(matrix, details=options["details"], color=color),
+    }
+    print_report(formats[options["output_format"]], options["output_file"])

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepward.validator.cli.machine import format_option, print_json, uses_color
+from stepward.validator.cli.machine import format_option, print_json
+from stepward.validator.cli.output import print_error, uses_color
 from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ def recheck(source: Path, **options: Any) -> None:
 
     files = _files(source)
     if not files:
-        click.echo(f"error: there is no certificate in {source}", err=True)
-        click.echo("  = help: `stepward check --certificates DIR` writes them", err=True)
+        print_error(f"there is no certificate in {source}", "`stepward check --certificates DIR` writes them")
         sys.exit(NOTHING_THERE)
     found = []
     for file in files:

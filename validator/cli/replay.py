@@ -16,8 +16,8 @@ from stepward.validator.cli.machine import (
     history_of,
     open_journal,
     print_json,
-    uses_color,
 )
+from stepward.validator.cli.output import uses_color
 
 DIFFERS = 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from contextlib import closing, redirect_stdout
 from pathlib import Path
@@ -25,6 +24,7 @@ from stepward.validator.cli.machine import (
     policy_options,
     tell_run,
 )
+from stepward.validator.cli.output import print_error, refuse_two_configurations, uses_color
 
 if TYPE_CHECKING:
     from stepward.validator.result import RunResult
@@ -80,8 +80,7 @@ def run(file: Path, **options: Any) -> None:
     Exits with 0 when the run ended in SUCCESS, 1 when it ended in another way, 2 when it was refused or the command
     can't be used, 4 when it has not ended: it is suspended, in doubt, or driven by somebody else.
     """
-    if options["config"] and options["isolated"]:
-        raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
+    refuse_two_configurations(config=options["config"], isolated=options["isolated"])
     gc.enable()  # unlike a check, a run may last
     accepted = _accepted(options["accept"])
     program, policies = _admitted(file, options, accepted)
@@ -151,14 +150,11 @@ def _accepted(given: tuple[str, ...]) -> frozenset[str]:
 
 def _admitted(file: Path, options: dict[str, Any], accepted: frozenset[str]) -> tuple[Program, list[Policy]]:
     """Return the program and its policies when it passes the gate; else say why it does not, and end."""
-    from stepward.validator.cli.loading import load_program
-    from stepward.validator.gate.checking import Run
+    from stepward.validator.cli.loading import gate_of, load_program
     from stepward.validator.gate.policies import policy_result
-    from stepward.validator.gate.settings import Configurations, Overrides
     from stepward.vm.errors import PolicyError, ProgramError
 
-    overrides = Overrides(policies=options["policies"])
-    gate = Run(Configurations(overrides, config=options["config"], is_isolated=options["isolated"]))
+    gate = gate_of(options)
     try:
         program = load_program(file, options["name"])
         policies = gate.check_program(program)
@@ -189,9 +185,7 @@ def _refuse_findings(result: RunResult, program: Program, accepted: frozenset[st
 def _refuse(result: RunResult, message: str, help: str = "") -> NoReturn:
     from stepward.validator.report import render
 
-    color = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    color = uses_color(sys.stderr)
     click.echo(render(result, "full", color=color), nl=False, err=True, color=color)
-    click.echo(f"error: {message}", err=True)
-    if help:
-        click.echo(f"  = help: {help}", err=True)
+    print_error(message, help)
     sys.exit(REFUSED)

@@ -34,8 +34,8 @@ from stepward.validator.cli.machine import (
     policy_options,
     print_json,
     tell_run,
-    uses_color,
 )
+from stepward.validator.cli.output import uses_color, write_output
 
 if TYPE_CHECKING:
     from stepward.vm.errors import StepwardError
@@ -188,12 +188,7 @@ def receipt(run: str, output: Path | None, **options: Any) -> None:
     if output is None:
         click.echo(text)
         return
-    try:
-        output.write_text(f"{text}\n", encoding="utf-8")
-    except OSError as error:
-        from stepward.validator.files import why_not
-
-        raise MachineError(f"`{output}` can't be written: {why_not(error)}", "correct the path of `-o`") from None
+    write_output(output, f"{text}\n", "correct the path of `-o`")
 
 
 # -- going on ----------------------------------------------------------------------------------------------------------

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stepward.validator.cli.machine import print_json, print_report, uses_color
+from stepward.validator.cli.machine import print_json, print_report
+from stepward.validator.cli.output import json_of, progress_bar, refuse_two_configurations, uses_color
 from stepward.validator.cli.real_tools import attack_real_tools, calls_real_tools
 from stepward.validator.result import AdvisedError
 
@@ -111,15 +110,11 @@ def sabotage(file: Path | None, **options: Any) -> None:
 
 def _loaded(file: Path, options: dict[str, Any]) -> tuple[Program, list[Policy]]:
     """Return the program and the policies that the gate would hold it against."""
-    from stepward.validator.cli.loading import load_program
-    from stepward.validator.gate.checking import Run
-    from stepward.validator.gate.settings import Configurations, Overrides
+    from stepward.validator.cli.loading import gate_of, load_program
     from stepward.vm.errors import DocumentError
 
-    if options["config"] and options["isolated"]:
-        raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
-    overrides = Overrides(policies=options["policies"])
-    gate = Run(Configurations(overrides, config=options["config"], is_isolated=options["isolated"]))
+    refuse_two_configurations(config=options["config"], isolated=options["isolated"])
+    gate = gate_of(options)
     try:
         program = load_program(file, options["name"])
         return program, list(gate.check_program(program))
@@ -168,8 +163,9 @@ def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -
 
     orders = _orders(options)
     try:
-        with _progress() as progress:
-            matrix = ProgramValidator(program, policies).sabotage(orders, progress=progress)
+        with progress_bar("the gate looks for ways to each effect") as tell:
+            seen: Progress | None = tell and (lambda shard, done, total: tell(shard.attack, done, total))
+            matrix = ProgramValidator(program, policies).sabotage(orders, progress=seen)
     except ProgramError as error:
         help = "`stepward check` says what to mend"
         raise AdvisedError(f"no machine can run `{program.name}`: {error.problems[0].message}", help) from None
@@ -189,20 +185,6 @@ def _call_tools(program: Program, policies: list[Policy], options: dict[str, Any
 
     orders = Orders(_seed(options), options["examples"] or DEFAULT_EXAMPLES, options["seconds"])
     return attack_real_tools(program, policies, options, orders)
-
-
-@contextmanager
-def _progress() -> Iterator[Progress | None]:
-    """Give what is told of each shard: a bar on standard error where that is a terminal, else nothing."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("the gate looks for ways to each effect", total=None)
-        yield lambda shard, done, total: bar.update(task, description=shard.attack, completed=done, total=total)
 
 
 def _save(matrix: Matrix, folder: Path | None) -> dict[str, str]:
@@ -231,14 +213,12 @@ def _save(matrix: Matrix, folder: Path | None) -> dict[str, str]:
 def _tell(matrix: Matrix, saved: dict[str, str], options: dict[str, Any]) -> None:
     from stepward.validator.report.matrix import to_data, to_junit, to_text
 
-    chosen, file = options["output_format"], options["output_file"]
-    if chosen == "json":
-        text = json.dumps(to_data(matrix, saved), indent=2, ensure_ascii=False) + "\n"
-    elif chosen == "junit":
-        text = to_junit(matrix)
-    else:
-        text = to_text(matrix, saved, details=options["details"], color=uses_color() and file is None)
-    print_report(text, file)
+    formats: dict[str, Callable[[bool], str]] = {
+        "json": lambda _: json_of(to_data(matrix, saved)),
+        "junit": lambda _: to_junit(matrix),
+        "text": lambda color: to_text(matrix, saved, details=options["details"], color=color),
+    }
+    print_report(formats[options["output_format"]], options["output_file"])
 
 
 # -- a breach, again ---------------------------------------------------------------------------------------------------

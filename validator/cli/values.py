@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from stepward.validator.gate.settings import did_you_mean
 from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
@@ -111,9 +111,8 @@ def inputs_of(
 def _refuse_unknown(name: str, types: Mapping[str, TypeSpec | None], program: str) -> None:
     if name in types:
         return
-    near = get_close_matches(name, types, n=1)
     known = ", ".join(f"`{known}`" for known in types)
-    help = f"did you mean `{near[0]}`?" if near else f"its inputs are {known}" if known else "it has none"
+    help = did_you_mean(name, types, f"its inputs are {known}" if known else "it has none")
     raise ValueUnreadable(f"`{program}` has no input `{name}`", help)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.diagram.picture import Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
-from stepward.validator.diagram.words import columns, wrapped
-from stepward.validator.report.text import safe
+from stepward.validator.diagram.words import wrapped
+from stepward.validator.report.text import columns_of, safe
 
 if TYPE_CHECKING:
     from graphviz import Digraph
@@ -113,7 +113,7 @@ def _node(graph: Digraph, node: Node) -> None:
 
 
 def _width(node: Node) -> str:
-    longest = max(columns(line.text) for line in node.lines)
+    longest = max(columns_of(line.text) for line in node.lines)
     return f"{longest * _CHARACTER_EM * _EM_INCHES + 0.28:.2f}"
 
 
@@ -125,7 +125,7 @@ def _label(lines: Sequence[Line], badges: Sequence[Badge], *, is_dead: bool = Fa
         return f"<{text}>"
     # A row is as wide as the text below it, and would stretch badges that have no size of their own.
     cells = "".join(
-        f'<td fixedsize="true" width="{columns(badge.text) * _CHARACTER_EM * _POINTS + 10:.0f}" height="17" '
+        f'<td fixedsize="true" width="{columns_of(badge.text) * _CHARACTER_EM * _POINTS + 10:.0f}" height="17" '
         f'bgcolor="{_BADGES[badge.kind]}"><font color="white"><b>{_text(badge.text)}</b></font></td>'
         for badge in badges
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final, assert_never
 
 from stepward.validator.diagram.picture import Line, Tone
-from stepward.validator.report.text import safe, width
+from stepward.validator.report.text import columns_of, safe, width
 from stepward.vm.language.guardrails import (
     AllOf,
     AnyOf,
@@ -50,18 +50,13 @@ _CLAUSE: Final = re.compile(r" (?=(?:and|or) )")
 # -- wrapping ----------------------------------------------------------------------------------------------------------
 
 
-def columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    return len(text) if text.isascii() else sum(width(character, 0) for character in text)
-
-
 def wrapped(text: str, limit: int = COLUMNS, most: int = LINES, *, by_clause: bool = True) -> list[str]:
     """Return the lines of a text, at most so many: what is left out is an ellipsis.
 
     A line may go a little over the limit where that saves one; `by_clause` breaks before each `and` and `or`.
     """
     shown = safe(text[: limit * most * 2].replace("\n", " ")).strip()
-    clauses = _CLAUSE.split(shown) if by_clause and columns(shown) > limit + _SLACK else [shown]
+    clauses = _CLAUSE.split(shown) if by_clause and columns_of(shown) > limit + _SLACK else [shown]
     lines = [line for clause in clauses for line in _folded(clause, limit)]
     if len(lines) > most or len(text) > limit * most * 2:
         lines = lines[:most]
@@ -79,13 +74,13 @@ def _filled(text: str, limit: int) -> Iterator[str]:
     """Yield a text in lines that fit; a word stays whole where it fits on a line."""
     line = ""
     for word in text.split():
-        if line and columns(line) + 1 + columns(word) <= limit:
+        if line and columns_of(line) + 1 + columns_of(word) <= limit:
             line = f"{line} {word}"
             continue
         if line:
             yield line
         line = word
-        while columns(line) > limit + _SLACK:
+        while columns_of(line) > limit + _SLACK:
             head = _fitting(line, limit)
             yield head
             line = line[len(head) :]
@@ -95,7 +90,7 @@ def _filled(text: str, limit: int) -> Iterator[str]:
 
 def _fitting(text: str, limit: int) -> str:
     """Return the start of a text that fits."""
-    if columns(text) <= limit:
+    if columns_of(text) <= limit:
         return text
     taken = 0
     for number, character in enumerate(text):

@@ -70,16 +70,8 @@ class Settings:
 
     def overridden(self, overrides: Overrides) -> Settings:
         """Return the settings with what the command line says in their place."""
-        return replace(
-            self,
-            select=self.select if overrides.select is None else overrides.select,
-            ignore=self.ignore if overrides.ignore is None else overrides.ignore,
-            fail_on=overrides.fail_on or self.fail_on,
-            baseline=overrides.baseline or self.baseline,
-            policies=tuple(dict.fromkeys((*self.policies, *overrides.policies))),
-            time_limit=self.time_limit if overrides.time_limit is None else overrides.time_limit,
-            recheck=self.recheck if overrides.recheck is None else overrides.recheck,
-        )
+        said = {name: value for name, value in vars(overrides).items() if value is not None}
+        return replace(self, **{**said, "policies": tuple(dict.fromkeys((*self.policies, *overrides.policies)))})
 
     @property
     def for_proofs(self) -> dict[str, Any]:
@@ -217,7 +209,7 @@ class _Reader:
         }
         for key in table:
             if key not in fields:
-                raise self._error(f"unknown key `{key}`", _near(key, fields))
+                raise self._error(f"unknown key `{key}`", did_you_mean(key, fields))
         values = {key.replace("-", "_"): fields[key](key, value) for key, value in table.items()}
         return Settings(self.path.parent, self.path, **values)
 
@@ -279,7 +271,7 @@ class _Reader:
         known = ("files", "codes", "reason")
         for name in entry:
             if name not in known:
-                raise self._error(f"unknown key `{key}.{name}`", _near(name, known))
+                raise self._error(f"unknown key `{key}.{name}`", did_you_mean(name, known))
         for name in known:
             if name not in entry:
                 why = "; whoever reads it later has to know why" if name == "reason" else ""
@@ -327,10 +319,11 @@ def near_code(code: str) -> str:
     near = get_close_matches(code.lower(), by_name, n=1, cutoff=0.8)
     if near:
         return f"did you mean `{by_name[near[0]]}`?"
-    return _near(code.upper(), RULE_BY_CODE, "`stepward explain` lists all codes")
+    return did_you_mean(code.upper(), RULE_BY_CODE, "`stepward explain` lists all codes")
 
 
-def _near(word: str, known: Iterable[str], otherwise: str = "") -> str:
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return what to write instead of a word that is not known; without a near one `otherwise`, or all that are."""
     from difflib import get_close_matches
 
     names = list(known)

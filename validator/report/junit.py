@@ -5,7 +5,8 @@ There is no standard; what is written here is what the readers have in common.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from stepward.validator.findings import Finding, Property, Verdict
@@ -28,6 +29,10 @@ def render(result: RunResult) -> str:
         error.text = _text(*error_lines(result.error))
         _count(suite)
     _count(root)
+    return _written(root)
+
+
+def _written(root: Element) -> str:
     indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
 
@@ -83,3 +88,45 @@ def _count(holder: Element) -> None:
     holder.set("tests", str(sum(1 for _ in holder.iter("testcase"))))
     holder.set("failures", str(sum(1 for _ in holder.iter("failure"))))
     holder.set("errors", str(sum(1 for _ in holder.iter("error"))))
+
+
+# -- attacks -----------------------------------------------------------------------------------------------------------
+
+
+class Mark(NamedTuple):
+    """What a test came to beside that it held: `type` names what failed, `story` are the lines that show it."""
+
+    tag: Literal["skipped", "error", "failure"]
+    message: str
+    type: str | None = None
+    story: Sequence[str] = ()
+
+
+class Test(NamedTuple):
+    """A test of a campaign, and how long it took."""
+
+    name: str
+    seconds: float
+    marks: Sequence[Mark]
+
+
+def suites(title: str, tests: Mapping[str, Sequence[Test]]) -> str:
+    """Return the tests of a campaign, by suite, as XML text."""
+    root = Element("testsuites", name=title)
+    for name, among in tests.items():
+        suite = SubElement(root, "testsuite", name=safe(name))
+        for test in among:
+            _add_test(suite, test)
+        suite.set("tests", str(len(among)))
+        for count, tag in (("failures", "failure"), ("skipped", "skipped"), ("errors", "error")):
+            suite.set(count, str(sum(1 for _ in suite.iter(tag))))
+        suite.set("time", f"{sum(test.seconds for test in among):.3f}")
+    return _written(root)
+
+
+def _add_test(suite: Element, test: Test) -> None:
+    case = SubElement(suite, "testcase", name=test.name, classname=suite.get("name", ""))
+    case.set("time", f"{test.seconds:.3f}")
+    for mark in test.marks:
+        about = {} if mark.type is None else {"type": mark.type}
+        SubElement(case, mark.tag, about, message=safe(mark.message)).text = "\n".join(map(safe, mark.story))

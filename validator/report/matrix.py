@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from stepward.sabotage.families import WORDS
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.specimen_programs import SPECIMENS
+from stepward.validator.report.junit import Mark, Test, suites
 from stepward.validator.report.table import Column, render
 from stepward.validator.report.text import counted, safe
 
@@ -206,29 +206,17 @@ def _row_data(row: Row, file: str | None) -> dict[str, Any]:
 
 def to_junit(matrix: Matrix) -> str:
     """Return the matrix as JUnit's XML: a suite for each family, a test for each attack."""
-    root = Element("testsuites", name="stepward sabotage")
-    for family in dict.fromkeys(row.attack.family for row in matrix.rows):
-        rows = [row for row in matrix.rows if row.attack.family is family]
-        suite = SubElement(root, "testsuite", name=str(family))
-        for row in rows:
-            _add_case(suite, row)
-        suite.set("tests", str(len(rows)))
-        suite.set("failures", str(sum(row.breach is not None for row in rows)))
-        suite.set("skipped", str(sum(not row.ran for row in rows)))
-        suite.set("errors", str(sum(row.unconfirmed is not None for row in rows)))
-        suite.set("time", f"{sum(row.seconds for row in rows):.3f}")
-    indent(root)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
+    families: dict[str, list[Test]] = {}
+    for row in matrix.rows:
+        test = Test(row.attack.name, row.seconds, list(_marks(row)))
+        families.setdefault(str(row.attack.family), []).append(test)
+    return suites("stepward sabotage", families)
 
 
-def _add_case(suite: Element, row: Row) -> None:
-    case = SubElement(suite, "testcase", name=row.attack.name, classname=f"{row.attack.family}")
-    case.set("time", f"{row.seconds:.3f}")
+def _marks(row: Row) -> Iterator[Mark]:
     if row.why_not is not None:
-        SubElement(case, "skipped", message=safe(row.why_not))
+        yield Mark("skipped", row.why_not)
     if row.unconfirmed is not None:
-        message = f"a fresh process could not repeat it: {row.unconfirmed.what}"
-        SubElement(case, "error", type=row.unconfirmed.invariant, message=safe(message))
+        yield Mark("error", f"a fresh process could not repeat it: {row.unconfirmed.what}", row.unconfirmed.invariant)
     if row.breach is not None:
-        failure = SubElement(case, "failure", type=row.breach.invariant, message=safe(row.breach.what))
-        failure.text = "\n".join(safe(line) for line in row.breach.story)
+        yield Mark("failure", row.breach.what, row.breach.invariant, row.breach.story)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from stepward.sabotage.real.questions import QUESTIONS
 from stepward.sabotage.real.study import Outcome
+from stepward.validator.report.junit import Mark, Test, suites
 from stepward.validator.report.table import Column, render
 from stepward.validator.report.text import counted, safe
 
@@ -112,37 +112,20 @@ def _row_data(row: Row) -> dict[str, Any]:
 
 def to_junit(matrix: Matrix) -> str:
     """Return the matrix as JUnit's XML: a suite for each tool, a test for each question."""
-    root = Element("testsuites", name="stepward sabotage --call-real-tools")
-    for tool in dict.fromkeys(row.tool for row in matrix.rows):
-        rows = [row for row in matrix.rows if row.tool == tool]
-        suite = SubElement(root, "testsuite", name=safe(tool))
-        for row in rows:
-            _add_case(suite, row)
-        suite.set("tests", str(len(rows)))
-        suite.set("failures", str(_count(rows, Outcome.BREACHED)))
-        suite.set("skipped", str(_count(rows, Outcome.NOT_RUN, Outcome.NOT_OBSERVED)))
-        suite.set("errors", str(_count(rows, Outcome.UNCONFIRMED)))
-        suite.set("time", f"{sum(row.seconds for row in rows):.3f}")
-    indent(root)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
+    tools: dict[str, list[Test]] = {}
+    for row in matrix.rows:
+        tools.setdefault(row.tool, []).append(Test(row.question.name, row.seconds, list(_marks(row))))
+    return suites("stepward sabotage --call-real-tools", tools)
 
 
-def _count(rows: Sequence[Row], *outcomes: Outcome) -> int:
-    return sum(row.verdict.outcome in outcomes for row in rows)
-
-
-def _add_case(suite: Element, row: Row) -> None:
-    test = SubElement(suite, "testcase", name=row.question.name, classname=safe(row.tool))
-    test.set("time", f"{row.seconds:.3f}")
-    verdict = row.verdict
-    why = safe(verdict.why)
+def _marks(row: Row) -> Iterator[Mark]:
+    name, verdict = row.question.name, row.verdict
     match verdict.outcome:
         case Outcome.BREACHED:
-            failure = SubElement(test, "failure", type=row.question.name, message=why)
-            failure.text = "\n".join(safe(line) for line in verdict.story)
+            yield Mark("failure", verdict.why, name, verdict.story)
         case Outcome.UNCONFIRMED:
-            SubElement(test, "error", type=row.question.name, message=f"a fresh process could not repeat it: {why}")
+            yield Mark("error", f"a fresh process could not repeat it: {verdict.why}", name)
         case Outcome.NOT_OBSERVED | Outcome.NOT_RUN:
-            SubElement(test, "skipped", message=f"{_words(row)}: {why}")
+            yield Mark("skipped", f"{_words(row)}: {verdict.why}")
         case Outcome.HELD:
             pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from stepward.validator.report.text import safe, width
+from stepward.validator.report.text import columns_of, safe
 
 _GAP: Final = "  "
 
@@ -27,20 +27,16 @@ def render(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, color: b
 
 def _plain(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     lines = [[column.heading for column in columns], *rows]
-    widths = [max(_width(line[number]) for line in lines) for number in range(len(columns))]
+    widths = [max(columns_of(line[number]) for line in lines) for number in range(len(columns))]
     return "".join(_line(line, columns, widths) for line in lines)
 
 
 def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
     padded = []
     for cell, column, wanted in zip(cells, columns, widths, strict=True):
-        space = " " * (wanted - _width(cell))
+        space = " " * (wanted - columns_of(cell))
         padded.append(space + cell if column.is_number else cell + space)
     return _GAP.join(padded).rstrip() + "\n"
-
-
-def _width(text: str) -> int:
-    return sum(width(character, 0) for character in text)
 
 
 def _rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:

@@ -41,6 +41,11 @@ def width(character: str, column: int) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    return len(text) if text.isascii() else sum(width(character, 0) for character in text)
+
+
 def position(place: Place, span: Span | None) -> str:
     """Return what follows the name of a file: line and column, or the path in a program without text."""
     if span is not None:
@@ -79,20 +84,18 @@ def summary(result: RunResult) -> str:
     """Return the line that ends a report in text."""
     if result.error is not None:
         return safe(f"nothing was decided: {result.error.message}")
-    aside = [f"{counted(result.skipped, 'file')} skipped"] if result.skipped else []
-    if result.not_literal:
-        aside.append(f"{counted(result.not_literal, 'program')} in Python not read: not literal")
-    if result.hidden:
-        aside.append(f"{counted(result.hidden, 'finding')} hidden by the baseline")
-    unseen = sum(one.verdict is Verdict.PROVED and not one.rechecked for one in result.properties)
-    if unseen:
-        aside.append(f"{counted(unseen, 'proof')} not rechecked")
+    stale = len(result.stale)
     waived = sum(entry.kind == "waiver" for entry in result.suppressed)
-    if waived:
-        aside.append(f"{counted(waived, 'finding')} waived by a policy")
-    if result.stale:
-        stale = len(result.stale)
-        aside.append(f"{stale} stale baseline {'entry' if stale == 1 else 'entries'}")
+    unseen = sum(one.verdict is Verdict.PROVED and not one.rechecked for one in result.properties)
+    told = (
+        (result.skipped, f"{counted(result.skipped, 'file')} skipped"),
+        (result.not_literal, f"{counted(result.not_literal, 'program')} in Python not read: not literal"),
+        (result.hidden, f"{counted(result.hidden, 'finding')} hidden by the baseline"),
+        (unseen, f"{counted(unseen, 'proof')} not rechecked"),
+        (waived, f"{counted(waived, 'finding')} waived by a policy"),
+        (stale, f"{stale} stale baseline {'entry' if stale == 1 else 'entries'}"),
+    )
+    aside = [words for count, words in told if count]
     return _outcome(result) + (f" ({'; '.join(aside)})" if aside else "")
 
 

@@ -70,9 +70,9 @@ class EngineRule(Rule):
     asks_engine = True
 
 
-class ReadingRule(Rule):
-    """A rule that the reader of documents keeps: its findings come with the document, before there is a program."""
+class ReportedElsewhere(Rule):
+    """A rule whose findings come from elsewhere: from the reader of documents, the gate, or the end of the check."""
 
-    def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002 - there is a program, so nothing was found
-        """Yield nothing: what this rule finds keeps a document from being a program."""
+    def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002 - as rules are called
+        """Yield nothing."""
         return iter(())

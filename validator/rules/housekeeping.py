@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
-from stepward.validator.context import Context
 from stepward.validator.failures import CODE, REPORT_IT, Failure
 from stepward.validator.findings import Finding, Severity
-from stepward.validator.rules.base import Rule
+from stepward.validator.rules.base import ReportedElsewhere
 from stepward.validator.rules.guardrails import Verdicts
 from stepward.vm.reading.source import Place
 
@@ -16,7 +15,7 @@ NAMED: Final = 4
 """Parts that a message on an internal error names; it counts the others."""
 
 
-class UnusedSuppression(Rule):
+class UnusedSuppression(ReportedElsewhere):
     """An ignore comment, or an entry of `per-file-ignores`, silences nothing.
 
     ## What it does
@@ -52,10 +51,6 @@ class UnusedSuppression(Rule):
     code = "SW701"
     name = "unused-suppression"
     severity = Severity.WARNING
-
-    def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002
-        """Yield nothing: what a comment silences is known only when every finding is there."""
-        return iter(())
 
 
 class UnconfirmedWitness(Verdicts):
@@ -102,7 +97,7 @@ class UnconfirmedWitness(Verdicts):
     name = "unconfirmed-witness"
 
 
-class RefusedProof(Rule):
+class RefusedProof(ReportedElsewhere):
     """The second checker did not accept a proof of the first one: that is a bug of Stepward's.
 
     ## What it does
@@ -144,12 +139,8 @@ class RefusedProof(Rule):
     code = "SW902"
     name = "refused-proof"
 
-    def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002
-        """Yield nothing: proofs are checked again when all rules have looked."""
-        return iter(())
 
-
-class InternalError(Rule):
+class InternalError(ReportedElsewhere):
     """An error inside Stepward ended a part of the check: that is a bug of Stepward's.
 
     ## What it does
@@ -191,10 +182,6 @@ class InternalError(Rule):
 
     code = CODE
     name = "internal-error"
-
-    def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002
-        """Yield nothing: an internal error is noted where it happens, and found when the check is over."""
-        return iter(())
 
     def of(self, failures: Iterable[Failure]) -> list[Finding]:
         """Return a finding for each error; the parts that one error ended share it."""

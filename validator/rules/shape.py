@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
-from stepward.validator.rules.base import ReadingRule, Rule
+from stepward.validator.rules.base import ReportedElsewhere, Rule
 from stepward.vm.language.steps import (
     AnyCall,
     AnyPart,
@@ -23,7 +23,7 @@ from stepward.vm.language.transitions import END
 from stepward.vm.reading.source import Path, Place
 
 
-class Unreadable(ReadingRule):
+class Unreadable(ReportedElsewhere):
     """The file can't be read as a program: it is not UTF-8, or neither YAML nor JSON.
 
     ## What it does
@@ -164,7 +164,7 @@ class Schema(Rule):
             yield self.finding(message, "keep one of the two", place.child("returns"), step=step.id)
 
 
-class DuplicateKey(ReadingRule):
+class DuplicateKey(ReportedElsewhere):
     """A mapping names a key twice, and one of the two values is silently lost.
 
     ## What it does
@@ -196,7 +196,7 @@ class DuplicateKey(ReadingRule):
     name = "duplicate-key"
 
 
-class TooLarge(ReadingRule):
+class TooLarge(ReportedElsewhere):
     """The document is over a limit on its size, nesting, aliases or steps.
 
     ## What it does

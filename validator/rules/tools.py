@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
@@ -15,7 +15,7 @@ from stepward.vm.language.loading import near_words, only_near
 from stepward.vm.language.name_types import static_kinds
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.language.typecheck import WORDS, either
-from stepward.vm.language.types import TypeSpec, refusal, same, unlimited
+from stepward.vm.language.types import TypeSpec, refusal, same
 from stepward.vm.reading.source import Mend, Place
 
 
@@ -99,16 +99,10 @@ class ToolArguments(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every argument that does not fit what the tool declares."""
-        signatures: dict[str, _Signature | None] = {}
         for site in context.facts.meaning.calls:
-            if site.call.type == "tool":
-                tool = site.call.tool
-                if tool not in signatures:
-                    declared = context.facts.meaning.tool(tool).args
-                    signatures[tool] = None if declared is None else _Signature.of(declared)
-                signature = signatures[tool]
-                if signature is not None and not _fits(context, site.call.args, signature):
-                    yield from self._call(context, site, site.call, signature.declared)
+            declared = context.facts.meaning.tool(site.call.tool).args if site.call.type == "tool" else None
+            if site.call.type == "tool" and declared is not None:
+                yield from self._call(context, site, site.call, declared)
 
     def _call(
         self, context: Context, site: CallSite, call: ToolCall, declared: dict[str, TypeSpec]
@@ -144,55 +138,6 @@ class ToolArguments(Rule):
         if context.facts.program.tools is None or tool not in context.facts.program.tools:
             return []
         return [Label(Place(("tools", tool), key=True), "the tool is declared here")]
-
-
-class _Signature(NamedTuple):
-    """What a tool declares of its arguments, ready to be held against a hundred thousand calls.
-
-    Values of the Python types in `unlimited[name]` always fit an argument, and so do references whose values are of
-    the `kinds[name]` and not listed.
-    """
-
-    declared: dict[str, TypeSpec]
-    required: frozenset[str]
-    unlimited: dict[str, frozenset[type]]
-    kinds: dict[str, frozenset[str]]
-
-    @classmethod
-    def of(cls, declared: dict[str, TypeSpec]) -> _Signature:
-        return cls(
-            declared,
-            frozenset(name for name, spec in declared.items() if not spec.has_default),
-            {name: unlimited(spec) for name, spec in declared.items()},
-            {name: static_kinds(spec.kinds) for name, spec in declared.items()},
-        )
-
-
-def _fits(context: Context, args: dict[str, Any], signature: _Signature) -> bool:
-    """Whether it is plain to see that nothing is wrong with the arguments of a call, as with almost every one."""
-    variables, view_of = context.facts.meaning.names.variables, context.facts.meaning.view
-    missing = len(signature.required)
-    for name, value in args.items():
-        unlimited = signature.unlimited.get(name)
-        if unlimited is None:
-            return False
-        missing -= name in signature.required
-        if type(value) is not str or "$" not in value:
-            if type(value) not in unlimited:
-                return False
-            continue
-        is_variable = value[0] == "$" and value[1:] in variables
-        names = (value[1:],) if is_variable else _whole(value)
-        view = view_of(names) if names else None
-        if view is None or not view.kinds <= signature.kinds[name] or view.enum is not None:
-            return False
-    return not missing
-
-
-def _whole(text: str) -> tuple[str, ...]:
-    """Return the names of the reference that a text is; nothing where it is none, or longer."""
-    pieces = parts(text)
-    return pieces[0].names if len(pieces) == 1 and isinstance(pieces[0], Reference) else ()
 
 
 def _listed(names: dict[str, TypeSpec]) -> str:

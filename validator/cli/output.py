@@ -1,0 +1,68 @@
+"""What commands print and write: errors with their help, files, and colors where somebody looks on."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from stepward.validator.files import why_not
+from stepward.validator.result import AdvisedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+def uses_color(stream: TextIO | None = None) -> bool:
+    """Return whether a stream, standard output unless given, is for eyes, and may be painted."""
+    is_terminal = (stream or sys.stdout).isatty()
+    return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def print_error(message: str, help: str = "") -> None:
+    """Say on standard error what went wrong, and what to do about it."""
+    click.echo(f"error: {message}", err=True)
+    if help:
+        click.echo(f"  = help: {help}", err=True)
+
+
+def refuse_two_configurations(*, config: Path | None, isolated: bool) -> None:
+    """Raise click.UsageError where both `--config` and `--isolated` are given."""
+    if config and isolated:
+        raise click.UsageError("--config names a configuration, --isolated leaves all out: give one of the two")
+
+
+def write_output(path: Path, content: str | bytes, help: str) -> None:
+    """Write a file that an option names; where that can't be done it raises AdvisedError, with the help given."""
+    data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise AdvisedError(f"`{path}` can't be written: {why_not(error)}", help) from None
+
+
+def json_of(data: Any) -> str:
+    """Return plain data as the text of a JSON file."""
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[str, int, int], None] | None]:
+    """Give what is told of each part: its name, how many are done, and of how many.
+
+    It draws a bar on standard error where that is a terminal; else there is nothing to tell.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda name, done, total: bar.update(task, description=name, completed=done, total=total)
