@@ -17,7 +17,8 @@ from stepward.validator.diagram import rendering
 from stepward.validator.diagram.drawing import MAX_EDGES, MAX_ERROR_EDGES, draw
 from stepward.validator.diagram.picture import Picture, all_nodes
 from stepward.validator.diagram.rendering import DiagramError, render
-from stepward.validator.diagram.words import columns, wrapped
+from stepward.validator.diagram.words import wrapped
+from stepward.validator.report.text import columns_of
 from stepward.vm import Policy, Program
 
 PROGRAM = EVERYTHING
@@ -268,7 +269,7 @@ def test_many_assignments_are_cut() -> None:
 )
 def test_wrapping(text: str, lines: list[str]) -> None:
     assert wrapped(text, 10, 3) == lines
-    assert all(columns(line) <= 16 for line in lines)
+    assert all(columns_of(line) <= 16 for line in lines)
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------
