@@ -38,7 +38,6 @@ from stepward.vm.language.automata import automaton_of, bound
 from stepward.vm.language.guardrails import (
     AnyRule,
     AnySelector,
-    AtMostOnce,
     Exclusive,
     FollowedBy,
     Never,
