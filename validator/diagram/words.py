@@ -14,6 +14,7 @@ from stepward.vm.language.guardrails import (
     AnyRequirement,
     AnyRule,
     AtMostOnce,
+    Exclusive,
     FollowedBy,
     Never,
     Requires,
@@ -189,15 +190,19 @@ def whole_of(step: AnyPart) -> str:
 
 def rule_words(rule: AnyRule) -> str:
     """Return what a guardrail demands, in words."""
-    if isinstance(rule, Requires):
-        return f"{rule.protects.text()} only after {_required(rule.requires)}"
-    if isinstance(rule, Never):
-        return f"never {rule.never.text()}" + (f" when {rule.when}" if rule.when else "")
-    if isinstance(rule, AtMostOnce):
-        return f"{rule.at_most_once.text()} at most once"
-    if isinstance(rule, FollowedBy):
-        return f"{rule.followed_by.first.text()} is followed by {rule.followed_by.then.text()}"
-    return f"not both {rule.exclusive[0].text()} and {rule.exclusive[1].text()}"
+    match rule:
+        case Requires():
+            return f"{rule.protects.text()} only after {_required(rule.requires)}"
+        case Never():
+            return f"never {rule.never.text()}" + (f" when {rule.when}" if rule.when else "")
+        case AtMostOnce():
+            return f"{rule.at_most_once.text()} at most once"
+        case FollowedBy():
+            return f"{rule.followed_by.first.text()} is followed by {rule.followed_by.then.text()}"
+        case Exclusive():
+            return f"not both {rule.exclusive[0].text()} and {rule.exclusive[1].text()}"
+        case _:
+            assert_never(rule)
 
 
 def _required(requirement: AnyRequirement) -> str:

@@ -3,10 +3,6 @@
 There is one deterministic automaton for each kind of rule. The machine folds what happened over it; the checker
 explores it beside the step graph, with all that may happen. The second checker and the reference interpreter check
 these two, so they have their own.
-
-A new kind of rule needs its model in guardrails.py, an automaton here, the words of the machine (machine/monitors.py)
-and of the checker (validator/analysis/outcomes.py), and its meaning in validator/recheck/rules.py and
-sabotage/reference/rules.py.
 """
 
 from __future__ import annotations
