@@ -6,9 +6,9 @@ graph leaves open: whether a part of a step started, and whether it succeeded, w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.analysis.product import NOT_TOLD, Fates, State
@@ -90,11 +90,13 @@ class _Watcher:
 
 
 class _Start(NamedTuple):
-    """A part whose start concerns a rule; `which` of its selectors match it. `again`: retries perform it anew."""
+    """A part whose start concerns a rule, and which of the rule's selectors match it."""
 
-    sub: int | None
-    which: frozenset[int]
-    again: bool
+    hit: Hit
+    which: Sequence[int]
+
+
+_ONLY: Final = (0,)
 
 
 class RuleMonitor(_Watcher):
@@ -111,15 +113,18 @@ class RuleMonitor(_Watcher):
         self.starting = {step: self._starting(step) for hits in self.starts for step in hits}
         self.asks_ends = self.automaton.counts("SUCCESS", "declared")
         self.may_end_anywhere = self.automaton.counts("CANCELLED", "cancelled")
-        concerned = self.starting.keys() | frozenset().union(*self.comes, *self.stale_by)
-        self.watched = None if self.may_end_anywhere else concerned
+        self.concerned = self.starting.keys() | frozenset().union(*self.comes, *self.stale_by)
+        self.watched = None if self.may_end_anywhere else self.concerned
 
     def _starting(self, step: int) -> list[_Start]:
-        found: dict[int | None, tuple[Hit, set[int]]] = {}
+        if len(self.starts) == 1:
+            return [_Start(hit, _ONLY) for hit in self.starts[0][step]]
+        found: dict[int | None, _Start] = {}
         for number, hits in enumerate(self.starts):
             for hit in hits.get(step, ()):
-                found.setdefault(hit.sub, (hit, set()))[1].add(number)
-        return [_Start(sub, frozenset(which), self._is_performed_again(hit)) for sub, (hit, which) in found.items()]
+                which = found[hit.sub].which if hit.sub in found else ()
+                found[hit.sub] = _Start(hit, (*which, number))
+        return list(found.values())
 
     def _is_performed_again(self, hit: Hit) -> bool:
         """Whether retries perform P anew: attempts of an idempotent tool share one key, and are one performance."""
@@ -141,9 +146,14 @@ class RuleMonitor(_Watcher):
             return "missing" if not starting or (not self.doubtless and self._may_run_out(step)) else None
         if not starting or self.automaton.is_broken(state):
             return None
-        return self._objection(state, starting) or (
-            "retried" if any(one.again and self._objection(state, [one, one]) for one in starting) else None
-        )
+        kind = self._objection(state, starting)
+        if kind is not None or not self.automaton.counts_starts:
+            return kind
+        return "retried" if any(self._breaks_again(state, one) for one in starting) else None
+
+    def _breaks_again(self, state: State, one: _Start) -> bool:
+        """Whether retries of a part break the rule."""
+        return self._objection(state, [one, one]) is not None and self._is_performed_again(one.hit)
 
     def _objection(self, state: State, starts: Iterable[_Start]) -> str | None:
         """Return why parts must not start in this state, one after another, or None."""
@@ -160,12 +170,9 @@ class RuleMonitor(_Watcher):
         others = [one for one in starting if one not in alone]
         pairs = [pair for pair in combinations(others, 2) if self._objection(state, pair)]
         # Where two can't start together, retries of one may break the rule.
-        again = [one for one in others if one.again and self._objection(state, [one, one])]
-        return [
-            *((one.sub,) for one in alone),
-            *((one.sub, two.sub) for one, two in pairs),
-            *((one.sub,) for one in again),
-        ] or ((),)
+        again = [one for one in others if self._breaks_again(state, one)]
+        found = [*((one,) for one in alone), *pairs, *((one,) for one in again)]
+        return [tuple(one.hit.sub for one in starts) for starts in found] or ((),)
 
     def _may_run_out(self, step: int) -> bool:
         """Whether an empty budget may keep a step from starting.
@@ -179,44 +186,50 @@ class RuleMonitor(_Watcher):
         return program.max_tokens is not None and any(isinstance(call, LlmCall) for _, call in calls)
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
-        if self.watched is not None and step not in self.watched:
+        if step not in self.concerned:
             return (state,)
-        automaton = self.automaton
-        stale = [number for number, steps in enumerate(self.stale_by) if step in steps]
-        started = self._started(step, way, fates) if automaton.counts_starts else ((),)
-        before = [automaton.started(state, which) if which else state for which in started]
-        after = (automaton.left(one, came, stale) for came in self._came(step, way, fates) for one in before)
-        return tuple(dict.fromkeys(after))
+        automaton, states = self.automaton, [state]
+        if automaton.counts_starts and step in self.starting:
+            states = [automaton.started(state, which) if which else state for which in self._started(step, way, fates)]
+        if automaton.comes:
+            stale = [number for number, steps in enumerate(self.stale_by) if step in steps]
+            states = [automaton.left(one, came, stale) for came in self._came(step, way, fates) for one in states]
+        return states if len(states) == 1 else dict.fromkeys(states)
 
     def _started(self, step: int, way: Transition, fates: Fates) -> Iterable[tuple[int, ...]]:
-        """Yield which of the selectors a part may have started for when the step was left this way."""
-        choices = []
-        for hits in self.starts:
-            may = some_start(hits[step], way, fates, self.analyses) if step in hits else (False,)
-            choices.append((True,) if self.doubtless and True in may else may)
-        return _chosen(choices)
+        """Yield for which of the selectors a part may have started when the step was left this way."""
+        may = {
+            number: some_start(hits[step], way, fates, self.analyses)
+            for number, hits in enumerate(self.starts)
+            if step in hits
+        }
+        return _chosen({number: (True,) for number in may if True in may[number]} if self.doubtless else may)
 
     def _came(self, step: int, way: Transition, fates: Fates) -> Iterable[tuple[int, ...]]:
         """Yield which of the guards may have come when the step was left this way."""
-        choices: list[tuple[bool, ...]] = []
-        for guard, found in zip(self.automaton.comes, self.comes, strict=True):
-            hits = found.get(step, [])
-            branch = awaited(guard, hits[0]) if hits else None
-            if branch is not None:
-                choices.append((way.branch == branch,))
-            else:
-                choices.append(some_succeed(hits, way, self.facts.program.steps[step], fates) if hits else (False,))
-        return _chosen(choices)
+        may: dict[int, tuple[bool, ...]] = {}
+        for number, found in enumerate(self.comes):
+            hits = found.get(step)
+            if hits:
+                branch = awaited(self.automaton.comes[number], hits[0])
+                is_taken = (way.branch == branch,)
+                whole = self.facts.program.steps[step]
+                may[number] = is_taken if branch is not None else some_succeed(hits, way, whole, fates)
+        return _chosen(may)
 
     def end(self, step: int, state: State, way: Transition) -> str | None:  # noqa: ARG002
         assert way.ending is not None
         return "missing" if self.automaton.owes(state, *way.ending) else None
 
 
-def _chosen(choices: Iterable[tuple[bool, ...]]) -> Iterator[tuple[int, ...]]:
-    """Yield the numbers of what happens, in every combination of what may."""
-    for happens in product(*choices):
-        yield tuple(number for number, one in enumerate(happens) if one)
+def _chosen(may: Mapping[int, tuple[bool, ...]]) -> Iterable[tuple[int, ...]]:
+    """Return the numbers of what happens, in every combination of what may."""
+    if len(may) == 1:  # as nearly always
+        ((number, outcomes),) = may.items()
+        return [(number,) if outcome else () for outcome in outcomes]
+    return [
+        tuple(number for number, one in zip(may, happens, strict=True) if one) for happens in product(*may.values())
+    ]
 
 
 def never(analyses: Analyses, hits: list[Hit]) -> RuleMonitor:
