@@ -52,23 +52,12 @@ def _extents(document: Document, mends: Sequence[Mend]) -> Mapping[Path, Extent]
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> str:
     """Return a text with edits made that don't overlap."""
-    lines = LineStarts(text)
+    lines = LineIndex(text)
     changes = sorted(
         (lines.offset(e.span.line, e.span.column), lines.offset(e.span.end_line, e.span.end_column), e.text)
         for e in edits
     )
     return _applied(text, changes)
-
-
-class LineStarts:
-    """Turns lines and columns of a text into offsets."""
-
-    def __init__(self, text: str) -> None:
-        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
-
-    def offset(self, line: int, column: int) -> int:
-        """Return the offset of a 1-based line and column."""
-        return self._starts[line - 1] + column - 1
 
 
 def _applied(text: str, changes: Sequence[_Change]) -> str:

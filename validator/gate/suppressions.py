@@ -46,8 +46,8 @@ def read_comments(text: str, format: Format) -> tuple[Comment, ...]:
     """Return the ignore comments of a text, in order; what looks like one inside a text value is none."""
     if not _HINT.search(text) or format == "json":
         return ()
-    found = list(_python_comments(text) if format == "python" else _yaml_comments(text))
     lines = LineIndex(text)
+    found = list(_python_comments(text, lines) if format == "python" else _yaml_comments(text))
     alone = {lines.position(start)[0] for start, is_alone in found if is_alone}
     return tuple(comment for start, _ in found if (comment := _comment(text, start, lines, alone)))
 
@@ -73,16 +73,15 @@ def _end_of_line(text: str, start: int) -> int:
     return len(text) if end < 0 else end
 
 
-def _python_comments(text: str) -> Iterator[tuple[int, bool]]:
+def _python_comments(text: str, lines: LineIndex) -> Iterator[tuple[int, bool]]:
     """Yield the offset of each comment, and whether it stands alone on its line."""
     import tokenize
 
-    starts = [0, *(match.end() for match in re.finditer("\n", text))]
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
                 line, column = token.start
-                yield starts[line - 1] + column, not token.line[:column].strip()
+                yield lines.offset(line, column + 1), not token.line[:column].strip()
     except (tokenize.TokenError, SyntaxError):
         return  # what comes after the error is not read, so nothing in it is silenced
 

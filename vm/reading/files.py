@@ -10,12 +10,12 @@ from stepward.vm.reading.limits import MAX_BYTES
 from stepward.vm.reading.source import LineIndex
 
 
-def read_file(path: str | FilePath, name: str | None = None) -> list[Document]:
-    """Return the documents of a YAML or JSON file; `name` is what messages call it, the path unless given.
+def read_file(path: str | FilePath) -> list[Document]:
+    """Return the documents of a YAML or JSON file; messages call it by its path.
 
     Raises ProgramError (SW001, SW004) for what can't be read as text of its format, OSError for no file.
     """
-    name = name or str(path)
+    name = str(path)
     return read_text(name, read_bytes(FilePath(path), name), is_json=str(path).endswith(".json"))
 
 

@@ -8,14 +8,15 @@ from typing import Any, Final
 
 from stepward.vm.reading.limits import MAX_NUMBER
 
-_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
-_TRUE: Final = frozenset({"true", "True", "TRUE"})
-_FALSE: Final = frozenset({"false", "False", "FALSE"})
+_WORDS: Final = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 _BASED: Final = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _DECIMAL: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_MAY_BE_SPECIAL: Final = frozenset("~nNtTfF-+.0123456789")
 
 
 def within_limit(number: str) -> str:
@@ -31,14 +32,8 @@ def resolve(text: str) -> Any:
     Numbers are int or Decimal, so that nothing is rounded; `.inf` and `.nan` come back as float, for the models to
     refuse. Raises ValueError for a number of over MAX_NUMBER characters.
     """
-    if text and text[0] not in _MAY_BE_SPECIAL:
-        return text
-    if text in _NULL:
-        return None
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
+    if text in _WORDS:
+        return _WORDS[text]
     if _INTEGER.fullmatch(text):
         return int(within_limit(text))
     if _BASED.fullmatch(text):

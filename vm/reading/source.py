@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 Path = tuple[str | int, ...]
@@ -50,19 +50,12 @@ class Mend(NamedTuple):
     field: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class LineIndex:
-    """Turns offsets into a text into lines and columns."""
+    """Turns offsets into a text into 1-based lines and columns, and back."""
 
-    text: str
-    _starts: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._starts.append(0)
-        position = self.text.find("\n")
-        while position >= 0:
-            self._starts.append(position + 1)
-            position = self.text.find("\n", position + 1)
+    def __init__(self, text: str) -> None:
+        self._length = len(text)
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def span(self, start: int, end: int) -> Span:
         """Return the span of `text[start:end]`."""
@@ -70,6 +63,10 @@ class LineIndex:
 
     def position(self, offset: int) -> tuple[int, int]:
         """Return the 1-based line and column of an offset."""
-        offset = min(offset, len(self.text))
+        offset = min(offset, self._length)
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
+
+    def offset(self, line: int, column: int) -> int:
+        """Return the offset of a line and column."""
+        return self._starts[line - 1] + column - 1

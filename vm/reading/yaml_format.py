@@ -16,6 +16,7 @@ import yaml
 
 from stepward.vm.errors import Problem, ProgramError
 from stepward.vm.reading.document import Document, Extent, Wanted
+from stepward.vm.reading.finder import Finder
 from stepward.vm.reading.limits import MAX_ALIASED_NODES, MAX_DEPTH
 from stepward.vm.reading.quoting import Style
 from stepward.vm.reading.scalars import resolve
@@ -247,81 +248,31 @@ class _Locator:
     number: int
 
     def __call__(self, wanted: Wanted) -> dict[Path, Extent]:
-        found: dict[Path, Extent] = {}
         document = -1
-        walk = _Walk(self.text, wanted, found)
+        finder = Finder(wanted)
         for event in _events(self.text):
             if isinstance(event, yaml.DocumentStartEvent):
                 document += 1
             elif document == self.number:
                 if isinstance(event, yaml.DocumentEndEvent):
                     break
-                walk.take(event)
-        return found
+                self._take(event, finder)
+        return finder.found
 
-
-@dataclass(slots=True)
-class _Level:
-    wanted: Wanted | None
-    path: Path
-    start: int
-    key: tuple[int, int] | None
-    is_mapping: bool
-    next: str | int | None
-    next_key: tuple[int, int] | None = None
-
-
-@dataclass(slots=True)
-class _Walk:
-    """Follows the events of one document, and notes the extents of wanted paths."""
-
-    text: str
-    wanted: Wanted
-    found: dict[Path, Extent]
-    _levels: list[_Level] = field(default_factory=list)
-
-    def take(self, event: yaml.Event) -> None:
+    def _take(self, event: yaml.Event, finder: Finder) -> None:
         start, end = _offsets(event)
         if isinstance(event, yaml.ScalarEvent) and (event.anchor is not None or event.tag is not None):
             properties = _PROPERTIES.match(self.text, start, end)
             assert properties is not None, "the pattern matches nothing, too"
             start = properties.end()
         if isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-            level = self._levels.pop()
-            if level.wanted is not None:
-                self.found[level.path] = Extent(level.start, end, level.key)
-            self._advance()
-            return
-        top = self._levels[-1] if self._levels else None
-        if top is not None and top.is_mapping and top.next is None:
+            finder.end(end)
+        elif finder.expects_key:
             assert isinstance(event, yaml.ScalarEvent), "the builder let only text keys through"
-            top.next, top.next_key = event.value, (start, end)
-            return
-        wanted, path, key = self._child(top)
-        if isinstance(event, yaml.MappingStartEvent):
-            self._levels.append(_Level(wanted, path, start, key, is_mapping=True, next=None))
-        elif isinstance(event, yaml.SequenceStartEvent):
-            self._levels.append(_Level(wanted, path, start, key, is_mapping=False, next=0))
+            finder.key(event.value, start, end)
+        elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            finder.begin(start, is_mapping=isinstance(event, yaml.MappingStartEvent))
         else:
-            if wanted is not None:
-                style = _STYLES.get(event.style, "block") if isinstance(event, yaml.ScalarEvent) else None
-                self.found[path] = Extent(start, end, key, style)
-            self._advance()
-
-    def _child(self, top: _Level | None) -> tuple[Wanted | None, Path, tuple[int, int] | None]:
-        if top is None:
-            return self.wanted, (), None
-        assert top.next is not None
-        if top.wanted is None or top.next not in top.wanted:
-            return None, (), None
-        return top.wanted[top.next], (*top.path, top.next), top.next_key
-
-    def _advance(self) -> None:
-        if not self._levels:
-            return
-        top = self._levels[-1]
-        if top.is_mapping:
-            top.next = None
-        else:
-            assert isinstance(top.next, int)
-            top.next += 1
+            finder.scalar(
+                start, end, _STYLES.get(event.style, "block") if isinstance(event, yaml.ScalarEvent) else None
+            )

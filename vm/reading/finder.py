@@ -1,0 +1,69 @@
+"""Where values stand in a text: noted as a reader of any format goes through it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepward.vm.reading.document import Extent, Wanted
+from stepward.vm.reading.quoting import Style
+from stepward.vm.reading.source import Path
+
+
+@dataclass(slots=True)
+class _Level:
+    """A mapping or list that is not at its end; `next` is the key or position of its next value, None before a key."""
+
+    wanted: Wanted | None
+    path: Path
+    start: int
+    key: tuple[int, int] | None
+    next: str | int | None
+    next_key: tuple[int, int] | None = None
+
+
+class Finder:
+    """Notes the extents of wanted paths in `found`. It is told of keys and values in the order of the text."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.found: dict[Path, Extent] = {}
+        self._wanted = wanted
+        self._levels: list[_Level] = []
+
+    @property
+    def expects_key(self) -> bool:
+        """Whether a key comes next, or the end of a mapping."""
+        return bool(self._levels) and self._levels[-1].next is None
+
+    def key(self, key: str, start: int, end: int) -> None:
+        """Take the key of the next value."""
+        self._levels[-1].next, self._levels[-1].next_key = key, (start, end)
+
+    def scalar(self, start: int, end: int, style: Style | None) -> None:
+        """Take a value that holds no other."""
+        wanted, path, key = self._value()
+        if wanted is not None:
+            self.found[path] = Extent(start, end, key, style)
+
+    def begin(self, start: int, *, is_mapping: bool) -> bool:
+        """Take the start of a mapping or list; return whether anything in it is wanted."""
+        wanted, path, key = self._value()
+        self._levels.append(_Level(wanted, path, start, key, None if is_mapping else 0))
+        return wanted is not None
+
+    def end(self, end: int) -> None:
+        """Take the end of the mapping or list that was begun last."""
+        level = self._levels.pop()
+        if level.wanted is not None:
+            self.found[level.path] = Extent(level.start, end, level.key)
+
+    def _value(self) -> tuple[Wanted | None, Path, tuple[int, int] | None]:
+        """Return what is wanted of the value that comes now, its path, and where its key stands."""
+        if not self._levels:
+            return self._wanted, (), None
+        top = self._levels[-1]
+        at = top.next
+        assert at is not None, "a key comes before a value"
+        top.next = at + 1 if isinstance(at, int) else None
+        if top.wanted is None or at not in top.wanted:
+            return None, (), None
+        return top.wanted[at], (*top.path, at), top.next_key
