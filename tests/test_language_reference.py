@@ -389,7 +389,7 @@ def test_the_table_of_steps_gives_a_sub_step_its_fields(kind: str) -> None:
     assert table_of_steps()["sub-steps"] | own == fields(steps.SUB_STEP_MODELS[kind])
 
 
-@pytest.mark.parametrize("key", guardrails.RULE_KEYS)
+@pytest.mark.parametrize("key", guardrails.RULE_MODELS)
 def test_the_table_of_guardrails_names_the_fields_of_a_rule(key: str) -> None:
     (model,) = (model for model in guardrails.Rule.__subclasses__() if key in fields(model))
     (row,) = (row for row in rows("Guardrails") if in_ticks(row[0])[0] == key)

@@ -138,68 +138,36 @@ def freeze(value: object, depth: int = 0, room: Room | None = None) -> Any:
     Lists become tuples, dicts become FrozenMap. Raises ValueRefused for what the language does not have, and TooLarge
     where there is no `room` for it.
     """
-    kind = type(value)
     if room is not None:
-        room.take(_least(value, kind))
-    if kind is str and value.isascii():  # type: ignore[attr-defined]
-        return value
-    if value is None or kind is bool:
-        return value
-    if type(value) is dict and depth < MAX_DEPTH and is_plain(value):
-        if room is not None:
-            room.take(sum(len(key) + 3 + _least(item, type(item)) for key, item in value.items()))
-        return FrozenMap(value)
-    if isinstance(value, (int, float, decimal.Decimal)):
-        return exact(value)
+        room.take(_least(value))
     if isinstance(value, str):
         return _text(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float | decimal.Decimal):
+        return exact(value)
     if depth >= MAX_DEPTH:
         raise ValueRefused(f"a value is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, Mapping):
-        return FrozenMap(
-            {
-                key if type(key) is str and key.isascii() and room is None else _text_key(key, room): (
-                    item if type(item) is str and item.isascii() and room is None else freeze(item, depth + 1, room)
-                )
-                for key, item in value.items()
-            }
-        )
+        return FrozenMap({_key(key, room): freeze(item, depth + 1, room) for key, item in value.items()})
     if isinstance(value, list | tuple):
         return tuple(freeze(item, depth + 1, room) for item in value)
     raise ValueRefused(f"a value must be text, a number, true, false, null, a list or an object, not {_kind(value)}")
 
 
-def _least(value: Any, kind: type) -> int:
+def _least(value: object) -> int:
     """Return how many bytes of canonical JSON a value takes at least, without what it holds."""
+    kind = type(value)
     if kind is str:
-        return len(value) + 2
-    if kind is list or kind is tuple:
-        return len(value) + 1 if value else 2
-    return 1
+        return len(value) + 2  # type: ignore[arg-type]
+    return max(len(value) + 1, 2) if kind is list or kind is tuple else 1  # type: ignore[arg-type]
 
 
-def is_plain(data: dict[object, object]) -> bool:
-    """Return whether all of an object is frozen as it is, as of most: nothing in it holds others, no odd text."""
-    for key, item in data.items():
-        if type(key) is not str or not key.isascii():
-            return False
-        kind = type(item)
-        if kind is str:
-            if not item.isascii():  # type: ignore[attr-defined]
-                return False
-        elif kind is int:
-            if not -_LARGEST_INT < item < _LARGEST_INT:  # type: ignore[operator]
-                return False
-        elif item is not None and kind is not bool:
-            return False
-    return True
-
-
-def _text_key(key: object, room: Room | None) -> str:
+def _key(key: object, room: Room | None) -> str:
     if not isinstance(key, str):
         raise ValueRefused(f"a key of an object must be text, not `{key}`")
     if room is not None:
-        room.take(len(key))
+        room.take(len(key) + 3)
     return _text(key)
 
 

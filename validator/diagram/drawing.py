@@ -11,6 +11,7 @@ from stepward.validator.diagram.marks import Marks
 from stepward.validator.diagram.notes import notes_of
 from stepward.validator.diagram.picture import Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
 from stepward.validator.diagram.words import lines_of, sub_step_lines, visits_words, whole_of, wrapped
+from stepward.vm.language.flow import target_at
 from stepward.vm.language.guardrails import BranchSelector, FollowedBy, Requires, guards, protected
 from stepward.vm.language.selectors import matches
 from stepward.vm.language.steps import (
@@ -249,9 +250,7 @@ class _Drawing:
             return self._sign(f"s{number}to{way.to}", "sign", lines, number)
         name = f"s{number}{way.kind}{way.branch or ''}"
         if way.to == MISSING:
-            missing: Any = self.flow.steps[number]
-            for part in way.field:
-                missing = missing[part] if isinstance(part, int) else getattr(missing, part)
+            missing = target_at(self.flow.steps[number], way.field)
             return self._sign(name, "broken", _told(f"missing: {missing}", "text"), number)
         assert way.to == END
         assert way.ending is not None

@@ -9,12 +9,12 @@ from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.naming import MAX_TRIED, ends_the_run, naming_words
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
-from stepward.vm.language.flow import Flow
-from stepward.vm.language.loading import near_words, only_near
+from stepward.vm.language.flow import Flow, target_at
+from stepward.vm.language.loading import near_words, respelt
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ConditionStep, FailingStep, LlmCall
 from stepward.vm.language.transitions import DECLARED_FAILURE, MISSING
-from stepward.vm.reading.source import Mend, Place
+from stepward.vm.reading.source import Place
 
 
 class MissingTarget(Rule):
@@ -59,22 +59,14 @@ class MissingTarget(Rule):
         sub_steps = {part.id: step.id for step in steps for part in step.sub_steps}
         for number, step in enumerate(steps):
             for field in dict.fromkeys(way.field for way in flow.transitions[number] if way.to == MISSING):
-                target = _value(step, field)
+                target = target_at(step, field)
                 help = near_words(target, context.facts.flow.position) or "name a step of the list, or add this one"
                 if target in sub_steps:
                     help = f"it is a sub-step; control can't enter `{sub_steps[target]}` in the middle"
                 place = Place(("steps", number, *field))
                 message = f"`{field[-1]}` names `{target}`, which is no step"
-                near = None if target in sub_steps else only_near(target, context.facts.flow.position)
-                mend = Mend(place, near) if near else None
+                mend = None if target in sub_steps else respelt(place, target, context.facts.flow.position)
                 yield self.finding(message, help, place, step=step.id, mend=mend)
-
-
-def _value(step: object, field: tuple[str | int, ...]) -> str:
-    for part in field:
-        step = step[part] if isinstance(part, int) else getattr(step, part)  # type: ignore[index]
-    assert isinstance(step, str)
-    return step
 
 
 class UnreachableStep(Rule):

@@ -11,7 +11,7 @@ from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import embedded, fill, parts
 from stepward.vm.language.clauses import CallSite
-from stepward.vm.language.loading import near_words, only_near
+from stepward.vm.language.loading import near_words, only_near, respelt
 from stepward.vm.language.name_types import static_kinds
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.language.typecheck import WORDS, either
@@ -59,8 +59,8 @@ class UndeclaredTool(Rule):
             if site.call.type == "tool" and site.call.tool not in tools:
                 help = near_words(site.call.tool, tools) or "declare it under `tools`"
                 message = f"the tool `{site.call.tool}` is not declared"
-                place, near = Place((*site.path, "tool")), only_near(site.call.tool, tools)
-                mend = Mend(place, near) if near else None
+                place = Place((*site.path, "tool"))
+                mend = respelt(place, site.call.tool, tools)
                 yield self.finding(message, help, place, step=site.call.id, mend=mend)
 
 
@@ -124,8 +124,7 @@ class ToolArguments(Rule):
                 missing = [known for known in declared if known not in call.args]
                 help = near_words(name, missing) or f"remove it; the tool takes {_listed(declared)}"
                 message = f"`{call.tool}` has no argument `{name}`"
-                only = only_near(name, missing)
-                mend = Mend(place, only) if only else None
+                mend = respelt(place, name, missing)
                 yield self.finding(message, help, place, step=call.id, related=related, mend=mend)
             else:
                 why = _mismatch(context, site, name, value, declared[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -129,23 +130,17 @@ def certain_reads(tree: Expression) -> frozenset[Names]:
     return frozenset(result)
 
 
-def reads(tree: Expression, known: Facts = Facts()) -> list[tuple[Reference, Facts]]:
-    """Return the references of `tree` in the order of evaluation, each with what is certain by the time it is read.
+def reads(tree: Expression, known: Facts = Facts()) -> Iterator[tuple[Reference, Facts]]:
+    """Yield the references of `tree` in the order of evaluation, each with what is certain by the time it is read.
 
-    Those asked for by `defined` are no reads.
+    `known` is certain before. Those asked for by `defined` are no reads.
     """
-    found: list[tuple[Reference, Facts]] = []
-    _add_reads(found, tree, known)
-    return found
-
-
-def _add_reads(found: list[tuple[Reference, Facts]], tree: Expression, known: Facts) -> None:
     if isinstance(tree, Reference):
-        found.append((tree, known))
+        yield tree, known
     elif isinstance(tree, Logic):
         for operand in tree.operands:
-            _add_reads(found, operand, known)
+            yield from reads(operand, known)
             known |= facts(operand, tree.operator == "and")
     else:
         for child in children(tree):
-            _add_reads(found, child, known)
+            yield from reads(child, known)

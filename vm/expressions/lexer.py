@@ -60,10 +60,7 @@ def _token(text: str, match: re.Match[str]) -> Token:
     word, (start, end) = match.group(kind), match.span(kind)
     if kind == "number":
         try:
-            if len(word) < 100 and word.isdigit():
-                value: Any = int(word)
-            else:
-                value = exact(Decimal(word)) if len(word) < 2_000 else exact(Decimal("1e2000"))
+            value = exact(Decimal(word if len(word) < 2_000 else "1e2000"))
         except (ValueRefused, ArithmeticError):
             raise ExpressionError(text, "a number has over 1000 digits", start, end) from None
         following = text[end : end + 1]

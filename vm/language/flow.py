@@ -6,6 +6,7 @@ The machine, the checker, the diagrams and the sabotage oracle read it from here
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import AnyStep, FailingStep, Routed
@@ -105,3 +106,11 @@ class Flow:
 def _says_nothing(step: AnyStep) -> bool:
     """Return whether a step goes on to a successor, and does not say itself which one."""
     return isinstance(step, Routed) and step.next_step is None and not step.is_terminal
+
+
+def target_at(step: AnyStep, field: tuple[str | int, ...]) -> str:
+    """Return the step that a field of a step names, such as that of a case."""
+    value: Any = step
+    for part in field:
+        value = value[part] if isinstance(part, int) else getattr(value, part)
+    return str(value)

@@ -160,14 +160,21 @@ class Exclusive(Rule):
     exclusive: Annotated[tuple[Selector, Selector], Field(strict=False)]
 
 
-RULE_KEYS = ("protects", "never", "at_most_once", "followed_by", "exclusive")
+RULE_MODELS: dict[str, type[Rule]] = {
+    "protects": Requires,
+    "never": Never,
+    "at_most_once": AtMostOnce,
+    "followed_by": FollowedBy,
+    "exclusive": Exclusive,
+}
+"""The rules by the field that each has and no other."""
 
 
 def _rule_tag(value: Any) -> str | None:
     keys = _keys(value)
     if "requires" in keys:
         return "protects"
-    return next((key for key in RULE_KEYS if key in keys), None)
+    return next((key for key in RULE_MODELS if key in keys), None)
 
 
 Guardrail = Annotated[

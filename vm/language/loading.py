@@ -29,13 +29,6 @@ Part = type[BaseModel] | type[Record]
 # Where pydantic puts the tag of a union between two parts of the path.
 _TAGGED_LISTS: Final = frozenset({"steps", "parallel_steps", "guardrails", "exclusive", "all_of", "any_of"})
 _TAGGED_FIELDS: Final = frozenset({"protects", "requires", "never", "at_most_once", "first", "then", "branch"})
-_RULE_MODELS: Final[dict[str, type[BaseModel]]] = {
-    "protects": guardrails.Requires,
-    "never": guardrails.Never,
-    "at_most_once": guardrails.AtMostOnce,
-    "followed_by": guardrails.FollowedBy,
-    "exclusive": guardrails.Exclusive,
-}
 _ELSEWHERE: Final = {
     "depends_on": (
         "`depends_on` is reserved and refused for now",
@@ -184,8 +177,8 @@ def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
         return Problem(code, f"{field}: {reason}", "write a value that JSON has", Place(path), step=step)
     message, help = _wrong_value(kind, context, field, complaint)
     is_near = kind == "literal_error" and isinstance(complaint["input"], str)
-    near = only_near(complaint["input"], _expected(context)) if is_near else None
-    return Problem("SW002", message, help, Place(path), step=step, mend=Mend(Place(path), near) if near else None)
+    mend = respelt(Place(path), complaint["input"], _expected(context)) if is_near else None
+    return Problem("SW002", message, help, Place(path), step=step, mend=mend)
 
 
 def _no_pair(path: Path, data: Any) -> Problem:
@@ -326,8 +319,8 @@ def _model_at(path: Path, model: type[BaseModel], data: Any) -> Part | None:
         return (SUB_STEP_MODELS if len(path) == 4 else STEP_MODELS).get(str(owner.get("type")))
     if path[0] == "guardrails":
         if len(path) == 2 and isinstance(owner, dict):
-            key = next((key for key in guardrails.RULE_KEYS if key in owner), "protects")
-            return _RULE_MODELS[key]
+            key = next((key for key in guardrails.RULE_MODELS if key in owner), "protects")
+            return guardrails.RULE_MODELS[key]
         return guardrails.BranchSelector
     if path[0] == "tools" and len(path) == 2:
         return ToolSpec
@@ -450,6 +443,12 @@ def only_near(name: str, candidates: Collection[str]) -> str | None:
     near = [one for one in known if one != name and _words(one) == _words(name)]
     near = near or _alike(name, known, n=2, cutoff=_MISSPELT)
     return near[0] if len(near) == 1 else None
+
+
+def respelt(place: Place, name: str, candidates: Collection[str]) -> Mend | None:
+    """Return the mend that writes the one name that another is a slip of, in its place, where there is just one."""
+    near = only_near(name, candidates)
+    return Mend(place, near) if near else None
 
 
 def near_words(name: str, candidates: Collection[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from stepward.vm.language.clauses import CallSite, Clause
 from stepward.vm.language.flow import Flow
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from stepward.vm.language.policy import Policy
 
 _EFFECTS = ("none", "read", "write")
-_UNASKED: Final = View()
 
 
 class Meaning:
@@ -95,11 +94,10 @@ class Meaning:
 
     def view(self, names: tuple[str, ...]) -> View | None:
         """Return what is known of the values of a reference, or None when nothing ever defines it."""
-        view = self._views.get(names, _UNASKED)
-        if view is _UNASKED:
+        if names not in self._views:
             meant = self.names.meaning(names)
-            view = self._views[names] = None if meant is None else self.typing.fresh_view(meant)
-        return view
+            self._views[names] = None if meant is None else self.typing.fresh_view(meant)
+        return self._views[names]
 
     def lists(self, enum: tuple[object, ...], value: object) -> bool:
         """Return whether a value is a member of the `enum` of a view, which is looked through once."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import Failing, parts, path_of
@@ -27,44 +26,11 @@ class Source(NamedTuple):
     sub: int | None = None
 
 
-def _output(step: str, number: int, sub: int | None) -> Source:
-    return Source("output", step, path_of(number, sub), number, sub)
-
-
-class Outputs(Mapping[str, Source]):
-    """The output of each step and sub-step that has one, by its id: made when it is asked for, as most never are.
-
-    `places` are the positions in the list, and in a parallel step.
-    """
-
-    def __init__(self) -> None:
-        self.places: dict[str, tuple[int, int | None]] = {}
-        self._made: dict[str, Source] = {}
-
-    def __getitem__(self, step: str) -> Source:
-        made = self._made.get(step)
-        if made is None:
-            made = self._made[step] = _output(step, *self.places[step])
-        return made
-
-    def __contains__(self, step: object) -> bool:
-        return step in self.places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.places)
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-
 class Meant(NamedTuple):
     """What a reference speaks of: the sources of its first names, and the fields below."""
 
     sources: tuple[Source, ...]
     fields: tuple[str, ...]
-
-
-_UNASKED: Final = Meant((), ())
 
 
 @dataclass(frozen=True)
@@ -75,7 +41,7 @@ class Names:
     """
 
     variables: dict[str, list[Source]] = field(default_factory=dict)
-    outputs: Outputs = field(default_factory=Outputs)
+    outputs: dict[str, Source] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
     declares_inputs: bool = True
     _meanings: dict[tuple[str, ...], Meant | None] = field(default_factory=dict)
@@ -86,7 +52,6 @@ class Names:
         names = cls(declares_inputs=program.inputs is not None)
         for name in program.inputs or ():
             names._bind(name, Source("input", name, ("inputs", name)))
-        places = names.outputs.places
         for number, step in enumerate(program.steps):
             for name in step.assigns:
                 names._bind(name, Source("set", name, ("steps", number, "set", name), number))
@@ -94,9 +59,10 @@ class Names:
                 names.silent.add(step.id)
             for sub, part in parts(step):
                 if isinstance(part, Failing):
-                    places.setdefault(part.id, (number, sub))
+                    output = Source("output", part.id, path_of(number, sub), number, sub)
+                    names.outputs.setdefault(part.id, output)
                     if part.output_key is not None:
-                        names._bind(part.output_key, _output(part.id, number, sub))
+                        names._bind(part.output_key, output)
         return names
 
     def _bind(self, name: str, source: Source) -> None:
@@ -104,14 +70,11 @@ class Names:
 
     def meaning(self, names: tuple[str, ...]) -> Meant | None:
         """Return what a reference speaks of, or None when nothing ever defines it."""
-        meant = self._meanings.get(names, _UNASKED)
-        if meant is _UNASKED:
-            meant = self._meanings[names] = self._meaning(names)
-        return meant
+        if names not in self._meanings:
+            self._meanings[names] = self._meaning(names)
+        return self._meanings[names]
 
     def _meaning(self, names: tuple[str, ...]) -> Meant | None:
-        if len(names) == 1 and names[0] in self.variables:  # as most
-            return Meant(tuple(self.variables[names[0]]), ())
         found = self.locate(names)
         if found is None:
             return None

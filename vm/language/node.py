@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic_core import PydanticCustomError
 
-from stepward.vm.values import FrozenMap, Number, ValueRefused, exact, freeze, is_plain
+from stepward.vm.values import FrozenMap, Number, ValueRefused, exact, freeze
 
 
 class Node(BaseModel):
@@ -38,8 +38,6 @@ def _frozen(value: Any) -> Any:
 
 
 def _frozen_object(value: Any) -> Any:
-    if type(value) is dict and is_plain(value):  # as of most: half the time of asking further
-        return FrozenMap(value)
     if not isinstance(value, dict):
         raise PydanticCustomError("dict_type", "an object is expected")
     return _frozen(value)

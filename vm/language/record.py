@@ -6,14 +6,12 @@ keeps them all and a set of those that were given, which is most of the time tha
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn, Self, get_type_hints
+from typing import Any, NoReturn, Self, get_type_hints
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from stepward.vm.language.node import Node, plain
-
-_new: Final = object.__new__
 
 
 class Record:
@@ -29,8 +27,8 @@ class Record:
 
     @classmethod
     def _of(cls, given: dict[str, Any]) -> Self:
-        record = _new(cls)
-        _set_fields(record, given)
+        record = object.__new__(cls)
+        vars(record).update(given)  # the one way past `__setattr__`
         return record
 
     def replace(self, **changes: Any) -> Self:
@@ -85,10 +83,6 @@ class Record:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
-
-
-_set_fields: Final = vars(Record)["__dict__"].__set__
-"""The one way past `__setattr__`."""
 
 
 def _plain(value: Any) -> Any:

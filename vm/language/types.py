@@ -162,20 +162,6 @@ def fits(value: Any, spec: TypeSpec | None) -> bool:
     return spec is None or refusal(value, spec) is None
 
 
-def unlimited(spec: TypeSpec) -> frozenset[type]:
-    """Return the Python types of which every value is of the type, so that `refusal` need not look at it."""
-    if spec.enum is not None:
-        return frozenset()
-    found: set[type] = set()
-    if spec.admits("string") and spec.max_length is None and spec.pattern is None:
-        found.add(str)
-    if (spec.admits("number") or spec.admits("integer")) and spec.minimum is None and spec.maximum is None:
-        found.add(int)
-    if spec.admits("boolean"):
-        found.add(bool)
-    return frozenset(found)
-
-
 def _refusals(value: Any, spec: TypeSpec, path: str) -> Iterator[str]:
     here = f"`{path}` " if path else ""
     if spec.enum is not None and not _is_of_kind(value, spec):

@@ -114,9 +114,9 @@ class _Level:
         self.is_repeated = False
         self.can_repeat = False
 
-    def add(self, node: Node, *, can_repeat: bool = True) -> None:
+    def add(self, node: Node) -> None:
         self.parts.append(node)
-        self.can_repeat = can_repeat
+        self.can_repeat = True
         self.is_repeated = False
 
     def alternative(self) -> None:

@@ -116,9 +116,10 @@ class Moves:
         """Return the steps that assign a variable, an output or an error."""
         names = self.facts.meaning.names
         if len(root) == 2:
-            place = names.outputs.places.get(root[0])
-            return [] if place is None else [place[0]]
-        return list(dict.fromkeys([one.step for one in names.variables.get(root[0], ()) if one.step is not None]))
+            sources = [names.outputs[root[0]]] if root[0] in names.outputs else []
+        else:
+            sources = names.variables.get(root[0], [])
+        return list(dict.fromkeys([one.step for one in sources if one.step is not None]))
 
     def feeds(self, root: Names) -> set[Names]:
         """Return the variables whose values a variable may take over, or be computed from."""

@@ -11,52 +11,24 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from stepward.vm.language.steps.anatomy import Anatomy
-from stepward.vm.language.steps.assign import SetStep
-from stepward.vm.language.steps.base import (
-    BaseStep,
-    Count,
-    Failing,
-    FailingStep,
-    Outcome,
-    Routed,
-    VariableName,
-)
-from stepward.vm.language.steps.call import Call
-from stepward.vm.language.steps.condition import Case, ConditionStep
-from stepward.vm.language.steps.end import EndStep
-from stepward.vm.language.steps.llm import LlmCall, LlmStep
-from stepward.vm.language.steps.parallel import ParallelStep
-from stepward.vm.language.steps.tool import ToolCall, ToolStep
+from stepward.vm.language.steps.assign import SetStep as SetStep
+from stepward.vm.language.steps.base import BaseStep as BaseStep
+from stepward.vm.language.steps.base import Count as Count
+from stepward.vm.language.steps.base import Failing as Failing
+from stepward.vm.language.steps.base import FailingStep as FailingStep
+from stepward.vm.language.steps.base import Outcome as Outcome
+from stepward.vm.language.steps.base import Routed as Routed
+from stepward.vm.language.steps.base import VariableName as VariableName
+from stepward.vm.language.steps.call import Call as Call
+from stepward.vm.language.steps.condition import Case as Case
+from stepward.vm.language.steps.condition import ConditionStep as ConditionStep
+from stepward.vm.language.steps.end import EndStep as EndStep
+from stepward.vm.language.steps.llm import LlmCall as LlmCall
+from stepward.vm.language.steps.llm import LlmStep as LlmStep
+from stepward.vm.language.steps.parallel import ParallelStep as ParallelStep
+from stepward.vm.language.steps.tool import ToolCall as ToolCall
+from stepward.vm.language.steps.tool import ToolStep as ToolStep
 from stepward.vm.reading.source import Path
-
-__all__ = [
-    "STEP_MODELS",
-    "SUB_STEP_MODELS",
-    "AnyCall",
-    "AnyPart",
-    "AnyStep",
-    "BaseStep",
-    "Call",
-    "Case",
-    "ConditionStep",
-    "Count",
-    "EndStep",
-    "Failing",
-    "FailingPart",
-    "FailingStep",
-    "LlmCall",
-    "LlmStep",
-    "Outcome",
-    "ParallelStep",
-    "Routed",
-    "SetStep",
-    "Step",
-    "ToolCall",
-    "ToolStep",
-    "VariableName",
-    "parts",
-    "path_of",
-]
 
 AnyStep = LlmStep | ToolStep | ConditionStep | ParallelStep | SetStep | EndStep
 AnyCall = LlmCall | ToolCall

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from stepward.vm.language.node import ExactNumber, Value
 from stepward.vm.language.steps.base import Failing, FailingStep
-from stepward.vm.language.transitions import FAILURE, SUCCESS, Exit
+from stepward.vm.language.transitions import SUCCESS, Exit
 
 
 class Call(Failing):
@@ -21,15 +21,10 @@ class Call(Failing):
     sub_steps = ()
 
 
-_USUAL = (SUCCESS, FAILURE)
-
-
 class CallStep(Call, FailingStep):
     """A call of the program's own list."""
 
     @property
     def exits(self) -> tuple[Exit, ...]:
         """The successor, and where control goes when the call did not succeed."""
-        if self.on_error != "skip" and self.error_step is None and self.on_timeout == "fail":  # as of most
-            return _USUAL
         return (SUCCESS, *self.failures(can_fall_back=self.on_timeout == "fallback"))

@@ -41,8 +41,7 @@ class ConditionStep(BaseStep):
 
     @classmethod
     def _of(cls, given: dict[str, Any]) -> Self:
-        if given.get("condition") is None or given.get("then") is None or "cases" in given or "exclusive" in given:
-            _check_form(given.get)
+        _check_form(given.get)
         return super()._of(given)
 
     @property
