@@ -8,32 +8,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stepward.vm.errors import (
-        DocumentError,
-        EvaluationError,
-        ExpressionError,
-        NoCheckerWarning,
-        PolicyError,
-        Problem,
-        ProgramError,
-        StepwardError,
-        UndefinedReferenceError,
-    )
-    from stepward.vm.journal.memory import MemoryJournal
-    from stepward.vm.journal.signing import SigningKey
-    from stepward.vm.journal.sqlite import SQLiteJournal
-    from stepward.vm.language.flow import Flow
-    from stepward.vm.language.meaning import Meaning
-    from stepward.vm.language.policy import Policy
-    from stepward.vm.language.program import Program
-    from stepward.vm.machine.execution import ExecutionVM
-    from stepward.vm.machine.litellm import LiteLLMModel
-    from stepward.vm.machine.models import ModelReply, ModelRequest, ScriptedModel
-    from stepward.vm.machine.refusals import DeliveryRefused, NoSuchRun, RunBusy, RunRefused
-    from stepward.vm.machine.run import Run
-    from stepward.vm.machine.state import Limits
-    from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext
-    from stepward.vm.reading.source import Place, Span
+    from stepward.vm.errors import DocumentError as DocumentError
+    from stepward.vm.errors import EvaluationError as EvaluationError
+    from stepward.vm.errors import ExpressionError as ExpressionError
+    from stepward.vm.errors import NoCheckerWarning as NoCheckerWarning
+    from stepward.vm.errors import PolicyError as PolicyError
+    from stepward.vm.errors import Problem as Problem
+    from stepward.vm.errors import ProgramError as ProgramError
+    from stepward.vm.errors import StepwardError as StepwardError
+    from stepward.vm.errors import UndefinedReferenceError as UndefinedReferenceError
+    from stepward.vm.journal.memory import MemoryJournal as MemoryJournal
+    from stepward.vm.journal.signing import SigningKey as SigningKey
+    from stepward.vm.journal.sqlite import SQLiteJournal as SQLiteJournal
+    from stepward.vm.language.flow import Flow as Flow
+    from stepward.vm.language.meaning import Meaning as Meaning
+    from stepward.vm.language.policy import Policy as Policy
+    from stepward.vm.language.program import Program as Program
+    from stepward.vm.language.transitions import Transition as Transition
+    from stepward.vm.machine.execution import ExecutionVM as ExecutionVM
+    from stepward.vm.machine.litellm import LiteLLMModel as LiteLLMModel
+    from stepward.vm.machine.models import ModelReply as ModelReply
+    from stepward.vm.machine.models import ModelRequest as ModelRequest
+    from stepward.vm.machine.models import ScriptedModel as ScriptedModel
+    from stepward.vm.machine.refusals import DeliveryRefused as DeliveryRefused
+    from stepward.vm.machine.refusals import NoSuchRun as NoSuchRun
+    from stepward.vm.machine.refusals import RunBusy as RunBusy
+    from stepward.vm.machine.refusals import RunRefused as RunRefused
+    from stepward.vm.machine.run import Run as Run
+    from stepward.vm.machine.state import Limits as Limits
+    from stepward.vm.machine.tools import InDoubt as InDoubt
+    from stepward.vm.machine.tools import Suspend as Suspend
+    from stepward.vm.machine.tools import ToolContext as ToolContext
+    from stepward.vm.reading.source import Place as Place
+    from stepward.vm.reading.source import Span as Span
 
 _HOMES = {
     "DocumentError": "errors",
@@ -49,7 +56,7 @@ _HOMES = {
     "SigningKey": "journal.signing",
     "SQLiteJournal": "journal.sqlite",
     "Flow": "language.flow",
-    "Transition": "language.flow",
+    "Transition": "language.transitions",
     "Meaning": "language.meaning",
     "Policy": "language.policy",
     "Program": "language.program",
@@ -71,41 +78,7 @@ _HOMES = {
     "Span": "reading.source",
 }
 
-__all__ = [
-    "DeliveryRefused",
-    "DocumentError",
-    "EvaluationError",
-    "ExecutionVM",
-    "ExpressionError",
-    "Flow",
-    "InDoubt",
-    "Limits",
-    "LiteLLMModel",
-    "Meaning",
-    "MemoryJournal",
-    "ModelReply",
-    "ModelRequest",
-    "NoCheckerWarning",
-    "NoSuchRun",
-    "Place",
-    "Policy",
-    "PolicyError",
-    "Problem",
-    "Program",
-    "ProgramError",
-    "Run",
-    "RunBusy",
-    "RunRefused",
-    "SQLiteJournal",
-    "ScriptedModel",
-    "SigningKey",
-    "Span",
-    "StepwardError",
-    "Suspend",
-    "ToolContext",
-    "Transition",
-    "UndefinedReferenceError",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
