@@ -52,33 +52,20 @@ def complete_runs(context: click.Context, _: click.Parameter, incomplete: str) -
         return []
 
 
-def journal_option(function: F) -> F:
-    """Add `--journal` to a command about runs that exist."""
-    return click.option(
-        "--journal",
-        default=DEFAULT_JOURNAL,
-        show_default=True,
-        metavar="FILE",
-        help="The journal: a SQLite file, or `postgresql://…`.",
-    )(function)
-
-
-def format_option(function: F) -> F:
-    """Add `--output-format`."""
-    return click.option(
-        "--output-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="How to tell it.",
-    )(function)
-
-
-def key_option(function: F) -> F:
-    """Add `--key`, the private key that signs."""
-    return click.option(
-        "--key", "key_file", type=FILE, metavar="FILE", help="A private key to sign with; `stepward key` makes one."
-    )(function)
+journal_option = click.option(
+    "--journal",
+    default=DEFAULT_JOURNAL,
+    show_default=True,
+    metavar="FILE",
+    help="The journal: a SQLite file, or `postgresql://…`.",
+)
+format_option = click.option(
+    "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to tell it."
+)
+key_option = click.option(
+    "--key", "key_file", type=FILE, metavar="FILE", help="A private key to sign with; `stepward key` makes one."
+)
+by_option = click.option("--by", metavar="NAME", help="Who does it: for the journal, and policies with `four_eyes`.")
 
 
 def driving_options(function: F) -> F:
@@ -105,13 +92,6 @@ def policy_options(function: F) -> F:
     ):
         function = option(function)
     return function
-
-
-def by_option(function: F) -> F:
-    """Add `--by`, who does it."""
-    return click.option("--by", metavar="NAME", help="Who does it: for the journal, and policies with `four_eyes`.")(
-        function
-    )
 
 
 # -- what the options name ---------------------------------------------------------------------------------------------

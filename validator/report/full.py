@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepward.validator.findings import Finding, Label, Move
 from stepward.validator.report.excerpt import Mark, Row, excerpt
-from stepward.validator.report.text import counted, file_of, position, safe, summary
+from stepward.validator.report.text import counted, file_of, position, safe, summary, values_of
 
 if TYPE_CHECKING:
     from stepward.validator.result import RunResult
@@ -35,7 +35,7 @@ def render(result: RunResult, *, color: bool = False) -> str:
     paint = _Paint(color)
     lines = {file: text.split("\n") for file, text in result.sources.items()}
     shown, left_out = _shown(result.findings)
-    values = _values(shown)
+    values = values_of(shown)
     blocks = ["\n".join(_block(finding, lines, paint, values[number])) + "\n" for number, finding in enumerate(shown)]
     for (file, code), count in left_out.items():
         more = f"{counted(count, 'more finding')} of {code} in {safe(file)}"
@@ -73,16 +73,6 @@ class _Paint:
             "bold": {"bold": True},
         }
         return click.style(text, **styles[kind])  # type: ignore[arg-type]
-
-
-def _values(findings: Sequence[Finding]) -> list[list[str]]:
-    """Return for each finding the values of its witness; what reads them is loaded only where there is one."""
-    if not any(finding.evidence is not None and finding.evidence.witness is not None for finding in findings):
-        return [[] for _ in findings]
-    from stepward.validator.report.values import Values
-
-    values = Values()
-    return [values.of(finding) for finding in findings]
 
 
 def _block(finding: Finding, lines: _Lines, paint: _Paint, values: list[str]) -> Iterator[str]:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 
-_SPAN: Final = ("line", "column", "end_line", "end_column")
-
 
 def render(result: RunResult) -> str:
     """Return the run as JSON text."""
@@ -52,12 +50,12 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _fix(fix: Fix) -> dict[str, Any]:
-    edits = [{**dict(zip(_SPAN, edit.span, strict=True)), "text": edit.text} for edit in fix.edits]
+    edits = [{**edit.span._asdict(), "text": edit.text} for edit in fix.edits]
     return {"title": fix.title, "edits": edits}
 
 
 def _where(file: str, span: Span | None) -> dict[str, Any]:
-    return {"file": file, **(dict(zip(_SPAN, span, strict=True)) if span else dict.fromkeys(_SPAN))}
+    return {"file": file, **(span._asdict() if span else dict.fromkeys(Span._fields))}
 
 
 def _property(entry: Property) -> dict[str, Any]:

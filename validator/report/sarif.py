@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from stepward.validator.findings import Finding, Fix, Verdict
 from stepward.validator.report.fingerprints import fingerprints
-from stepward.validator.report.text import counted, error_lines, file_of, json_text
+from stepward.validator.report.text import counted, error_lines, file_of, json_text, values_of
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.registry import RULES
 from stepward.vm.reading.source import Place, Span
@@ -34,7 +34,7 @@ def render(result: RunResult) -> str:
     """Return the run as SARIF text."""
     told: list[tuple[Finding, Suppressed | None]] = [(finding, None) for finding in result.findings]
     told += [(entry.finding, entry) for entry in result.suppressed]
-    values = _values([finding for finding, _ in told])
+    values = values_of([finding for finding, _ in told])
     marks = fingerprints(finding for finding, _ in told)
     results = [_result(finding, mark, said) for (finding, _), mark, said in zip(told, marks, values, strict=True)]
     if result.suppressed:
@@ -155,14 +155,6 @@ def _code_flow(finding: Finding, values: list[str]) -> dict[str, Any]:
     ]
     flow: dict[str, Any] = {"threadFlows": [{"locations": steps}]}
     return {"message": _message(f"with {', '.join(values)}"), **flow} if values else flow
-
-
-def _values(findings: list[Finding]) -> list[list[str]]:
-    """Return for each finding the values of its witness that lead along its path."""
-    from stepward.validator.report.values import Values
-
-    known = Values()
-    return [known.of(finding) for finding in findings]
 
 
 def _suppression(entry: Suppressed) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.files import absolute, shown_name
@@ -56,6 +57,16 @@ def position(place: Place, span: Span | None) -> str:
 def file_of(label: Label, finding: Finding) -> str:
     """Return the name of the file that a label of a finding points into."""
     return finding.file if label.document is None else shown_name(absolute(label.document.name))
+
+
+def values_of(findings: Sequence[Finding]) -> list[list[str]]:
+    """Return for each finding the values of its witness; what reads them is loaded only where there is one."""
+    if not any(finding.evidence is not None and finding.evidence.witness is not None for finding in findings):
+        return [[] for _ in findings]
+    from stepward.validator.report.values import Values
+
+    values = Values()
+    return [values.of(finding) for finding in findings]
 
 
 def advice(finding: Finding) -> list[str]:
