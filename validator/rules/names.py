@@ -61,11 +61,8 @@ class UndefinedVariable(Rule):
         for reading in context.analyses.assignment.readings:
             if reading.meant is None:
                 message = f"nothing ever defines `{reading.reference.text()}`"
-                help = self._help(context, reading.reference.names)
-                step, mend = (
-                    context.facts.program.steps[reading.step].id,
-                    self._mend(context, reading.reference, reading.place),
-                )
+                help, mend = self._offer(context, reading.reference, reading.place)
+                step = context.facts.program.steps[reading.step].id
                 yield self.finding(message, help, reading.place, step=step, mend=mend)
             elif reading.meant.fields and context.facts.meaning.typing.view(reading.meant).never:
                 message = f"`{reading.reference.text()}` never exists: its type has no such field"
@@ -84,35 +81,28 @@ class UndefinedVariable(Rule):
                     reference = node.reference
                     place = Place(clause.path, within=(reference.start, reference.end))
                     message = f"nothing ever defines `{reference.text()}`"
-                    help = self._help(context, reference.names)
-                    step, mend = context.facts.program.steps[clause.step].id, self._mend(context, reference, place)
+                    help, mend = self._offer(context, reference, place)
+                    step = context.facts.program.steps[clause.step].id
                     yield self.finding(message, help, place, step=step, mend=mend)
 
-    def _mend(self, context: Context, reference: Reference, place: Place) -> Mend | None:
-        """Return what makes the reference one to the only thing that it can mean."""
+    def _offer(self, context: Context, reference: Reference, place: Place) -> tuple[str, Mend | None]:
+        """Return what to write instead of a reference that nothing defines, and the mend that does, if it is safe."""
         first, *rest = reference.names
-        known = context.facts.meaning.names
+        known, position = context.facts.meaning.names, context.facts.flow.position
         if first in known.outputs:
-            return _reading((first, "output", *rest), place)
-        if first in context.facts.flow.position or len(known.variables) + len(known.outputs) > MAX_CANDIDATES:
-            return None
-        near = only_near(first, known.outputs if rest[:1] in (["output"], ["error"]) else known.known())
-        return _reading((near, *rest), place) if near else None
-
-    def _help(self, context: Context, names: tuple[str, ...]) -> str:
-        known = context.facts.meaning.names
-        if names[0] in known.outputs:
-            return f"write `${'.'.join((names[0], 'output', *names[1:]))}` for the output of the step"
-        if names[0] in context.facts.flow.position:
-            step = context.facts.program.steps[context.facts.flow.position[names[0]]]
-            return f"`{names[0]}` is a {step.type} step and has no output"
-        if names[1:2] in (("output",), ("error",)):
-            near = near_words(names[0], known.outputs).replace("`", "`$", 1).replace("`?", f".{names[1]}`?")
-            return near or "name a step that has an output"
-        if len(known.variables) + len(known.outputs) > MAX_CANDIDATES:
-            return "declare it under `inputs`, or assign it with `output_key` or `set`"
-        near = near_words(names[0], known.known()).replace("`", "`$", 1)
-        return near or "declare it under `inputs`, or assign it with `output_key` or `set`"
+            names = (first, "output", *rest)
+            return f"write `${'.'.join(names)}` for the output of the step", _reading(names, place)
+        if first in position:
+            return f"`{first}` is a {context.facts.program.steps[position[first]].type} step and has no output", None
+        is_output = rest[:1] in (["output"], ["error"])
+        is_many = len(known.variables) + len(known.outputs) > MAX_CANDIDATES
+        among = known.outputs if is_output else () if is_many else known.known()
+        words = near_words(first, among).replace("`", "`$", 1)
+        otherwise = "declare it under `inputs`, or assign it with `output_key` or `set`"
+        if is_output:
+            words, otherwise = words.replace("`?", f".{rest[0]}`?"), "name a step that has an output"
+        near = None if is_many else only_near(first, among)
+        return words or otherwise, _reading((near, *rest), place) if near else None
 
 
 def _reading(names: tuple[str, ...], place: Place) -> Mend:
