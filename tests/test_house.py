@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from importlib import import_module
 from pathlib import Path
 
 import networkx
@@ -183,6 +184,16 @@ try:
 except RunRefused as error:
     assert "the machine has no" in str(error), error  # it passed the gate, and has no tools"""
     assert not loaded_after(code) & {"z3", "hypothesis", "graphviz", "rich"}
+
+
+@pytest.mark.parametrize("floor", ["vm", "validator"])
+def test_type_checkers_know_the_public_names_from_where_they_come(floor: str) -> None:
+    package = import_module(f"stepward.{floor}")
+    tree = ast.parse((ROOT / floor / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    known = {one.asname: node.module for node in block.body if isinstance(node, ast.ImportFrom) for one in node.names}
+    assert known == {name: f"stepward.{floor}.{home}" for name, home in package._HOMES.items()}
+    assert all(getattr(package, name) is not None for name in package.__all__)
 
 
 def test_the_list_of_packages_is_the_tree() -> None:
