@@ -144,11 +144,11 @@ def freeze(value: object, depth: int = 0, room: Room | None = None) -> Any:
         return _text(value)
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, int | float | decimal.Decimal):
+    if isinstance(value, (int, float, decimal.Decimal)):
         return exact(value)
     if depth >= MAX_DEPTH:
         raise ValueRefused(f"a value is nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         return FrozenMap({_key(key, room): freeze(item, depth + 1, room) for key, item in value.items()})
     if isinstance(value, list | tuple):
         return tuple(freeze(item, depth + 1, room) for item in value)
@@ -174,7 +174,8 @@ def _key(key: object, room: Room | None) -> str:
 def _text(text: str) -> str:
     # Half a surrogate pair can't be written as UTF-8: a journal that held one could not be saved.
     try:
-        text.isascii() or text.encode()
+        if not text.isascii():
+            text.encode()
     except UnicodeEncodeError:
         raise ValueRefused("half a surrogate pair is no text") from None
     return str.__str__(text)

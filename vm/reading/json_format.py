@@ -35,7 +35,7 @@ def read_json(name: str, text: str) -> Document:
     def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         nonlocal repeats
         found = dict(pairs)
-        repeats |= len(found) < len(pairs)
+        repeats = repeats or len(found) < len(pairs)
         return found
 
     try:
@@ -80,10 +80,11 @@ def _is_too_deep(data: Any) -> bool:
 
     The C scanner's own limit on depth hangs on the interpreter, and lets more through than ours.
     """
-    level = [data] if isinstance(data, dict | list) else []
+    holders = (dict, list)
+    level = [data] if isinstance(data, holders) else []
     for _ in range(MAX_DEPTH):
-        items = (item for one in level for item in (one.values() if isinstance(one, dict) else one))
-        level = [item for item in items if isinstance(item, dict | list)]
+        items = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [item for among in items for item in among if isinstance(item, holders)]
     return bool(level)
 
 
