@@ -54,9 +54,9 @@ def by_seasoned() -> set[str]:
 def by_wide() -> set[str]:
     found: set[str] = set()
     for seed in range(FEWER):
-        data, policies = wide_program(f"features/{seed}")
+        data, policies, later = wide_program(f"features/{seed}")
         try:
-            found |= features_of(data, policies)
+            found |= features_of(data, [*policies, *later])
         except (ProgramError, PolicyError):  # not all are programs
             continue
     return found

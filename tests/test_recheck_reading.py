@@ -136,7 +136,7 @@ def readings() -> list[tuple[Reading, Meaning]]:
             continue
     for seed in range(SEEDS):
         chance = Random(seed)
-        wide, policies = wide_program(str(seed))
+        wide, policies, _ = wide_program(str(seed))
         for data, rules in ((small_program(seed), []), (wide, policies)):
             for one in (data, without_types(data, chance)):
                 try:

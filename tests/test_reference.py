@@ -478,13 +478,10 @@ MET |= {"cancelled", "cancelled at work"}
 def wide_runs(first: int, last: int, fates: int = 1) -> Iterator[Told]:
     """Run wide programs; those of which the types conflict (SW203) have no one meaning at the boundary."""
     for seed in range(first, last):
-        data, policies = wide_program(str(seed))
-        made, under = Program.from_dict(data), [Policy.from_dict(policy) for policy in policies]
-        if not Meaning(made, under).typing.conflicts:
+        data, *both = wide_program(str(seed))
+        made, (now, later) = Program.from_dict(data), [list(map(Policy.from_dict, policies)) for policies in both]
+        if not Meaning(made, [*now, *later]).typing.conflicts:
             for fate in range(fates):
-                now, later = (
-                    [one for one in under if (one.policy == "later") is is_later] for is_later in (False, True)
-                )
                 yield lockstep(Case(made, f"{seed} {fate}", now, later))
 
 

@@ -6,13 +6,18 @@ some small program, and the reference says what had to come of it.
 
 from __future__ import annotations
 
+from random import Random
 from typing import ClassVar, Final
 
 from stepward.sabotage.attack import Attack, Family, Severity
-from stepward.sabotage.drawn.cases import drawn_case
-from stepward.sabotage.drawn.lockstep import Case, Parted, played
+from stepward.sabotage.attacks.tampering import receipt_for
+from stepward.sabotage.drawn.cases import THEMES, drawn_case
+from stepward.sabotage.drawn.lockstep import DAYS, Case, Parted, Processes, played
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.stage import Stage
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.verify import verify, verify_all
+from stepward.vm.machine.replay import kept_plans, replay, replayer
 from stepward.vm.values import freeze, to_json
 
 SEEDS: Final = 1 << 24
@@ -67,6 +72,49 @@ class _Drawn(Attack):
         except Exception:
             _tell(stage, case)
             raise
+
+
+class DrawnStore(_Drawn):
+    """A store of drawn programs, each played on the last day of waivers and on the day after, by processes that live on;
+    then somebody verifies the whole, with receipts, in any order."""
+
+    name = "drawn-store"
+    family = Family.HASHES
+    surface = "store of many runs"
+    action = "runs that differ in little, verified together"
+    invariant = Invariant.REPLAY
+    defence = "what one run is held against is read from its own records"
+    theme = "waivers"
+    programs = 4
+
+    def _play(self, stage: Stage, seed: str) -> None:
+        store = MemoryJournal()
+        chance = Random(seed)
+        for number, theme in enumerate(("waivers",) * 4 + tuple(chance.sample(list(THEMES), 2))):
+            case = drawn_case(theme, f"{seed} {number}", stage.weakness.options)
+            kept: Processes = {}
+            for day in chance.sample(list(DAYS), 2) if case is not None else ():
+                played_then = case._replace(day=day)
+                try:
+                    stage.count(stage.do(played(played_then, store, f"{number} on {day}", kept)).records)
+                except Exception:
+                    _tell(stage, played_then)
+                    raise
+        self._audit(stage, store, chance)
+
+    def _audit(self, stage: Stage, store: MemoryJournal, chance: Random) -> None:
+        """Verify all runs, and each by itself in another order; raises Breach where one is called damaged."""
+        rows = store.rows()
+        found = [replay(store, row.run) for row in rows]
+        receipts = [receipt_for(again.run) for again in found if again is not None and chance.random() < 0.5]
+        plans = kept_plans(store)
+        verdicts = list(verify_all(store, receipts=receipts, replay=lambda run, own: replayer(store, run, own, plans)))
+        for row in chance.sample(rows, len(rows)):
+            verdicts.append(verify(store, row.run, replay=replayer(store, row.run, (), plans)))
+        for verdict in verdicts:
+            stage.count()
+            what = f"an honest run `{verdict.run}` among others is told of {verdict.faults[:1]}"
+            stage.hold(verdict.is_intact, self.invariant, what)
 
 
 def _tell(stage: Stage, case: Case) -> None:
@@ -167,4 +215,5 @@ ATTACKS: Final[tuple[type[Attack], ...]] = (
     DrawnBudgets,
     DrawnSizes,
     DrawnSecrets,
+    DrawnStore,
 )

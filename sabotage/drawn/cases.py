@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from stepward.sabotage.drawn.expressions import expression_program
 from stepward.sabotage.drawn.fate import Manner
-from stepward.sabotage.drawn.lockstep import Case, Parted
+from stepward.sabotage.drawn.lockstep import DAYS, Case, Parted
 from stepward.sabotage.drawn.nulls import misread, with_nulls
 from stepward.sabotage.drawn.secret import secret_inputs, secret_program
 from stepward.sabotage.drawn.wide import Theme, wide_program
@@ -43,6 +43,10 @@ THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
     ),
     "people": (
         Theme((*CALLS, *CALLS, "set", "parallel"), 5, rules=0.3, policies=0.3, later=0.9, waits=0.6, calm=0.9),
+        Manner(beside=0.02, echoes=0.0),
+    ),
+    "waivers": (
+        Theme((*CALLS, "condition", "set"), 4, rules=0.1, policies=0.9, waivers=0.9, later=0.3, budgets=0.05, calm=0.8),
         Manner(beside=0.02, echoes=0.0),
     ),
     "budgets": (
@@ -81,8 +85,7 @@ def drawn_case(theme: str, seed: str, options: Mapping[str, Any] = MappingProxyT
 
 def _of_theme(name: str, seed: str) -> Case:
     theme, manner = THEMES[name]
-    data, policies = wide_program(seed, theme)
-    made = [Policy.from_dict(policy) for policy in policies]
+    data, policies, later = wide_program(seed, theme)
     chance = Random(f"limits {seed}")
     program = Program.from_dict(data)
     if name == "all":
@@ -95,10 +98,11 @@ def _of_theme(name: str, seed: str) -> Case:
     return Case(
         program,
         seed,
-        [policy for policy in made if policy.policy != "later"],
-        [policy for policy in made if policy.policy == "later"],
+        list(map(Policy.from_dict, policies)),
+        list(map(Policy.from_dict, later)),
         manner,
         Limits(output_bytes=most, steps=chance.choice((8, 60, 60, 60))),
+        day=chance.choice(list(DAYS)),
     )
 
 

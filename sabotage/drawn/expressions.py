@@ -45,6 +45,8 @@ def expression_program(seed: str) -> tuple[dict[str, Any], dict[str, Any]]:
         for name, value in (("a", chance.choice(NUMBERS)), ("t", chance.choice(TEXTS)), ("z", None))
         if chance.random() < 0.7
     }
+    if chance.random() < 0.5:
+        inputs["o"]["b"] = {"n": [{"d": 1, "c": chance.choice(NUMBERS)}], "m": chance.choice(TEXTS)}
     first = {"id": "first", "type": "set", "set": {"v0": True, "v1": 1, "v2": "'a'"}}
     return {"name": "computes", "inputs": INPUTS, "steps": [first, *steps, ending], "max_steps": 30}, inputs
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn.fate import PEOPLE, Manner, World, given
+from stepward.sabotage.drawn.values import respelled
 from stepward.sabotage.reference import (
     Answer,
     Asked,
@@ -41,6 +42,7 @@ from stepward.vm import (
     Suspend,
     ToolContext,
 )
+from stepward.vm.journal.store import Journal
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.plan import Plan
@@ -54,8 +56,11 @@ SECRETS: Final = (  # texts and numbers that inputs and outputs have, sensitive 
     "9422942294",
     "9422942294",
 )
-TODAY: Final = "2026-01-01"
-"""The day on the clock of the machine."""
+DAYS: Final = {"2026-01-01": 1_767_225_600_000_000, "2026-01-02": 1_767_312_000_000_000}
+"""Days on which machines run programs, and the microsecond at which each begins."""
+
+LATE: Final = 22 * 3_600_000_000
+"""Microseconds after midnight: late in a day, and before its end for all that a run does."""
 
 VERDICTS: Final = ("done", "done", "not_done", "not_done", "abandon")
 MOST_TURNS: Final = 200
@@ -65,8 +70,9 @@ USUAL: Final = Manner()
 class Case(NamedTuple):
     """A program, its policies, and a world for it.
 
-    `later` are policies of machines that go on with the run, but for the first. `secrets` are what outputs, errors and
-    requests repeat; those of `unique` stand nowhere but in sensitive values. `inputs` are drawn unless they are given.
+    `later` are policies of machines that go on with the run, but for the first: new ones, or new versions of those that
+    have the same names. `secrets` are what outputs, errors and requests repeat; those of `unique` stand nowhere but in
+    sensitive values. `inputs` are drawn unless they are given. `day` is one of DAYS.
     """
 
     program: Program
@@ -79,46 +85,66 @@ class Case(NamedTuple):
     unique: tuple[str, ...] = ()
     inputs: Mapping[str, Any] | None = None
     options: Mapping[str, Any] = MappingProxyType({})
+    day: str = "2026-01-01"
 
-    def waived(self) -> list[str]:
-        """Return the rules that are waived today, as `policy:rule`."""
+    def held(self, *, is_later: bool) -> list[Policy]:
+        """Return the policies of a machine: of two that have one name, that of the later machine."""
+        names = {policy.policy for policy in self.later} if is_later else set()
+        kept = [policy for policy in self.policies if policy.policy not in names]
+        return [*kept, *(self.later if is_later else ())]
+
+    def waived(self, policies: Sequence[Policy]) -> list[str]:
+        """Return the rules that policies waive on the day, as `policy:rule`."""
         return [
             f"{policy.policy}:{waiver.rule}"
-            for policy in (*self.policies, *self.later)
+            for policy in policies
             for waiver in policy.waivers
-            if waiver.program == self.program.name and waiver.expiry >= TODAY
+            if waiver.program == self.program.name and waiver.expiry >= self.day
         ]
+
+
+Processes = dict[bool, ExecutionVM]
+"""The machines that go on living: the one with the later policies, and the one without."""
 
 
 class Machine:
     """The machine's side: tools and a model that say what the world says, and note what they were asked."""
 
-    def __init__(self, world: World, case: Case) -> None:
+    def __init__(self, world: World, case: Case, journal: Journal, run: str, kept: Processes) -> None:
         self.world = world
         self.case = case
-        self.clock = ManualClock()
-        self.journal = MemoryJournal()
+        self.run = run
+        self.clock = ManualClock(DAYS[case.day] + world.chance("hour").choice((0, LATE)))
+        self.journal = journal
+        self._spelling = world.chance("spelling")
+        self._kept = kept
+        self._keeps = world.chance("processes").random() < 0.5
         self.asked: list[Asked] = []
         self.cost = Decimal(0)
         self._keys: dict[tuple[str, int, int], str] = {}
         self._plans: dict[tuple[Any, ...], Plan] = {}
 
     def vm(self, *, is_later: bool = False) -> ExecutionVM:
-        """Return a machine of a new process; `is_later` says whether it has the later policies too."""
-        case = self.case
-        policies = (*case.policies, *(case.later if is_later else ()))
-        random = Random(f"{len(self.asked)} {self.clock.time}").randbytes
-        return ExecutionVM(
+        """Return a machine, often of a new process; `is_later` says whether it has the later policies too."""
+        old = self._kept.get(is_later)
+        vm = self._kept[is_later] = ExecutionVM(
             self,
             self,
             self.journal,
-            policies,
+            self.case.held(is_later=is_later),
             checker=None,
             clock=self.clock,
-            limits=case.limits,
-            random=random,
-            **case.options,
+            limits=self.case.limits,
+            random=Random(f"{len(self.asked)} {self.clock.time}").randbytes,
+            **self.case.options,
         )
+        if old is not None and self._keeps:  # it is the old process, which has what that has kept
+            vm._plans, vm._stored, vm._known, vm._equipped = old._plans, old._stored, old._known, old._equipped
+        return vm
+
+    def respelled(self, value: Any) -> Any:
+        """Return a value as it comes from outside: spelled in some way, which must not matter."""
+        return respelled(value, self._spelling)
 
     def has(self, name: str) -> bool:
         """Return whether there is a tool: there is every one."""
@@ -133,7 +159,7 @@ class Machine:
         said = await self._said(step, visit, attempt)
         if isinstance(said, Waits):
             return Suspend({"for": self.world.words(step, visit, attempt)})
-        return said.value if isinstance(said, Returned) else None
+        return self.respelled(said.value) if isinstance(said, Returned) else None
 
     def _note_key(self, performance: tuple[str, int, int], key: str) -> None:
         _equal("key", key, self._keys.setdefault(performance, key), str(performance))
@@ -153,11 +179,11 @@ class Machine:
             return ModelReply("late")
         cost = Decimal(self.world.cost(step, visit, attempt))
         self.cost += cost
-        return ModelReply(said.content, said.tokens, cost)
+        return ModelReply(self.respelled(said.content), said.tokens, cost)
 
     async def _said(self, step: str, visit: int, attempt: int) -> Answer:
         if self.world.cancels(step, len(self.asked)):
-            await self.vm().cancel("run")
+            await self.vm().cancel(self.run)
         said = self.world.answer(step, visit, attempt)
         if isinstance(said, Raised):
             raise ValueError(f"{said.why} {self.world.words(step, visit, attempt)}")
@@ -175,7 +201,7 @@ class Machine:
 
     def history(self) -> History:
         """Return the run as its journal has it."""
-        found = load(self.journal, "run", self._stored_plan)
+        found = load(self.journal, self.run, self._stored_plan)
         assert found is not None
         return found
 
@@ -228,19 +254,23 @@ def lockstep(case: Case) -> Told:
     return asyncio.run(played(case))
 
 
-async def played(case: Case) -> Told:
-    """Do as `lockstep` does, in an event loop that runs."""
+async def played(case: Case, journal: Journal | None = None, name: str = "run", kept: Processes | None = None) -> Told:
+    """Do as `lockstep` does, in an event loop that runs, on a journal that may have other runs.
+
+    `kept` are the processes that have played the case before.
+    """
     plan = Plan(case.program, [one for one in case.policies if one.applies(case.program.name, "")])
     world = World(plan, case.seed, case.manner, case.secrets, case.limits.output_bytes)
     inputs = given(plan, world) if case.inputs is None else case.inputs
-    machine = Machine(world, case)
+    machine = Machine(world, case, MemoryJournal() if journal is None else journal, name, {} if kept is None else kept)
     limits = case.limits
+    waived = case.waived(case.policies)
     reference = Reference(
-        case.program, case.policies, case.waived(), max_output_bytes=limits.output_bytes, max_steps=limits.steps
+        case.program, case.policies, waived, max_output_bytes=limits.output_bytes, max_steps=limits.steps
     )
     by = world.starter()
     try:
-        run = await machine.vm().run(case.program, inputs, run_id="run", by=by or None)
+        run = await machine.vm().run(case.program, machine.respelled(inputs), run_id=name, by=by or None)
     except RunRefused:
         run = None
     try:
@@ -256,6 +286,8 @@ async def played(case: Case) -> Told:
         pair.answer()
         pair.compare(run)
         if reference.is_over:
+            again = await machine.vm().run(case.program, machine.respelled(inputs), run_id=name)
+            _equal("the run when it is asked for again", again.snapshot(), run.snapshot())
             found = machine.history()
             met = frozenset(pair.met | {move.how for move in reference.log})
             return Told((reference.status, reference.reason), met, len(found.records))
@@ -291,19 +323,20 @@ class _Pair:
         if chance.random() < 0.04:
             self.met.add("cancelled")
             reference.cancel()
-            return await self.machine.vm().cancel("run")
+            return await self.machine.vm().cancel(self.machine.run)
         step = chance.choice([*reference.waiting, *reference.doubtful])
         payload = self.world.value(step, chance) if chance.random() < 0.8 else chance.choice((None, 5, "zz", {}))
         by = chance.choice(PEOPLE)
         vm = self.machine.vm(is_later=bool(self.case.later) and chance.random() < 0.6)
         if step in reference.waiting:
             token = next(one.token for one in run.suspensions if one.step == step)
-            delivered = vm.resume(token, payload, by=by or None)
+            delivered = vm.resume(token, self.machine.respelled(payload), by=by or None)
             due = self._resumed(step, payload, by, vm.policies)
             self.met |= {due, f"resumed {due == 'taken'}"}
         else:
             verdict: Any = chance.choice(VERDICTS)
-            delivered = vm.reconcile("run", step, verdict, payload, by=by or None)
+            said = self.machine.respelled(payload)
+            delivered = vm.reconcile(self.machine.run, step, verdict, said, by=by or None)
             due = self._reconciled(step, verdict, payload, by, vm.policies)
             self.met |= {due, f"{verdict} {due == 'taken'}"}
         try:
@@ -315,7 +348,7 @@ class _Pair:
 
     def _resumed(self, step: str, payload: Any, by: str, policies: Sequence[Policy]) -> str:
         """Return what becomes of a payload, and deliver it to the reference if it is taken."""
-        reference, waived = self.reference, self.case.waived()
+        reference, waived = self.reference, self.case.waived(policies)
         if not reference.takes(step, payload):
             return "not taken"
         if not reference.keeps(policies, waived):
@@ -328,7 +361,7 @@ class _Pair:
 
     def _reconciled(self, step: str, verdict: Any, payload: Any, by: str, policies: Sequence[Policy]) -> str:
         """Likewise, what becomes of a word about a write in doubt."""
-        reference, waived = self.reference, self.case.waived()
+        reference, waived = self.reference, self.case.waived(policies)
         if verdict != "abandon":
             if not reference.keeps(policies, waived):
                 return "stopped"
@@ -356,7 +389,7 @@ class _Pair:
         _compare_moves(_moves(found), reference.log, found.plan)
         _equal("dialect of patterns", found.records[0].body.get("patterns"), "re2" if self._has_patterns() else None)
         if found.last.seq == run.seq:  # what was refused since is a record, too
-            again = Run("run", found.plan, found.state, found.last)
+            again = Run(machine.run, found.plan, found.state, found.last)
             _equal("state when read again", again.snapshot(), run.snapshot())
         _equal("misfits of an honest journal", [fault.what for fault in misfits(found)], [])
         self._look_for_secrets(run)
@@ -398,7 +431,7 @@ class _Pair:
         """Look for what stands in sensitive values alone, in all that is neither the vault nor given to tools."""
         if not self.case.unique:
             return
-        places = [entry.record.decode() for entry in self.machine.journal.read("run")]
+        places = [entry.record.decode() for entry in self.machine.journal.read(self.machine.run)]
         places += [run.error, *(f"{one.prompt} {one.system}" for one in self.machine.asked if not one.tool)]
         places += [written(dict(run.view(kind))) for kind in ("trace", "model")]
         places += [repr(one.request) for one in run.suspensions]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from decimal import Decimal
 from random import Random
 from typing import Any, Final
 
@@ -30,6 +32,8 @@ POOL: Final[tuple[Any, ...]] = (
     {},
     {"a": 1},
     {"a": True},
+    {"b": {"z": 1, "a": [{"y": 1, "x": 2}]}, "a": 1},
+    [[{"b": 0.5, "a": {"d": "ok", "c": None}}]],
 )
 """Values that are easily taken for one another."""
 
@@ -42,6 +46,9 @@ WORDS: Final = ("boolean", "integer", "number", "string", "array", "object", "nu
 
 
 MOST_TRIES: Final = 8
+
+LARGEST_FLOAT: Final = 1 << 53
+"""Whole numbers below this are floats, too."""
 
 
 def drawn_type(chance: Random) -> dict[str, Any]:
@@ -195,6 +202,21 @@ def of_size(size: int, chance: Random) -> Any:
     width = len(letter.encode())
     text = letter * (left // width) + "a" * (left % width)
     return (text, [text], {"k": text})[within]
+
+
+def respelled(value: Any, chance: Random) -> Any:
+    """Return the same value, written otherwise: with the keys in another order, numbers and lists of other types."""
+    if type(value) is dict:
+        items = list(value.items())
+        chance.shuffle(items)
+        return {key: respelled(item, chance) for key, item in items}
+    if type(value) is list:
+        return chance.choice((list, tuple))(respelled(item, chance) for item in value)
+    if type(value) is int and abs(value) < LARGEST_FLOAT:
+        return chance.choice((value, value, float(value), Decimal(value)))
+    if type(value) is float and math.isfinite(value):
+        return chance.choice((value, Decimal(repr(value))))
+    return value
 
 
 def plain(value: Any) -> Any:

@@ -66,8 +66,8 @@ VARIABLES: Final = ("v", "w", "z")
 class Theme(NamedTuple):
     """What programs have more of. `kinds` of steps, each as often as it is drawn; the shares say how likely a part is.
 
-    `types` is how likely a declared type is a drawn one; `rules`, `policies`, `later` ones and `budgets` that there are
-    such; `repeats` that a step is tried again or visited again; `models` and `waits` that a call asks a model, or a
+    `types` is how likely a declared type is a drawn one; `rules`, `policies`, `later` ones, `waivers` and `budgets` that
+    there are such; `repeats` that a step is tried again or visited again; `models` and `waits` that a call asks a model, or a
     tool that suspends; `calm` that a step reads nothing that may be undefined.
     """
 
@@ -79,6 +79,7 @@ class Theme(NamedTuple):
     budgets: float = 0.25
     repeats: float = 0.0
     later: float = 0.25
+    waivers: float = 0.3
     models: float = 0.3
     waits: float = 0.0
     calm: float = 0.0
@@ -87,8 +88,16 @@ class Theme(NamedTuple):
 WIDE: Final = Theme()
 
 
-def wide_program(seed: str, theme: Theme = WIDE) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the program of a seed, and the policies that it runs under."""
+class Wide(NamedTuple):
+    """A program, the policies that it runs under, and those that machines have which go on with it later."""
+
+    program: dict[str, Any]
+    policies: list[dict[str, Any]]
+    later: list[dict[str, Any]]
+
+
+def wide_program(seed: str, theme: Theme = WIDE) -> Wide:
+    """Return the program of a seed, and its policies."""
     return _Maker(Random(seed), theme).program()
 
 
@@ -114,10 +123,12 @@ class _Maker:
         return drawn_type(self.chance) if self.odds(self.theme.types) else spec
 
     def tool(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Return the facts of a tool, whose types may be drawn."""
-        if not self.theme.types:
-            return facts
+        """Return the facts of a tool, of which one may be another; its types may be drawn."""
         found = dict(facts)
+        if self.odds(0.2):
+            found |= self.pick({"idempotent": True}, {"idempotent": False}, {"effect": "write"}, {"suspends": True})
+        if not self.theme.types:
+            return found
         if "args" in found:
             found["args"] = {name: self.typed(spec) for name, spec in found["args"].items()}
         found["returns"] = self.typed(found.get("returns", {}))
@@ -365,46 +376,56 @@ class _Maker:
         ]
         return {"name": "r0", "protects": {"step": last}, "requires": {"step": gate, "branch": "then"}}
 
-    def policies(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        for name in ("p1", "p2", "later"):
-            if not self.odds(self.theme.later if name == "later" else self.theme.policies):
-                continue
-            policy: dict[str, Any] = {"policy": name}
-            if self.odds(0.3):
-                policy["four_eyes"] = [tool for tool in TOOLS if self.odds(0.9)]
-            if self.odds(0.7 if name == "later" else 0.4):
-                tools: list[Any] = [tool for tool in TOOLS if self.odds(0.6 if name == "later" else 0.8)]
-                policy["allow"] = [
-                    {"tool": tool, "when": self.pick("$args.amount < 20", "not defined($args.y)", "$x > 1")}
-                    if self.odds(0.3)
-                    else tool
-                    for tool in (*tools, *(tool for tool in tools if self.odds(0.2)))
-                ]
-            if self.odds(0.5):
-                policy["guardrails"] = [self.rule("kept", steps)]
-            if self.odds(0.4):
-                facts = {"effect": self.pick("read", "write"), "idempotent": self.odds(0.5)}
-                policy["tools"] = {
-                    self.chance.choice(list(TOOLS)): {key: facts[key] for key in facts if self.odds(0.7)}
+    def policy(self, name: str, steps: list[dict[str, Any]], *, is_later: bool = False) -> dict[str, Any]:
+        policy: dict[str, Any] = {"policy": name}
+        if self.odds(0.3):
+            policy["four_eyes"] = [tool for tool in TOOLS if self.odds(0.9)]
+        if self.odds(0.7 if is_later else 0.4):
+            tools: list[Any] = [tool for tool in TOOLS if self.odds(0.6 if is_later else 0.8)]
+            policy["allow"] = [
+                {"tool": tool, "when": self.pick("$args.amount < 20", "not defined($args.y)", "$x > 1")}
+                if self.odds(0.3)
+                else tool
+                for tool in (*tools, *(tool for tool in tools if self.odds(0.2)))
+            ]
+        if self.odds(0.5):
+            policy["guardrails"] = [self.rule("kept", steps)]
+        if self.odds(0.5):
+            policy["tools"] = {tool: self.facts() for tool in TOOLS if self.odds(0.4)}
+        if self.odds(self.theme.waivers):
+            rules = ["kept", "allow", "four_eyes", "SW401", "SW402", "SW403", "SW404", "SW405", "SW406"]
+            policy["waivers"] = [
+                {
+                    "program": self.pick("wide", "wide", "wide", "other"),
+                    "rule": rule,
+                    "reason": "r",
+                    "expiry": self.pick("2099-01-01", "2026-01-01", "2026-01-01", "2025-12-31"),
                 }
-            if self.odds(0.3):
-                rules = ["kept", "allow", "four_eyes", "SW401", "SW402", "SW403", "SW404", "SW405", "SW406"]
-                policy["waivers"] = [
-                    {
-                        "program": self.pick("wide", "wide", "wide", "other"),
-                        "rule": rule,
-                        "reason": "r",
-                        "expiry": self.pick("2099-01-01", "2099-01-01", "2026-01-01", "2025-12-31"),
-                    }
-                    for rule in self.chance.sample(rules, self.pick(1, 1, 2))
-                ]
-            if self.odds(0.2):
-                policy["applies_to"] = [self.pick("wide", "w*", "other")]
-            found.append(policy)
-        return found
+                for rule in self.chance.sample(rules, self.pick(1, 1, 2))
+            ]
+        if self.odds(0.2):
+            policy["applies_to"] = [self.pick("wide", "w*", "other")]
+        return policy
 
-    def program(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def facts(self) -> dict[str, Any]:
+        """Return what a policy says of a tool."""
+        facts = {"effect": self.pick("none", "read", "write"), "idempotent": self.odds(0.4), "suspends": self.odds(0.3)}
+        return {key: fact for key, fact in facts.items() if self.odds(0.6)}
+
+    def policies(self, steps: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the policies of a run, and later ones: a new one, and other versions of those."""
+        found = [self.policy(name, steps) for name in ("p1", "p2") if self.odds(self.theme.policies)]
+        later = [self.policy("later", steps, is_later=True)] if self.odds(self.theme.later) else []
+        for old in found:
+            if not self.odds(self.theme.later / 2):
+                continue
+            new = self.policy(old["policy"], steps, is_later=True)
+            same = {name: part for name, part in old.items() if name == "applies_to" or self.odds(0.5)}
+            new.pop("applies_to", None)
+            later.append(new | same if self.odds(0.8) else dict(reversed(old.items())))
+        return found, later
+
+    def program(self) -> Wide:
         steps = [self.step(name) for name in self.ids]
         rules = [self.rule(f"r{number}", steps) for number in range(self.chance.randint(1, 2))]
         if len(steps) > 4 and self.odds(0.1):
@@ -425,11 +446,11 @@ class _Maker:
             data["max_stalled_steps"] = self.chance.randint(1, 6)
         if self.odds(self.theme.budgets):
             data["max_tokens"] = self.chance.randint(1, 15)
-        found = (data, self.policies(steps))
+        found = (data, *self.policies(steps))
         # The machine does less where nothing is sensitive: programs in which nothing is are another half of it.
         # And a sensitive value that comes again is sealed anew, which the machine takes for a change.
         is_plain = self.odds(0.5) or "max_stalled_steps" in data
-        return _without_sensitive(found) if is_plain else found
+        return Wide(*(_without_sensitive(found) if is_plain else found))
 
 
 def _without_sensitive(data: Any) -> Any:
