@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.faulty_file import FaultyFile
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.store_model import ROOM, Refused, StoreModel
@@ -33,6 +34,12 @@ STEPS: Final = (0.0, 0.001, 0.5, 6.999, 30.0, 59.999, 61.0)
 
 BESIDE: Final = (-1.0, -0.001, 0.0, 0.001, 1.0)
 """Seconds before or after the end of a lease at which somebody asks for it."""
+
+FAILS: Final = 0.25
+"""How often a statement fails where the store is a file."""
+
+STATEMENTS: Final = 6
+"""Statements of a call, and some more."""
 
 MANY: Final = 1_100
 """Runs of a store that holds more than are read at once."""
@@ -153,17 +160,28 @@ class _Twins:
     def _made(self, what: str, call: Callable[[], Any], due: Any) -> Any:
         self._stage.tell(f"{what}, at {self.now - ROOM:g} s")
         self._stage.count()
-        got: Any
-        try:
-            got = call()
-        except AppendConflict:
-            got = Refused("conflict")
-        except LeaseLost:
-            got = Refused("lost")
-        except JournalError:
-            got = Refused("no run")
+        failing = self._failing(what)
+        got = _answer(call)
+        for file in failing:
+            file.mend()
+        if any(file.has_failed for file in failing):
+            # It says so, and may be asked again: of what an erasure took away it can't know then.
+            self._stage.tell("a statement of it fails, and it is asked again")
+            self._same(what, got, Refused("no run"))
+            got = _answer(call)
+            due = got if what.startswith("erase") and got == 0 else due
         self._same(what, got, due)
         return got
+
+    def _failing(self, what: str) -> list[FaultyFile]:
+        """Return the files of which a statement is to fail during a call, now and then."""
+        stores = [store for store in self._stores if isinstance(store, SQLiteJournal)]
+        if not stores or self._random.random() > FAILS:
+            return []
+        number = self._random.randrange(STATEMENTS)
+        is_of_vault = what.startswith(("put values", "erase"))
+        files = [store.vault._file() if is_of_vault else store._file for store in stores]
+        return [FaultyFile(file, number) for file in files]
 
     def _same(self, what: str, got: Any, due: Any) -> None:
         if got != due:
@@ -195,6 +213,17 @@ class _Twins:
             self._same("document", store.document(digest), model.documents.get(digest))
 
 
+def _answer(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except AppendConflict:
+        return Refused("conflict")
+    except LeaseLost:
+        return Refused("lost")
+    except JournalError:
+        return Refused("no run")
+
+
 class StoreAgainstModel(Attack):
     """Runs are made, added to, leased, renewed, given back, erased and listed, in any order, at any moment and by
     anybody; a plain model of a store says what each call has to answer, and what the store has to show then."""
@@ -213,7 +242,8 @@ class StoreAgainstModel(Attack):
 
 
 class FileAgainstModel(Attack):
-    """The same on the file of a store, which two processes have open; it is closed and opened again in between."""
+    """The same on the file of a store, which two processes have open; it is closed and opened again in between, and now
+    and then a statement fails, at any place in a call, which is made again."""
 
     name = "file-against-model"
     family = Family.TIME

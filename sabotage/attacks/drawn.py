@@ -75,8 +75,8 @@ class _Drawn(Attack):
 
 
 class DrawnStore(_Drawn):
-    """A store of drawn programs, each played on the last day of waivers and on the day after, by processes that live on;
-    then somebody verifies the whole, with receipts, in any order."""
+    """A store of drawn programs, each played on the last day of waivers and on the day after, by processes that live
+    on; then somebody verifies the whole, with receipts, in any order."""
 
     name = "drawn-store"
     family = Family.HASHES
@@ -92,8 +92,10 @@ class DrawnStore(_Drawn):
         chance = Random(seed)
         for number, theme in enumerate(("waivers",) * 4 + tuple(chance.sample(list(THEMES), 2))):
             case = drawn_case(theme, f"{seed} {number}", stage.weakness.options)
+            if case is None:
+                continue
             kept: Processes = {}
-            for day in chance.sample(list(DAYS), 2) if case is not None else ():
+            for day in chance.sample(list(DAYS), 2):
                 played_then = case._replace(day=day)
                 try:
                     stage.count(stage.do(played(played_then, store, f"{number} on {day}", kept)).records)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -11,6 +13,7 @@ from typing import Any, Final
 from stepward.sabotage.answers import Answer, answers
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.delivering import refused
+from stepward.sabotage.faulty_file import FaultyFile
 from stepward.sabotage.forging import Forger
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.scene import Scene
@@ -223,7 +226,16 @@ class ErasureLeavesBytes(ErasureAttack):
 
     def play(self, stage: Stage) -> Outcome:
         """Run with values that can be recognized, look, erase, and look again."""
-        scene = Scene(stage, faults=False)
+        # In files of its own: where bytes are left hangs on what else a file has.
+        with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
+            store = SQLiteJournal(os.path.join(folder, "runs.db"))
+            with closing(store):
+                return self._play(stage, store)
+
+    def _play(self, stage: Stage, store: SQLiteJournal) -> Outcome:
+        from hypothesis import strategies as st
+
+        scene = Scene(stage, faults=False, store=store)
         text = _marker(scene)
         marker = text.encode()
         scene.inputs = {
@@ -231,8 +243,6 @@ class ErasureLeavesBytes(ErasureAttack):
         }
         scene.world.decides.append(lambda asking: _marking(scene, asking))
         _some_run(scene)
-        store = scene.store.inner
-        assert isinstance(store, SQLiteJournal), "it is played on files"
         path = store._file._path
         stage.count()
         found = [name for name in _files_with(path, marker) if not name.endswith(".vault")]
@@ -240,6 +250,9 @@ class ErasureLeavesBytes(ErasureAttack):
             raise Breach(Invariant.SECRECY, f"`{_suffix(found[0], path)}` has a sensitive value")
         if not any(marker in secret for secret in _values(scene).values()):
             return Outcome.NOT_APPLICABLE
+        fails = stage.pick("statement of the erasure that fails", st.one_of(st.none(), st.integers(0, ERASING)))
+        if fails is not None:
+            self._fail(scene, store, fails)
         _erase(scene)
         stage.count()
         left = list(_files_with(path, marker))
@@ -247,15 +260,27 @@ class ErasureLeavesBytes(ErasureAttack):
             raise Breach(Invariant.ERASURE, f"`{_suffix(left[0], path)}` still has a value that was erased")
         return Outcome.ABSORBED
 
+    def _fail(self, scene: Scene, store: SQLiteJournal, fails: int) -> None:
+        """Begin an erasure that fails at a statement of the vault: its rows may be gone, and their bytes there."""
+        file = store.vault._file()
+        # SQLite overwrites a row that goes, but no copy on a page that was split: as if each of them were such a copy.
+        file._connection.execute("PRAGMA secure_delete = OFF")
+        faulty = FaultyFile(file, fails)
+        scene.stage.tell(f"erase the run; statement {fails} of the vault fails")
+        with suppress(JournalError):
+            scene.stage.do(scene.machine().erase(scene.run))
+        faulty.mend()
+        file._connection.execute("PRAGMA secure_delete = ON")
+
 
 class ErasedAmongOthers(ErasureAttack):
     """Somebody takes the disk of a store whose vault has the values of many runs, so that its pages were split, and
-    looks for the values of those that were erased."""
+    looks for the values of those that were erased. An erasure may fail between its statements, and is repeated."""
 
     name = "erased-among-others"
     surface = "files of the store"
-    action = "searched for values whose pages were split before they were erased"
-    defence = "a vault is written anew when something in it is erased"
+    action = "searched for values whose pages were split before they were erased, also by an erasure that failed first"
+    defence = "a vault is written anew when something in it is erased, and whenever that is asked for again"
     severity = "critical"
     weight = 10
     store = "sqlite"
@@ -277,13 +302,31 @@ class ErasedAmongOthers(ErasureAttack):
             if number % 2:
                 erased, marker = live.pop(dice.randrange(len(live)))
                 stage.count()
-                store.vault.erase(erased)
+                _erase_in_the_end(store, erased, dice.choice(FAILURES))
                 left = list(_files_with(store._file._path, marker))
                 stage.hold(not left, Invariant.ERASURE, f"the values of run `{erased}` are in a file after its erasure")
         for run, _ in live:
             store.vault.erase(run)
         return Outcome.ABSORBED
 
+
+def _erase_in_the_end(store: SQLiteJournal, run: str, fails: int | None) -> None:
+    """Erase the values of a run, again where a statement of the first erasure fails."""
+    if fails is not None:
+        faulty = FaultyFile(store.vault._file(), fails)
+        with suppress(JournalError):
+            store.vault.erase(run)
+        faulty.mend()
+        if not faulty.has_failed:
+            return
+    store.vault.erase(run)
+
+
+ERASING: Final = 5
+"""Statements of an erasure, the last of which writes the file anew."""
+
+FAILURES: Final = (None, *range(ERASING), *[ERASING - 1] * 4)
+"""Which statement of an erasure among others fails: most often the last."""
 
 CROWD: Final = 100
 """Runs whose values are in one vault."""
@@ -324,7 +367,7 @@ def _marked(value: Any, spec: TypeSpec | None, text: str, *, inside: bool = Fals
     if isinstance(value, list):
         return [_marked(item, spec.items, text, inside=inside) for item in value]
     # Several times over, where there is room: what is written over a part of it leaves the others.
-    forms = (text * 8, text, f"{text}@example.org")
+    forms = (text * 8, f"{text * 8}@example.org", text, f"{text}@example.org")
     fitting = [form for form in forms if inside and isinstance(value, str) and refusal(form, spec) is None]
     return fitting[0] if fitting else value
 

@@ -66,9 +66,9 @@ VARIABLES: Final = ("v", "w", "z")
 class Theme(NamedTuple):
     """What programs have more of. `kinds` of steps, each as often as it is drawn; the shares say how likely a part is.
 
-    `types` is how likely a declared type is a drawn one; `rules`, `policies`, `later` ones, `waivers` and `budgets` that
-    there are such; `repeats` that a step is tried again or visited again; `models` and `waits` that a call asks a model, or a
-    tool that suspends; `calm` that a step reads nothing that may be undefined.
+    `types` is how likely a declared type is a drawn one; `rules`, `policies`, `later` ones, `waivers` and `budgets`
+    that there are such; `repeats` that a step is tried again or visited again; `models` and `waits` that a call asks a
+    model, or a tool that suspends; `calm` that a step reads nothing that may be undefined.
     """
 
     kinds: tuple[str, ...] = (*["call"] * 4, *["condition"] * 2, *["set"] * 2, *["parallel"] * 2, "end")
