@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from stepward.sabotage.answers import Answer
 from stepward.sabotage.invariants import Breach, Invariant
+from stepward.sabotage.plain_records import oddities
 from stepward.sabotage.reference import (
     Answer as ReferenceAnswer,
 )
@@ -397,6 +398,17 @@ class Oracle:
         faults = [*verify(self.run.store, self.run.id, keys=[self.stage.key.public]).faults, *misfits(found)]
         if faults:
             raise Breach(Invariant.REPLAY, f"an honest journal is called damaged: {faults[0]}")
+        odd = odd_of(self.run.store, again)
+        if odd is not None:
+            raise Breach(Invariant.REPLAY, f"the journal is not as its page says: {odd}")
+
+
+def odd_of(store: Journal, run: Run) -> str | None:
+    """Return what the page of the journal says otherwise of the records of a run; None where they are as it says."""
+    records = [entry.record for entry in store.read(run.id)]
+    program = store.document(json.loads(records[0])["body"]["program"])
+    assert program is not None, "a run that was read has its program"
+    return next(oddities(run.id, records, program, run.trace_hash), None)
 
 
 def _told(asking: Asking, answer: Answer) -> ReferenceAnswer:

@@ -66,7 +66,7 @@ def _records(kept: Kept) -> Iterator[dict[str, Any]]:
             return
         try:
             record = json.loads(raw)
-            written = _canonical(record).encode()
+            written = canonical(record).encode()
         except (ValueError, RecursionError):
             return
         if written != raw or not isinstance(record, dict) or {one: type(record[one]) for one in record} != _FIELDS:
@@ -77,19 +77,20 @@ def _records(kept: Kept) -> Iterator[dict[str, Any]]:
         yield record
 
 
-def _canonical(data: Any) -> str:
+def canonical(data: Any) -> str:
+    """Return data as the text that is hashed and signed."""
     if isinstance(data, dict):
         names = sorted(data, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
-        return "{" + ",".join(f"{_canonical(name)}:{_canonical(data[name])}" for name in names) + "}"
+        return "{" + ",".join(f"{canonical(name)}:{canonical(data[name])}" for name in names) + "}"
     if isinstance(data, list):
-        return "[" + ",".join(map(_canonical, data)) + "]"
+        return "[" + ",".join(map(canonical, data)) + "]"
     if isinstance(data, float) or (isinstance(data, int) and abs(data) > _LARGEST):
         raise ValueError("it is not exact")
     return json.dumps(data, ensure_ascii=False)
 
 
 def _digest_text(run: str, seq: int, digest: bytes) -> bytes:
-    return _canonical({"run": run, "seq": seq, "digest": digest.hex()}).encode()
+    return canonical({"run": run, "seq": seq, "digest": digest.hex()}).encode()
 
 
 def _has_signed(key: bytes, message: bytes, signature: Any) -> bool:
@@ -119,7 +120,7 @@ def is_good(kept: Kept, paper: Paper, key: bytes | None) -> bool:
         "v": 1,
     }
     if key is not None:
-        message = b"stepward.receipt.1\n" + _canonical(said).encode()
+        message = b"stepward.receipt.1\n" + canonical(said).encode()
         if paper.key != sha256(key).hexdigest()[:16] or not _has_signed(key, message, paper.signature):
             return False
     return sha256(b"stepward.record.1\n" + kept.entries[paper.seq][1]).digest() == paper.digest

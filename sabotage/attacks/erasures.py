@@ -214,12 +214,13 @@ def _marker(scene: Scene) -> str:
 
 class ErasureLeavesBytes(ErasureAttack):
     """Somebody takes the disk: he looks for sensitive values in the bytes of every file of the store, before and after
-    an erasure. Blocks that the file system keeps, and copies that were made before, are out of scope."""
+    an erasure, which may fail at any of its statements and is repeated then. Blocks that the file system keeps, and
+    copies that were made before, are out of scope."""
 
     name = "erasure-leaves-bytes"
     surface = "files of the store"
     action = "searched for sensitive values, before and after their erasure"
-    defence = "values are in a vault without write-ahead log, which is overwritten and written anew"
+    defence = "values are in a vault without write-ahead log, which each erasure overwrites and writes anew"
     severity = "critical"
     weight = 5
     store = "sqlite"
@@ -275,12 +276,12 @@ class ErasureLeavesBytes(ErasureAttack):
 
 class ErasedAmongOthers(ErasureAttack):
     """Somebody takes the disk of a store whose vault has the values of many runs, so that its pages were split, and
-    looks for the values of those that were erased. An erasure may fail between its statements, and is repeated."""
+    looks for the values of those that were erased."""
 
     name = "erased-among-others"
     surface = "files of the store"
-    action = "searched for values whose pages were split before they were erased, also by an erasure that failed first"
-    defence = "a vault is written anew when something in it is erased, and whenever that is asked for again"
+    action = "searched for values whose pages were split before they were erased"
+    defence = "a vault is written anew when something in it is erased"
     severity = "critical"
     weight = 10
     store = "sqlite"
@@ -302,7 +303,7 @@ class ErasedAmongOthers(ErasureAttack):
             if number % 2:
                 erased, marker = live.pop(dice.randrange(len(live)))
                 stage.count()
-                _erase_in_the_end(store, erased, dice.choice(FAILURES))
+                store.vault.erase(erased)
                 left = list(_files_with(store._file._path, marker))
                 stage.hold(not left, Invariant.ERASURE, f"the values of run `{erased}` are in a file after its erasure")
         for run, _ in live:
@@ -310,23 +311,8 @@ class ErasedAmongOthers(ErasureAttack):
         return Outcome.ABSORBED
 
 
-def _erase_in_the_end(store: SQLiteJournal, run: str, fails: int | None) -> None:
-    """Erase the values of a run, again where a statement of the first erasure fails."""
-    if fails is not None:
-        faulty = FaultyFile(store.vault._file(), fails)
-        with suppress(JournalError):
-            store.vault.erase(run)
-        faulty.mend()
-        if not faulty.has_failed:
-            return
-    store.vault.erase(run)
-
-
 ERASING: Final = 5
 """Statements of an erasure, the last of which writes the file anew."""
-
-FAILURES: Final = (None, *range(ERASING), *[ERASING - 1] * 4)
-"""Which statement of an erasure among others fails: most often the last."""
 
 CROWD: Final = 100
 """Runs whose values are in one vault."""

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn.fate import PEOPLE, Manner, World, given
 from stepward.sabotage.drawn.values import respelled
+from stepward.sabotage.oracle import odd_of
 from stepward.sabotage.reference import (
     Answer,
     Asked,
@@ -43,10 +44,12 @@ from stepward.vm import (
     ToolContext,
 )
 from stepward.vm.journal.store import Journal
+from stepward.vm.journal.verify import verify
 from stepward.vm.machine.clock import ManualClock
+from stepward.vm.machine.data import REDACTED
 from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.plan import Plan
-from stepward.vm.machine.replay import misfits
+from stepward.vm.machine.replay import misfits, replayer
 from stepward.vm.machine.state import Limits
 
 SECRETS: Final = (  # texts and numbers that inputs and outputs have, sensitive now and then
@@ -61,6 +64,10 @@ DAYS: Final = {"2026-01-01": 1_767_225_600_000_000, "2026-01-02": 1_767_312_000_
 
 LATE: Final = 22 * 3_600_000_000
 """Microseconds after midnight: late in a day, and before its end for all that a run does."""
+
+SHARE_OF_SENSITIVE: Final = 0.5
+SHARE_OF_PLAIN: Final = 0.1
+"""How many of the runs are erased in the end that have sensitive values, or none."""
 
 VERDICTS: Final = ("done", "done", "not_done", "not_done", "abandon")
 MOST_TURNS: Final = 200
@@ -193,7 +200,7 @@ class Machine:
             self.clock.time += 10_000_000  # microseconds: later than any time-out, and no day later
         return said
 
-    def _stored_plan(self, *names: Any) -> Plan:
+    def stored_plan(self, *names: Any) -> Plan:
         """Return the plan that the store has; it is read once for all looks at the run."""
         if names not in self._plans:
             self._plans[names] = stored_plan(self.journal, *names)
@@ -201,7 +208,7 @@ class Machine:
 
     def history(self) -> History:
         """Return the run as its journal has it."""
-        found = load(self.journal, self.run, self._stored_plan)
+        found = load(self.journal, self.run, self.stored_plan)
         assert found is not None
         return found
 
@@ -289,6 +296,9 @@ async def played(case: Case, journal: Journal | None = None, name: str = "run", 
             again = await machine.vm().run(case.program, machine.respelled(inputs), run_id=name)
             _equal("the run when it is asked for again", again.snapshot(), run.snapshot())
             found = machine.history()
+            if world.chance("erased").random() < (SHARE_OF_SENSITIVE if plan.has_sensitive else SHARE_OF_PLAIN):
+                await pair.erase(run)
+            pair.compare_records(run)
             met = frozenset(pair.met | {move.how for move in reference.log})
             return Told((reference.status, reference.reason), met, len(found.records))
         run = await pair.settle(run, turn)
@@ -373,6 +383,21 @@ class _Pair:
         assert reference.reconcile(step, verdict, payload, by)
         return "taken"
 
+    async def erase(self, run: Run) -> None:
+        """Erase a run that is over, twice: its values are gone, and all else is as it was."""
+        machine = self.machine
+        for number in range(2):
+            erased = await machine.vm().erase(run.id, by=self.world.starter() or None)
+            found = machine.history()
+            told = [record.kind for record in found.records].count("erased")
+            _equal("erasures on record", told, 1 if found.plan.has_sensitive else 0, f"after {number + 1}")
+            _equal("values that were erased", sorted(machine.journal.vault.get(run.id)), [])
+            _equal("ending", (erased.status, erased.reason), (run.status, run.reason), "after its erasure")
+            _equal("state when read again", erased.trace_hash, run.trace_hash, "after its erasure")
+            shown = erased.view("trace").items()  # what an error quoted stays redacted
+            left = [name for name, value in shown if value == REDACTED and not name.endswith(".error")]
+            _equal("values that were erased", left, [])
+
     # -- held against one another --------------------------------------------------------------------------------------
 
     def compare(self, run: Run) -> None:
@@ -393,6 +418,13 @@ class _Pair:
             _equal("state when read again", again.snapshot(), run.snapshot())
         _equal("misfits of an honest journal", [fault.what for fault in misfits(found)], [])
         self._look_for_secrets(run)
+
+    def compare_records(self, run: Run) -> None:
+        """Hold the journal against its page, the verification, and what a replay has of it."""
+        journal = self.machine.journal
+        faults = verify(journal, run.id, replay=replayer(journal, run.id, (), self.machine.stored_plan)).faults
+        _equal("misfits of an honest journal", [fault.what for fault in faults], [])
+        _equal("records", odd_of(journal, run), None)
 
     def _has_patterns(self) -> bool:
         said = (self.case.program.to_dict(), *(policy.to_data() for policy in self.case.policies))

@@ -1,0 +1,130 @@
+"""The records of a run held against the tables of specs/journal.md, and what is hashed of them; it shares no code with
+the product."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+from stepward.sabotage.plain_verifier import canonical
+
+_LEAVES: Final = frozenset({"next", "ends", "reason", "in_doubt"})
+_CALL: Final = frozenset({"kind", "step", "visit", "output", "error"})
+_BODIES: Final[Mapping[str, frozenset[str]]] = {
+    "started": frozenset({"inputs", "patterns", "policies", "program", "waived"}),
+    "governed": frozenset({"policies", "waived"}),
+    "intent": frozenset({"args", "policies", "step", "tool", "visit"}),
+    "attempt": _CALL | _LEAVES | {"request", "rule", "unknown"},
+    "doubt": frozenset({"step", "visit", "error"}),
+    "reconciled": frozenset({"step", "visit", "kind", "output"}) | _LEAVES,
+    "resumed": frozenset({"step", "visit", "kind", "output"}) | _LEAVES,
+    "joined": frozenset({"step", "visit", "kind", "error"}) | _LEAVES,
+    "branched": frozenset({"step", "visit", "branch"}) | _LEAVES,
+    "assigned": frozenset({"step", "visit", "values"}) | _LEAVES,
+    "passed": frozenset({"step", "visit", "error"}) | _LEAVES,
+    "blocked": frozenset({"step", "visit", "kind", "error"}) | _LEAVES,
+    "rejected": frozenset({"step", "visit", "kind", "error", "rule"}) | _LEAVES,
+    "ended": frozenset({"step", "visit", "output", "error"}) | _LEAVES,
+    "cancel": frozenset(),
+    "refused": frozenset({"what", "why"}),
+    "erased": frozenset({"references"}),
+}
+"""What a body of each kind may have."""
+
+_NOTES: Final[Mapping[str, frozenset[str]]] = {
+    "started": frozenset({"limits", "run", "by"}),
+    "intent": frozenset({"attempt", "performance", "key", "token"}),
+    "attempt": frozenset({"attempt", "performance", "started", "took", "tokens", "cost", "model"}),
+    "reconciled": frozenset({"verdict", "by"}),
+    **dict.fromkeys(("resumed", "cancel", "refused", "erased"), frozenset({"by"})),
+}
+
+_SORTED: Final = ("waived", "references")
+_ITEMS: Final = ("started", "governed", "branched", "assigned", "passed", "ended")
+_ITEMS_THAT_SETTLE: Final = ("attempt", "resumed", "reconciled", "blocked", "rejected")
+_SETTLED: Final = ("success", "fallback", "skipped", "failed")
+
+
+def oddities(run: str, records: Sequence[bytes], program: bytes, trace: str) -> Iterator[str]:
+    """Yield what the page says otherwise of a run: of its records, their bytes and keys, and of its trace hash."""
+    made = [json.loads(record) for record in records]
+    for raw, record in zip(records, made, strict=True):
+        kind, body, note = record["kind"], record["body"], record["note"]
+        if canonical(record).encode() != raw:
+            yield f"record {record['seq']} is not canonical"
+        odd = [*(body.keys() - _BODIES[kind]), *(note.keys() - _NOTES.get(kind, frozenset()))]
+        odd += [name for name in _SORTED if list(body.get(name, ())) != sorted(body.get(name, ()))]
+        if odd:
+            yield f"record {record['seq']}, `{kind}`, has `{odd[0]}`, which it should not have so"
+        if record["v"] != (2 if kind == "governed" or "by" in note else 1):
+            yield f"record {record['seq']}, `{kind}`, is of version {record['v']}"
+    yield from _odd_intents(run, made)
+    due = trace_hash(made, json.loads(program)).hex()
+    if trace != due:
+        yield f"the trace hash is {trace[:16]}…, and by the page it is {due[:16]}…"
+
+
+def _odd_intents(run: str, records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield which intents have other keys or policies than those of their performance and their run."""
+    program, policies = records[0]["body"]["program"], set(records[0]["body"]["policies"])
+    for record in records:
+        body, note = record["body"], record["note"]
+        if record["kind"] == "governed":
+            policies |= set(body["policies"])
+        if record["kind"] != "intent":
+            continue
+        name = {"performance": note["performance"], "program": program, "run": run}
+        name |= {"step": body["step"], "visit": body["visit"]}
+        key = sha256(b"stepward.idempotency-key.1\n" + canonical(name).encode()).hexdigest()
+        if note["key"] != key or set(body["policies"]) != policies:
+            yield f"record {record['seq']} is an intent of another key, or under other policies"
+
+
+def trace_hash(records: Iterable[Mapping[str, Any]], program: Mapping[str, Any]) -> bytes:
+    """Return the trace hash of a run of a program, from its records."""
+    parts_of = {step["id"]: [part["id"] for part in step.get("parallel_steps", ())] for step in program["steps"]}
+    is_part = {part for parts in parts_of.values() for part in parts}
+    trace, traces, failed = bytes(32), dict[str, bytes](), set[str]()
+    for record in records:
+        body, step = record["body"], record["body"].get("step")
+        if record["kind"] == "joined":
+            trace = _extended(trace, b"".join(traces.get(part, bytes(32)) for part in parts_of[step]))
+            if body["kind"] == "again":  # those that failed run again
+                traces = {part: kept for part, kept in traces.items() if part not in failed}
+            else:
+                traces, trace = {}, _extended(trace, _item(record))
+            failed = set()
+        elif not _is_item(record):
+            continue
+        elif step in is_part and "ends" not in body:
+            traces[step] = _extended(traces.get(step, bytes(32)), _item(record))
+            failed |= {step} if body.get("kind") == "failed" else set()
+        else:
+            trace = _extended(trace, _item(record))
+    return trace
+
+
+def _is_item(record: Mapping[str, Any]) -> bool:
+    kind, body = record["kind"], record["body"]
+    if kind in _ITEMS or (kind == "attempt" and "rule" in body):
+        return True
+    return kind in _ITEMS_THAT_SETTLE and (body.get("kind") in _SETTLED or "next" in body or "ends" in body)
+
+
+def _item(record: Mapping[str, Any]) -> bytes:
+    kind = "attempt" if record["kind"] in ("resumed", "reconciled") else record["kind"]
+    return f"{kind}\n{canonical(_unnamed(record['body']))}".encode()
+
+
+def _extended(trace: bytes, item: bytes) -> bytes:
+    return sha256(b"stepward.trace.1\n" + trace + item).digest()
+
+
+def _unnamed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _unnamed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_unnamed, value))
+    return "#v" if isinstance(value, str) and value.startswith("#v") else value
