@@ -10,14 +10,17 @@ import pytest
 
 from canaries import Canary
 from canaries_load import READ
+from rewriting import rewrite, rewritten
+from stepward.vm import values
 from stepward.vm.expressions import evaluator
-from stepward.vm.language import types
+from stepward.vm.language import meaning, types
 from stepward.vm.language.automata import ExclusiveAutomaton
-from stepward.vm.machine import apply, authority, calls, decide, deliveries, driver, monitors, redaction
+from stepward.vm.machine import apply, authority, calls, decide, deliveries, driver, monitors, redaction, replay, runs
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import State
 
 REAL_KEY, REAL_COMPARE, REAL_TWO = types.key_of, evaluator.compare, authority.two_people
+REAL_PLAN, REAL_TRACED = replay.stored_plan, apply.traced
 REAL_OUT_OF_STEPS = calls.out_of_steps
 
 
@@ -70,7 +73,71 @@ def seeks_no_groups_of_many(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(redaction.Sought, "_near", near)
 
 
+def judges_all_under_the_first_waivers(patch: pytest.MonkeyPatch) -> None:
+    first: dict[Any, Any] = {}
+
+    def plan(journal: Any, program: str, policies: Any, waived: Any, *others: Any) -> Plan:
+        return REAL_PLAN(journal, program, policies, first.setdefault((program, policies), waived), *others)
+
+    patch.setattr(replay, "stored_plan", plan)
+
+
+def traces_no_late_policies(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        apply, "traced", lambda trace, event: trace if event.kind == "governed" else REAL_TRACED(trace, event)
+    )
+
+
+def takes_the_better_word(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, meaning, "_stricter", ("(said and given[name]) if", "(said or given[name]) if"))
+
+
+def knows_policies_by_name(patch: pytest.MonkeyPatch) -> None:
+    by_digest, by_name = "policy_digest(policy)", "policy.policy"
+    changes = [(f"{{{by_digest} for", f"{{{by_name} for"), (f"if {by_digest} not", f"if {by_name} not")]
+    patch.setattr(runs, "missing_terms", rewritten(authority.missing_terms, *changes))
+
+
+def sorts_outer_keys_alone(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, values, "_json_parts", ("level + 1, in_order=in_order)", "level + 1)"))
+
+
 CANARIES = (
+    Canary(
+        "judges-all-under-the-first-waivers",
+        "a run is verified under its own waivers",
+        "drawn-store",
+        READ,
+        judges_all_under_the_first_waivers,
+    ),
+    Canary(
+        "traces-no-late-policies",
+        "a trace hash tells of policies that a run came under",
+        "drawn-deliveries",
+        READ,
+        traces_no_late_policies,
+    ),
+    Canary(
+        "takes-the-better-word",
+        "a tool is idempotent where program and policies say so",
+        "drawn-deliveries",
+        READ,
+        takes_the_better_word,
+    ),
+    Canary(
+        "knows-policies-by-name",
+        "another version of a policy is another policy",
+        "drawn-deliveries",
+        READ,
+        knows_policies_by_name,
+    ),
+    Canary(
+        "sorts-outer-keys-alone",
+        "the order of keys is no matter at any depth",
+        "drawn-expressions",
+        READ,
+        sorts_outer_keys_alone,
+    ),
     Canary("keeps-outputs", "a step that fails has no output", "drawn-programs", READ, keeps_outputs),
     Canary("takes-true-for-one", "a boolean is no number", "drawn-types", READ, takes_true_for_one),
     Canary("orders-strictly", "`<=` holds of equal numbers", "drawn-expressions", READ, orders_strictly),

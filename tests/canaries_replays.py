@@ -219,6 +219,10 @@ def vault_has_a_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sqlite_vault, "_LAYOUT", dataclasses.replace(sqlite_vault._LAYOUT, journal_mode="wal"))
 
 
+def rewrites_when_rows_go(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, sqlite_vault.SQLiteVault, "erase", ("    file.rewrite()", "    if count:\n        file.rewrite()"))
+
+
 def vault_keeps_pages(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sqlite_vault, "_LAYOUT", dataclasses.replace(sqlite_vault._LAYOUT, settings=("secure_delete = OFF",)))
     patch.setattr(DatabaseFile, "rewrite", lambda self: None)
@@ -354,5 +358,12 @@ CANARIES: tuple[Canary, ...] = (
     ),
     Canary("vault-is-not-erased", "erasing empties the vault", "erased-run-asked-for", KNOWS, vault_is_not_erased),
     Canary("vault-has-a-log", "the vault has no log", "erasure-leaves-bytes", KNOWS, vault_has_a_log),
+    Canary(
+        "rewrites-when-rows-go",
+        "an erasure that is repeated writes the vault anew",
+        "erasure-leaves-bytes",
+        KNOWS,
+        rewrites_when_rows_go,
+    ),
     Canary("vault-keeps-pages", "the vault is overwritten", "erasure-leaves-bytes", KNOWS, vault_keeps_pages),
 )

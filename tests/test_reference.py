@@ -21,7 +21,8 @@ from machines import TOOLS, Bench, ask, assign, both, check, end, program, tool,
 from programs import programs
 from replays import good_programs
 from small_programs import small_program
-from stepward.sabotage.drawn.lockstep import Case, Parted, Told, lockstep
+from stepward.sabotage.drawn.lockstep import Told, lockstep
+from stepward.sabotage.drawn.machine import Case, Parted
 from stepward.sabotage.drawn.secret import secret_program
 from stepward.sabotage.drawn.wide import wide_program
 from stepward.sabotage.reference import Lost, Raised, Reference, Replied, Returned, TimedOut, Waits

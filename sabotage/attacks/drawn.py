@@ -12,7 +12,8 @@ from typing import ClassVar, Final
 from stepward.sabotage.attack import Attack, Family, Severity
 from stepward.sabotage.attacks.tampering import receipt_for
 from stepward.sabotage.drawn.cases import THEMES, drawn_case
-from stepward.sabotage.drawn.lockstep import DAYS, Case, Parted, Processes, played
+from stepward.sabotage.drawn.lockstep import played
+from stepward.sabotage.drawn.machine import DAYS, Case, Parted, Processes
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.stage import Stage
 from stepward.vm.journal.memory import MemoryJournal

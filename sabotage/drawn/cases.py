@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from stepward.sabotage.drawn.expressions import expression_program
 from stepward.sabotage.drawn.fate import Manner
-from stepward.sabotage.drawn.lockstep import DAYS, Case, Parted
+from stepward.sabotage.drawn.machine import DAYS, Case, Parted
 from stepward.sabotage.drawn.nulls import misread, with_nulls
 from stepward.sabotage.drawn.secret import secret_inputs, secret_program
 from stepward.sabotage.drawn.wide import Theme, wide_program
@@ -42,7 +42,7 @@ THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
         Manner(beside=0.02, echoes=0.0),
     ),
     "people": (
-        Theme((*CALLS, *CALLS, "set", "parallel"), 5, rules=0.3, policies=0.3, later=0.9, waits=0.6, calm=0.9),
+        Theme((*CALLS, *CALLS, "set", "parallel"), 5, rules=0.3, policies=0.5, later=0.9, waits=0.6, calm=0.9),
         Manner(beside=0.02, echoes=0.0),
     ),
     "waivers": (

@@ -9,61 +9,31 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from random import Random
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.drawn.fate import PEOPLE, Manner, World, given
-from stepward.sabotage.drawn.values import respelled
+from stepward.sabotage.drawn.fate import PEOPLE, World, given
+from stepward.sabotage.drawn.machine import Case, Machine, Parted, Processes, equal
 from stepward.sabotage.oracle import odd_of
 from stepward.sabotage.reference import (
-    Answer,
     Asked,
-    Lost,
     Moved,
-    Raised,
     Reference,
-    Replied,
-    Returned,
-    TimedOut,
-    Waits,
+    facts,
 )
 from stepward.sabotage.reference.plain import Unworded, same, written
 from stepward.vm import (
     DeliveryRefused,
-    ExecutionVM,
-    InDoubt,
     MemoryJournal,
-    ModelReply,
     Policy,
-    Program,
     Run,
     RunRefused,
-    Suspend,
-    ToolContext,
 )
 from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verify import verify
-from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.data import REDACTED
-from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.history import History
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.replay import misfits, replayer
-from stepward.vm.machine.state import Limits
-
-SECRETS: Final = (  # texts and numbers that inputs and outputs have, sensitive now and then
-    "refund",
-    "e" * 12,
-    "4711471147",
-    "9422942294",
-    "9422942294",
-)
-DAYS: Final = {"2026-01-01": 1_767_225_600_000_000, "2026-01-02": 1_767_312_000_000_000}
-"""Days on which machines run programs, and the microsecond at which each begins."""
-
-LATE: Final = 22 * 3_600_000_000
-"""Microseconds after midnight: late in a day, and before its end for all that a run does."""
 
 SHARE_OF_SENSITIVE: Final = 0.5
 SHARE_OF_PLAIN: Final = 0.1
@@ -71,146 +41,16 @@ SHARE_OF_PLAIN: Final = 0.1
 
 VERDICTS: Final = ("done", "done", "not_done", "not_done", "abandon")
 MOST_TURNS: Final = 200
-USUAL: Final = Manner()
 
 
-class Case(NamedTuple):
-    """A program, its policies, and a world for it.
-
-    `later` are policies of machines that go on with the run, but for the first: new ones, or new versions of those that
-    have the same names. `secrets` are what outputs, errors and requests repeat; those of `unique` stand nowhere but in
-    sensitive values. `inputs` are drawn unless they are given. `day` is one of DAYS.
-    """
-
-    program: Program
-    seed: str
-    policies: Sequence[Policy] = ()
-    later: Sequence[Policy] = ()
-    manner: Manner = USUAL
-    limits: Limits = Limits()
-    secrets: tuple[str, ...] = SECRETS
-    unique: tuple[str, ...] = ()
-    inputs: Mapping[str, Any] | None = None
-    options: Mapping[str, Any] = MappingProxyType({})
-    day: str = "2026-01-01"
-
-    def held(self, *, is_later: bool) -> list[Policy]:
-        """Return the policies of a machine: of two that have one name, that of the later machine."""
-        names = {policy.policy for policy in self.later} if is_later else set()
-        kept = [policy for policy in self.policies if policy.policy not in names]
-        return [*kept, *(self.later if is_later else ())]
-
-    def waived(self, policies: Sequence[Policy]) -> list[str]:
-        """Return the rules that policies waive on the day, as `policy:rule`."""
-        return [
-            f"{policy.policy}:{waiver.rule}"
-            for policy in policies
-            for waiver in policy.waivers
-            if waiver.program == self.program.name and waiver.expiry >= self.day
-        ]
-
-
-Processes = dict[bool, ExecutionVM]
-"""The machines that go on living: the one with the later policies, and the one without."""
-
-
-class Machine:
-    """The machine's side: tools and a model that say what the world says, and note what they were asked."""
-
-    def __init__(self, world: World, case: Case, journal: Journal, run: str, kept: Processes) -> None:
-        self.world = world
-        self.case = case
-        self.run = run
-        self.clock = ManualClock(DAYS[case.day] + world.chance("hour").choice((0, LATE)))
-        self.journal = journal
-        self._spelling = world.chance("spelling")
-        self._kept = kept
-        self._keeps = world.chance("processes").random() < 0.5
-        self.asked: list[Asked] = []
-        self.cost = Decimal(0)
-        self._keys: dict[tuple[str, int, int], str] = {}
-        self._plans: dict[tuple[Any, ...], Plan] = {}
-
-    def vm(self, *, is_later: bool = False) -> ExecutionVM:
-        """Return a machine, often of a new process; `is_later` says whether it has the later policies too."""
-        old = self._kept.get(is_later)
-        vm = self._kept[is_later] = ExecutionVM(
-            self,
-            self,
-            self.journal,
-            self.case.held(is_later=is_later),
-            checker=None,
-            clock=self.clock,
-            limits=self.case.limits,
-            random=Random(f"{len(self.asked)} {self.clock.time}").randbytes,
-            **self.case.options,
-        )
-        if old is not None and self._keeps:  # it is the old process, which has what that has kept
-            vm._plans, vm._stored, vm._known, vm._equipped = old._plans, old._stored, old._known, old._equipped
-        return vm
-
-    def respelled(self, value: Any) -> Any:
-        """Return a value as it comes from outside: spelled in some way, which must not matter."""
-        return respelled(value, self._spelling)
-
-    def has(self, name: str) -> bool:
-        """Return whether there is a tool: there is every one."""
-        del name
-        return True
-
-    async def call(self, name: str, args: Any, context: ToolContext) -> Any:
-        """Say what the world says."""
-        step, visit, attempt, performance = context.step, context.visit, context.attempt, context.performance
-        self.asked.append(Asked(step, visit, attempt, performance, name, args))
-        self._note_key((step, visit, performance), context.idempotency_key)
-        said = await self._said(step, visit, attempt)
-        if isinstance(said, Waits):
-            return Suspend({"for": self.world.words(step, visit, attempt)})
-        return self.respelled(said.value) if isinstance(said, Returned) else None
-
-    def _note_key(self, performance: tuple[str, int, int], key: str) -> None:
-        _equal("key", key, self._keys.setdefault(performance, key), str(performance))
-        others = [one for one, held in self._keys.items() if held == key and one != performance]
-        _equal("performances under one key", others, [])
-
-    async def complete(self, request: Any) -> ModelReply:
-        """Say what the world says."""
-        step, visit, attempt = request.step, request.visit, request.attempt
-        self.asked.append(Asked(step, visit, attempt, 0, "", {}, request.prompt, request.system))
-        call = self.world.calls[step].call
-        allowed, returns = getattr(call, "allowed_outputs", None), getattr(call, "returns", None)
-        _equal("allowed", request.allowed, allowed)
-        _equal("schema", request.schema, None if returns is None else returns.to_data())
-        said = await self._said(step, visit, attempt)
-        if not isinstance(said, Replied):
-            return ModelReply("late")
-        cost = Decimal(self.world.cost(step, visit, attempt))
-        self.cost += cost
-        return ModelReply(self.respelled(said.content), said.tokens, cost)
-
-    async def _said(self, step: str, visit: int, attempt: int) -> Answer:
-        if self.world.cancels(step, len(self.asked)):
-            await self.vm().cancel(self.run)
-        said = self.world.answer(step, visit, attempt)
-        if isinstance(said, Raised):
-            raise ValueError(f"{said.why} {self.world.words(step, visit, attempt)}")
-        if isinstance(said, Lost):
-            raise InDoubt(self.world.words(step, visit, attempt))
-        if isinstance(said, TimedOut):
-            self.clock.time += 10_000_000  # microseconds: later than any time-out, and no day later
-        return said
-
-    def stored_plan(self, *names: Any) -> Plan:
-        """Return the plan that the store has; it is read once for all looks at the run."""
-        if names not in self._plans:
-            self._plans[names] = stored_plan(self.journal, *names)
-        return self._plans[names]
-
-    def history(self) -> History:
-        """Return the run as its journal has it."""
-        found = load(self.journal, self.run, self.stored_plan)
-        assert found is not None
-        return found
+def _compare_facts(plan: Plan, policies: Sequence[Policy]) -> None:
+    """Hold what a machine knows of tools against what program and policies say of them."""
+    for call in (call for step in plan.steps for call in step.calls if not call.is_model):
+        due = facts.tool(call.tool, plan.program, policies)
+        known = "write" if call.writes else "read", call.keeps_key, call.may_suspend
+        said = "write" if due.effect == "write" else "read", due.idempotent, due.suspends
+        equal(f"tool `{call.tool}`", known, said, "effect, idempotent, suspends")
+        equal(f"arguments of `{call.tool}`", call.arg_types, due.args)
 
 
 def _moves(found: History) -> list[Moved]:
@@ -248,14 +88,6 @@ class Told(NamedTuple):
     records: int = 0
 
 
-class Parted(AssertionError):  # noqa: N818 - it says what they did
-    """The machine and the reference say different things: `about` says of what."""
-
-    def __init__(self, about: str, what: str) -> None:
-        super().__init__(f"{about}: {what}")
-        self.about = about
-
-
 def lockstep(case: Case) -> Told:
     """Run a program on both; raises Parted where they part."""
     return asyncio.run(played(case))
@@ -267,6 +99,7 @@ async def played(case: Case, journal: Journal | None = None, name: str = "run", 
     `kept` are the processes that have played the case before.
     """
     plan = Plan(case.program, [one for one in case.policies if one.applies(case.program.name, "")])
+    _compare_facts(plan, facts.policies_of(case.program, case.policies))
     world = World(plan, case.seed, case.manner, case.secrets, case.limits.output_bytes)
     inputs = given(plan, world) if case.inputs is None else case.inputs
     machine = Machine(world, case, MemoryJournal() if journal is None else journal, name, {} if kept is None else kept)
@@ -294,7 +127,7 @@ async def played(case: Case, journal: Journal | None = None, name: str = "run", 
         pair.compare(run)
         if reference.is_over:
             again = await machine.vm().run(case.program, machine.respelled(inputs), run_id=name)
-            _equal("the run when it is asked for again", again.snapshot(), run.snapshot())
+            equal("the run when it is asked for again", again.snapshot(), run.snapshot())
             found = machine.history()
             if world.chance("erased").random() < (SHARE_OF_SENSITIVE if plan.has_sensitive else SHARE_OF_PLAIN):
                 await pair.erase(run)
@@ -353,7 +186,7 @@ class _Pair:
             run, came = await delivered, "taken"
         except (DeliveryRefused, RunRefused) as error:
             came = "not taken" if isinstance(error, DeliveryRefused) else "stopped"
-        _equal(f"delivery by `{by}` to `{step}`", came, due, repr(payload))
+        equal(f"delivery by `{by}` to `{step}`", came, due, repr(payload))
         return run
 
     def _resumed(self, step: str, payload: Any, by: str, policies: Sequence[Policy]) -> str:
@@ -390,41 +223,41 @@ class _Pair:
             erased = await machine.vm().erase(run.id, by=self.world.starter() or None)
             found = machine.history()
             told = [record.kind for record in found.records].count("erased")
-            _equal("erasures on record", told, 1 if found.plan.has_sensitive else 0, f"after {number + 1}")
-            _equal("values that were erased", sorted(machine.journal.vault.get(run.id)), [])
-            _equal("ending", (erased.status, erased.reason), (run.status, run.reason), "after its erasure")
-            _equal("state when read again", erased.trace_hash, run.trace_hash, "after its erasure")
+            equal("erasures on record", told, 1 if found.plan.has_sensitive else 0, f"after {number + 1}")
+            equal("values that were erased", sorted(machine.journal.vault.get(run.id)), [])
+            equal("ending", (erased.status, erased.reason), (run.status, run.reason), "after its erasure")
+            equal("state when read again", erased.trace_hash, run.trace_hash, "after its erasure")
             shown = erased.view("trace").items()  # what an error quoted stays redacted
             left = [name for name, value in shown if value == REDACTED and not name.endswith(".error")]
-            _equal("values that were erased", left, [])
+            equal("values that were erased", left, [])
 
     # -- held against one another --------------------------------------------------------------------------------------
 
     def compare(self, run: Run) -> None:
         """Hold everything that both say against one another; raises Parted."""
         reference, machine = self.reference, self.machine
-        _equal("ending", (run.status, run.reason), (reference.status, reference.reason), run.error)
-        _equal("charges", (run.steps, run.tokens, run.cost), (reference.steps, reference.tokens, machine.cost))
-        _equal("held", [one.step for one in run.suspensions], list(reference.waiting))
-        _equal("doubts", [one.step for one in run.doubts], list(reference.doubtful))
+        equal("ending", (run.status, run.reason), (reference.status, reference.reason), run.error)
+        equal("charges", (run.steps, run.tokens, run.cost), (reference.steps, reference.tokens, machine.cost))
+        equal("held", [one.step for one in run.suspensions], list(reference.waiting))
+        equal("doubts", [one.step for one in run.doubts], list(reference.doubtful))
         self._compare_values(run)
         self._compare_calls()
-        _equal("broken", sorted(name for name, _ in run.broken), sorted(reference.broken()))
+        equal("broken", sorted(name for name, _ in run.broken), sorted(reference.broken()))
         found = machine.history()
         _compare_moves(_moves(found), reference.log, found.plan)
-        _equal("dialect of patterns", found.records[0].body.get("patterns"), "re2" if self._has_patterns() else None)
+        equal("dialect of patterns", found.records[0].body.get("patterns"), "re2" if self._has_patterns() else None)
         if found.last.seq == run.seq:  # what was refused since is a record, too
             again = Run(machine.run, found.plan, found.state, found.last)
-            _equal("state when read again", again.snapshot(), run.snapshot())
-        _equal("misfits of an honest journal", [fault.what for fault in misfits(found)], [])
+            equal("state when read again", again.snapshot(), run.snapshot())
+        equal("misfits of an honest journal", [fault.what for fault in misfits(found)], [])
         self._look_for_secrets(run)
 
     def compare_records(self, run: Run) -> None:
         """Hold the journal against its page, the verification, and what a replay has of it."""
         journal = self.machine.journal
         faults = verify(journal, run.id, replay=replayer(journal, run.id, (), self.machine.stored_plan)).faults
-        _equal("misfits of an honest journal", [fault.what for fault in faults], [])
-        _equal("records", odd_of(journal, run), None)
+        equal("misfits of an honest journal", [fault.what for fault in faults], [])
+        equal("records", odd_of(journal, run), None)
 
     def _has_patterns(self) -> bool:
         said = (self.case.program.to_dict(), *(policy.to_data() for policy in self.case.policies))
@@ -438,22 +271,22 @@ class _Pair:
             **{f"{step}.output": value for step, value in reference.outputs.items()},
             **{f"{step}.error": Unworded() for step in reference.errors},
         }
-        _equal("names", sorted(known), sorted(told))
+        equal("names", sorted(known), sorted(told))
         for name, value in known.items():
             if not alike(value, told[name]):
                 raise Parted("values", f"`{name}` is {value!r}, and {told[name]!r} to the reference")
-        _equal("sensitive", sorted(known.keys() - run.view("model").keys()), sorted(reference.hidden))
+        equal("sensitive", sorted(known.keys() - run.view("model").keys()), sorted(reference.hidden))
         if not alike(run.output, reference.output):
             raise Parted("values", f"the output is {run.output!r}, and {reference.output!r} to the reference")
 
     def _compare_calls(self) -> None:
         asked, answered = self.machine.asked, self.answered
-        _equal("asked", len(asked), len(answered), str(asked[-1:]) + str(answered[-1:]))
+        equal("asked", len(asked), len(answered), str(asked[-1:]) + str(answered[-1:]))
         for ours, theirs in zip(sorted(asked, key=_order), sorted(answered, key=_order), strict=True):
-            _equal("asked", _order(ours), _order(theirs))
+            equal("asked", _order(ours), _order(theirs))
             if ours.tool:
                 said = (theirs.tool, theirs.performance)
-                _equal("performance", (ours.tool, ours.performance), said, str(_order(ours)))
+                equal("performance", (ours.tool, ours.performance), said, str(_order(ours)))
             pairs = ((dict(ours.args), theirs.args), (ours.prompt, theirs.prompt), (ours.system, theirs.system))
             for one, other in pairs:
                 if not alike(one, other):
@@ -482,13 +315,13 @@ def _compare_moves(moves: list[Moved], log: list[Moved], plan: Plan) -> None:
         for move in moves
         if move.step in kinds
     ]
-    _equal("moves", top, [move for move in log if move.step in kinds])
+    equal("moves", top, [move for move in log if move.step in kinds])
     # Of a sub-step, how it ended is what its last record of the visit says; those of a step that never joined are not
     # in the log.
     last = {(move.step, move.visit): move for move in moves if move.step not in kinds}
     for move in log:
         if move.step not in kinds:
-            _equal("sub-step", last.get((move.step, move.visit)), move)
+            equal("sub-step", last.get((move.step, move.visit)), move)
 
 
 def _order(asked: Asked) -> tuple[str, int, int]:
@@ -499,11 +332,6 @@ def _has_pattern(data: Any) -> bool:
     if isinstance(data, Mapping):
         return "pattern" in data or any(map(_has_pattern, data.values()))
     return isinstance(data, list | tuple) and any(map(_has_pattern, data))
-
-
-def _equal(what: str, ours: Any, theirs: Any, more: str = "") -> None:
-    if ours != theirs:
-        raise Parted(what, f"{ours} to the machine, {theirs} to the reference {more}")
 
 
 def alike(machine: Any, reference: Any) -> bool:

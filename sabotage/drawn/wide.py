@@ -393,7 +393,10 @@ class _Maker:
         if self.odds(0.5):
             policy["tools"] = {tool: self.facts() for tool in TOOLS if self.odds(0.4)}
         if self.odds(self.theme.waivers):
-            rules = ["kept", "allow", "four_eyes", "SW401", "SW402", "SW403", "SW404", "SW405", "SW406"]
+            parts = {"guardrails": "kept", "allow": "allow", "four_eyes": "four_eyes"}
+            codes = ["SW401", "SW402", "SW403", "SW404", "SW405", "SW406"]
+            there = [name for part, name in parts.items() if part in policy]
+            rules = [*parts.values(), *codes] if self.odds(0.5) or not there else there
             policy["waivers"] = [
                 {
                     "program": self.pick("wide", "wide", "wide", "other"),
@@ -401,7 +404,7 @@ class _Maker:
                     "reason": "r",
                     "expiry": self.pick("2099-01-01", "2026-01-01", "2026-01-01", "2025-12-31"),
                 }
-                for rule in self.chance.sample(rules, self.pick(1, 1, 2))
+                for rule in self.chance.sample(rules, min(self.pick(1, 1, 2), len(rules)))
             ]
         if self.odds(0.2):
             policy["applies_to"] = [self.pick("wide", "w*", "other")]
@@ -417,7 +420,7 @@ class _Maker:
         found = [self.policy(name, steps) for name in ("p1", "p2") if self.odds(self.theme.policies)]
         later = [self.policy("later", steps, is_later=True)] if self.odds(self.theme.later) else []
         for old in found:
-            if not self.odds(self.theme.later / 2):
+            if not self.odds(self.theme.later):
                 continue
             new = self.policy(old["policy"], steps, is_later=True)
             same = {name: part for name, part in old.items() if name == "applies_to" or self.odds(0.5)}

@@ -1,0 +1,187 @@
+"""A drawn case, and the machine's side of it: processes whose tools and model say what a drawn world says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from random import Random
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from stepward.sabotage.drawn.fate import Manner, World
+from stepward.sabotage.drawn.values import respelled
+from stepward.sabotage.reference import Answer, Asked, Lost, Raised, Replied, Returned, TimedOut, Waits
+from stepward.vm import ExecutionVM, InDoubt, ModelReply, Policy, Program, Suspend, ToolContext
+from stepward.vm.journal.store import Journal
+from stepward.vm.machine.clock import ManualClock
+from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.state import Limits
+
+SECRETS: Final = (  # texts and numbers that inputs and outputs have, sensitive now and then
+    "refund",
+    "e" * 12,
+    "4711471147",
+    "9422942294",
+    "9422942294",
+)
+DAYS: Final = {"2026-01-01": 1_767_225_600_000_000, "2026-01-02": 1_767_312_000_000_000}
+"""Days on which machines run programs, and the microsecond at which each begins."""
+
+LATE: Final = 22 * 3_600_000_000
+"""Microseconds after midnight: late in a day, and before its end for all that a run does."""
+
+USUAL: Final = Manner()
+
+
+class Case(NamedTuple):
+    """A program, its policies, and a world for it.
+
+    `later` are policies of machines that go on with the run, but for the first: new ones, or new versions of those that
+    have the same names. `secrets` are what outputs, errors and requests repeat; those of `unique` stand nowhere but in
+    sensitive values. `inputs` are drawn unless they are given. `day` is one of DAYS.
+    """
+
+    program: Program
+    seed: str
+    policies: Sequence[Policy] = ()
+    later: Sequence[Policy] = ()
+    manner: Manner = USUAL
+    limits: Limits = Limits()
+    secrets: tuple[str, ...] = SECRETS
+    unique: tuple[str, ...] = ()
+    inputs: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = MappingProxyType({})
+    day: str = "2026-01-01"
+
+    def held(self, *, is_later: bool) -> list[Policy]:
+        """Return the policies of a machine: of two that have one name, that of the later machine."""
+        names = {policy.policy for policy in self.later} if is_later else set()
+        kept = [policy for policy in self.policies if policy.policy not in names]
+        return [*kept, *(self.later if is_later else ())]
+
+    def waived(self, policies: Sequence[Policy]) -> list[str]:
+        """Return the rules that policies waive on the day, as `policy:rule`."""
+        return [
+            f"{policy.policy}:{waiver.rule}"
+            for policy in policies
+            for waiver in policy.waivers
+            if waiver.program == self.program.name and waiver.expiry >= self.day
+        ]
+
+
+class Parted(AssertionError):  # noqa: N818 - it says what they did
+    """The machine and the reference say different things: `about` says of what."""
+
+    def __init__(self, about: str, what: str) -> None:
+        super().__init__(f"{about}: {what}")
+        self.about = about
+
+
+def equal(what: str, ours: Any, theirs: Any, more: str = "") -> None:
+    """Raise Parted unless both say the same of something."""
+    if ours != theirs:
+        raise Parted(what, f"{ours} to the machine, {theirs} to the reference {more}")
+
+
+Processes = dict[bool, ExecutionVM]
+"""The machines that go on living: the one with the later policies, and the one without."""
+
+
+class Machine:
+    """The machine's side: tools and a model that say what the world says, and note what they were asked."""
+
+    def __init__(self, world: World, case: Case, journal: Journal, run: str, kept: Processes) -> None:
+        self.world = world
+        self.case = case
+        self.run = run
+        self.clock = ManualClock(DAYS[case.day] + world.chance("hour").choice((0, LATE)))
+        self.journal = journal
+        self._spelling = world.chance("spelling")
+        self._kept = kept
+        self._keeps = world.chance("processes").random() < 0.5
+        self.asked: list[Asked] = []
+        self.cost = Decimal(0)
+        self._keys: dict[tuple[str, int, int], str] = {}
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+
+    def vm(self, *, is_later: bool = False) -> ExecutionVM:
+        """Return a machine, often of a new process; `is_later` says whether it has the later policies too."""
+        old = self._kept.get(is_later)
+        vm = self._kept[is_later] = ExecutionVM(
+            self,
+            self,
+            self.journal,
+            self.case.held(is_later=is_later),
+            checker=None,
+            clock=self.clock,
+            limits=self.case.limits,
+            random=Random(f"{len(self.asked)} {self.clock.time}").randbytes,
+            **self.case.options,
+        )
+        if old is not None and self._keeps:  # it is the old process, which has what that has kept
+            vm._plans, vm._stored, vm._known, vm._equipped = old._plans, old._stored, old._known, old._equipped
+        return vm
+
+    def respelled(self, value: Any) -> Any:
+        """Return a value as it comes from outside: spelled in some way, which must not matter."""
+        return respelled(value, self._spelling)
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tool: there is every one."""
+        del name
+        return True
+
+    async def call(self, name: str, args: Any, context: ToolContext) -> Any:
+        """Say what the world says."""
+        step, visit, attempt, performance = context.step, context.visit, context.attempt, context.performance
+        self.asked.append(Asked(step, visit, attempt, performance, name, args))
+        self._note_key((step, visit, performance), context.idempotency_key)
+        said = await self._said(step, visit, attempt)
+        if isinstance(said, Waits):
+            return Suspend({"for": self.world.words(step, visit, attempt)})
+        return self.respelled(said.value) if isinstance(said, Returned) else None
+
+    def _note_key(self, performance: tuple[str, int, int], key: str) -> None:
+        equal("key", key, self._keys.setdefault(performance, key), str(performance))
+        others = [one for one, held in self._keys.items() if held == key and one != performance]
+        equal("performances under one key", others, [])
+
+    async def complete(self, request: Any) -> ModelReply:
+        """Say what the world says."""
+        step, visit, attempt = request.step, request.visit, request.attempt
+        self.asked.append(Asked(step, visit, attempt, 0, "", {}, request.prompt, request.system))
+        call = self.world.calls[step].call
+        allowed, returns = getattr(call, "allowed_outputs", None), getattr(call, "returns", None)
+        equal("allowed", request.allowed, allowed)
+        equal("schema", request.schema, None if returns is None else returns.to_data())
+        said = await self._said(step, visit, attempt)
+        if not isinstance(said, Replied):
+            return ModelReply("late")
+        cost = Decimal(self.world.cost(step, visit, attempt))
+        self.cost += cost
+        return ModelReply(self.respelled(said.content), said.tokens, cost)
+
+    async def _said(self, step: str, visit: int, attempt: int) -> Answer:
+        if self.world.cancels(step, len(self.asked)):
+            await self.vm().cancel(self.run)
+        said = self.world.answer(step, visit, attempt)
+        if isinstance(said, Raised):
+            raise ValueError(f"{said.why} {self.world.words(step, visit, attempt)}")
+        if isinstance(said, Lost):
+            raise InDoubt(self.world.words(step, visit, attempt))
+        if isinstance(said, TimedOut):
+            self.clock.time += 10_000_000  # microseconds: later than any time-out, and no day later
+        return said
+
+    def stored_plan(self, *names: Any) -> Plan:
+        """Return the plan that the store has; it is read once for all looks at the run."""
+        if names not in self._plans:
+            self._plans[names] = stored_plan(self.journal, *names)
+        return self._plans[names]
+
+    def history(self) -> History:
+        """Return the run as its journal has it."""
+        found = load(self.journal, self.run, self.stored_plan)
+        assert found is not None
+        return found
