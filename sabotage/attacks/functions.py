@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextvars import ContextVar
 from functools import partial
 from inspect import Parameter, Signature
@@ -83,6 +83,7 @@ class Handed(NamedTuple):
     answer: Answer
     raised: Callable[[str], BaseException] | None
     threads: list[threading.Thread]
+    coming: list[Coroutine[Any, Any, Any]]
 
 
 class Adapted:
@@ -113,7 +114,7 @@ class Adapted:
     async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         asking, answer = await self._world.met(name, args, context)
         form = self._forms[name]
-        handed = Handed(asking, context, answer, self._raised(form, asking, answer), [])
+        handed = Handed(asking, context, answer, self._raised(form, asking, answer), [], [])
         self._handed.set(handed)
         self._looping = threading.current_thread()
         self.called += 1
@@ -125,6 +126,8 @@ class Adapted:
 
     def _hold(self, name: str, handed: Handed) -> None:
         """See that the function was called, once, and found what it should."""
+        for coming in handed.coming:  # a machine that lacks a defence may not have awaited it
+            coming.close()
         if len(handed.threads) != 1:
             self._wrong.append(f"was called {len(handed.threads)} times for one attempt")
         if self._wrong:
@@ -181,9 +184,15 @@ class Adapted:
             await asyncio.sleep(0)
             return meet(taken)
 
-        async def later(value: Any) -> Any:
+        async def come(value: Any) -> Any:
             await asyncio.sleep(0)
             return value
+
+        def later(value: Any) -> Coroutine[Any, Any, Any]:
+            coming, handed = come(value), self._handed.get(None)
+            if handed is not None:
+                handed.coming.append(coming)
+            return coming
 
         made: dict[str, Any] = {
             "blocking": blocking,
