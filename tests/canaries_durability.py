@@ -34,6 +34,10 @@ def renewed_to_one_end(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, Driver, "_renew", (f"{loop}        {now}", f"    {now}{loop}"))
 
 
+def gives_up_renewing(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Driver, "_renew", ("        pass  # likewise; or the store comes back", "        return"))
+
+
 def pauses_of_another_attempt(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, Driver, "_attempt", ("setup.retry_delay(call.attempt)", "setup.retry_delay(call.attempt + 1)"))
 
@@ -119,6 +123,7 @@ def values_come_after_an_erasure(patch: pytest.MonkeyPatch) -> None:
 
 
 CANARIES: tuple[Canary, ...] = (
+    Canary("gives-up-renewing", "a renewal that fails is tried again", "slow-calls", PAYS, gives_up_renewing),
     Canary("renewed-to-one-end", "a renewal makes a lease last from then on", "slow-calls", PAYS, renewed_to_one_end),
     Canary(
         "pauses-of-another-attempt", "a pause is that of its attempt", "slow-calls", RETRIES, pauses_of_another_attempt

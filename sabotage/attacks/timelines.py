@@ -18,7 +18,7 @@ from stepward.sabotage.scene import MAX_DELIVERIES, Scene
 from stepward.sabotage.stage import Stage
 from stepward.sabotage.virtual_time import VirtualClock, virtual_time
 from stepward.sabotage.world import Asking, ProcessModel, ProcessTools, given, replied
-from stepward.vm.journal.store import Append, Lease
+from stepward.vm.journal.store import Append, JournalError, Lease
 from stepward.vm.machine.models import ModelReply, ModelRequest
 from stepward.vm.machine.refusals import RunBusy
 from stepward.vm.machine.run import Run
@@ -61,13 +61,17 @@ class Span(NamedTuple):
 class LeaseBook(WatchedStore):
     """A store that looks at every time and lease that a machine hands to it. Raises Breach.
 
-    `excused` are the seconds by which the next one may be late: the process was paused on its way to the store.
+    `excused` are the seconds by which the next one may be late: the process was paused on its way to the store. The
+    renewal of number `failing`, counted from 1, fails; `has_failed` says that none was made since.
     """
 
     def __init__(self, scene: Scene, seconds: float) -> None:
         super().__init__(scene.store.inner, scene.oracle)
         self._scene = scene
         self.excused = 0.0
+        self.failing = 0
+        self.has_failed = False
+        self._renewals = 0
         self._seconds = seconds
         self._holders: set[str] = set()
         self._given: Lease | None = None
@@ -86,6 +90,11 @@ class LeaseBook(WatchedStore):
         """Make a lease last longer."""
         self._look("leased again", now, ttl)
         self._own(lease)
+        self._renewals += 1
+        self.has_failed = self._renewals == self.failing
+        if self.has_failed:
+            self._scene.stage.tell("a lease can't be renewed, once")
+            raise JournalError("the store does not answer")
         renewed = super().renew(lease, now, ttl)
         self._ends(renewed, now + ttl)
         return renewed
@@ -201,7 +210,11 @@ class _Plot:
         self.points = Points()
         self.spans: list[Span] = []
         self.deliveries = 0
-        scene.store = LeaseBook(scene, self.lease)
+        self.book = LeaseBook(scene, self.lease)
+        fails = stage.pick("renewal that fails", st.sampled_from([0, 1, 2, 4]))
+        if self.pause is None:  # a lease that is over has to be renewed at once, or the run stops
+            self.book.failing = fails
+        scene.store = self.book
         scene.world.decides.append(self._decide)
 
     def machine(self, points: Points) -> Machine:
@@ -249,7 +262,7 @@ class _Plot:
         assert row is not None, "a run that calls is there"
         lasts = row.expires - now
         is_paused = self.pause is not None  # its lease was renewed before the pause
-        least = 0.0 if is_paused else self.lease * 2 / 3 - SLACK
+        least = 0.0 if is_paused else self.lease * (1 if self.book.has_failed else 2) / 3 - SLACK
         self._hold(least < lasts, f"the lease of a run that is driven lasts for {lasts:f} s more, of {self.lease}")
         self._hold(lasts <= self.lease + SLACK, f"a lease of {self.lease} s lasts for {lasts:f} s more")
 
