@@ -150,10 +150,13 @@ class FieldsEdited(Attack):
 CHANGES: Final = 60
 """Changes of one case."""
 
+ALIKE: Final = ("again", "doubt", "failed", "skipped", "success", "fallback")
+"""What an attempt may have come to instead: other fields than before would tell."""
+
 OUTSIDE: Final = ("cancel", "refused", "erased")
 """Kinds of records that come when they come: of a last record nobody can tell whether it was one of these."""
 
-HELD: Final = ("key", "limits", "run", "attempt", "performance", "tokens")
+HELD: Final = ("key", "limits", "run", "attempt", "performance", "tokens", "verdict")
 """What of a note has a meaning that a replay holds; all else says how it went."""
 
 FREE: Final = frozenset(
@@ -164,19 +167,14 @@ FREE: Final = frozenset(
         "attempt body.error",
         "attempt body.request",
         "attempt body.rule",
-        "attempt body.kind",
-        "attempt body.unknown",
         "attempt note.tokens",
         "joined body.error",
         "rejected body.error",
         "blocked body.error",
         "doubt body.error",
         "ended body.error",
-        "intent body.args",  # a value that is sealed has another reference
         "resumed body.output",
-        "resumed body.kind",
         "reconciled body.output",
-        "reconciled body.kind",
     }
 )
 """What comes from outside: with other words or values the run is another one, which might have been."""
@@ -185,10 +183,19 @@ FREE: Final = frozenset(
 def _is_free(record: Data, edit: Edit) -> bool:
     """Whether nobody can tell that a place was changed: it comes from outside, or has no meaning."""
     part, name = edit.place[0], edit.place[-1] if len(edit.place) > 1 else ""
-    if record["kind"] in OUTSIDE or edit.value is True or f"{record['kind']} {edit.name}" in FREE:
+    where = f"{record['kind']} {edit.name}"
+    if record["kind"] in OUTSIDE or edit.value is True or where in FREE:
         return True
+    if where == "attempt body.kind":  # another answer of the world, which leaves the same fields
+        return edit.value in ALIKE and record["body"]["kind"] in ALIKE
+    if where == "attempt body.unknown":  # whether an effect that failed may have happened, the world knew
+        return edit.gone
+    if where == "intent body.args":  # a value that is sealed has another reference
+        return "#v" in json.dumps(record["body"]["args"])
     if part == "kind":
         return edit.value in OUTSIDE or (record["kind"] == "attempt" and edit.value == "doubt")
+    if part == "body":
+        return name == "more" and edit.name != "body.more"  # a field of a value from outside
     return name == "more" or (part == "note" and edit.place[1] not in HELD)
 
 

@@ -22,15 +22,15 @@ from stepward.vm.language.policy import Policy
 from stepward.vm.language.types import same
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import two_people
-from stepward.vm.machine.calls import Visit, prepare
+from stepward.vm.machine.calls import Visit, prepare, way_out
 from stepward.vm.machine.data import completed, refused
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Call, Calls, Event
 from stepward.vm.machine.history import History, Plans, applied, load, stored_plan, unfolded
 from stepward.vm.machine.keys import idempotency_key
-from stepward.vm.machine.plan import CallPlan, Plan
+from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
 from stepward.vm.machine.run import Run
-from stepward.vm.machine.state import FRESH, OPEN, CallState, Limits, State, before, visits_of
+from stepward.vm.machine.state import FRESH, OPEN, SETTLED, CallState, Limits, State, before, visits_of
 from stepward.vm.machine.traces import as_once_traced
 
 FROM_OUTSIDE: Final = ("cancel", "refused", "erased")
@@ -43,6 +43,18 @@ MAX_PLANS: Final = 64
 """Plans that a check of many runs keeps."""
 
 HELD: Final = ("resumed", "reconciled")
+
+FIELDS: Final = {
+    "governed": frozenset({"policies", "waived"}),
+    "intent": frozenset({"args", "policies", "step", "tool", "visit"}),
+    "doubt": frozenset({"error", "step", "visit"}),
+}
+"""What the bodies of records say that are always alike."""
+
+VERDICTS: Final = ("done", "not_done", "abandon")
+
+SAID: Final = {"success": "output", "fallback": "output", "suspended": "request"}
+"""Where an attempt of a kind says what came; of other kinds it is an error."""
 FORGED: Final = "the records were not written by the machine for this program: find out who had the store and the keys"
 MISREPORTED: Final = "the receipt was edited since it was given: find out who had it"
 
@@ -168,6 +180,8 @@ def _waiver_misfit(plan: Plan, policies: Iterable[Policy], waived: Iterable[str]
 def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
     """Return why the machine would not have written this record here, or None."""
     kind = happened.kind
+    if kind in FIELDS and happened.body.keys() != FIELDS[kind]:
+        return f"its fields are not those of `{kind}`"
     if kind == "governed":
         return _waiver_misfit(plan, plan.terms[state.governed + 1].policies, happened.body["waived"])
     if kind in FROM_OUTSIDE:
@@ -192,8 +206,18 @@ def _is_open(state: State) -> bool:
 
 
 def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
-    call = next((call for call in plan.steps[state.at].calls if call.id == happened.body.get("step")), None)
-    if call is None or happened.body.get("kind") != "success":
+    step, body = plan.steps[state.at], happened.body
+    call = next((call for call in step.calls if call.id == body.get("step")), None)
+    verdict = happened.note["verdict"] if happened.kind == "reconciled" else "done"
+    said = {name: value for name, value in body.items() if name != "output"}
+    due: dict[str, Any] = {"step": body.get("step"), "visit": visits_of(plan, state, step.position)}
+    if verdict == "done":
+        due |= {"kind": "success"} if step.is_parallel else {"kind": "success", **way_out(plan, step.ways["success"])}
+    elif verdict == "abandon":
+        due |= {"ends": "CANCELLED", "reason": "abandoned"}
+    if said != due or ("output" in body) != (verdict == "done") or verdict not in VERDICTS:
+        return f"it does not say what a delivery of `{verdict}` says"
+    if call is None or verdict != "done":
         return None
     objection = two_people(plan, state, call, str(happened.note.get("by", "")))
     return None if objection is None else objection[1]
@@ -251,7 +275,7 @@ def _call_misfit(plan: Plan, run: str, state: State, happened: Event) -> str | N
     note = happened.note
     if not isinstance(due, Event) and (note["attempt"], note["performance"]) != (due.attempt, due.performance):
         return f"the attempt of `{call.id}` is another one than the one that was due"
-    return _outcome_misfit(call, held, happened) or _output_misfit(plan, state, happened)
+    return _outcome_misfit(plan, step, call, held, happened) or _output_misfit(plan, state, happened)
 
 
 def _prepared(plan: Plan, state: State, call: CallPlan) -> Call | Event:
@@ -262,8 +286,11 @@ def _prepared(plan: Plan, state: State, call: CallPlan) -> Call | Event:
     return prepare(Visit(plan, state, step, visit), call, held)
 
 
-def _outcome_misfit(call: CallPlan, held: CallState, happened: Event) -> str | None:
-    """Return why an attempt can't have come to this: each outcome has something in the program that admits it."""
+def _outcome_misfit(plan: Plan, step: StepPlan, call: CallPlan, held: CallState, happened: Event) -> str | None:
+    """Return why an attempt can't have come to this: each outcome has something in the program that admits it.
+
+    Whether one that failed may have happened all the same (`unknown`), only the world knew.
+    """
     kind = happened.body["kind"]
     tries = max(call.attempts, call.call.max_retries if call.writes else 1)
     admitted = {
@@ -275,7 +302,14 @@ def _outcome_misfit(call: CallPlan, held: CallState, happened: Event) -> str | N
         "doubt": call.writes,
         "suspended": call.may_suspend,
     }
-    return None if admitted.get(kind) else f"an attempt of `{call.id}` can't come to `{kind}`"
+    if not admitted.get(kind):
+        return f"an attempt of `{call.id}` can't come to `{kind}`"
+    due = {"kind", "step", "visit", SAID.get(kind, "error")}
+    due |= way_out(plan, step.ways[kind]).keys() if kind in SETTLED and not step.is_parallel else set()
+    may = {"rule"} if call.is_model and "error" in due else {"unknown"} if kind == "again" and call.writes else set()
+    if not due <= happened.body.keys() <= due | may or happened.body.get("unknown", True) is not True:
+        return f"its fields are not those of an attempt that came to `{kind}`"
+    return None
 
 
 def _intent_misfit(
