@@ -14,7 +14,7 @@ import pytest
 from journals import KEY, STRANGER
 from machines import Bench, assign, check, end, program, tool, unchecked
 from stepward.sabotage.forging import Data, chained, entry_of, hands_of
-from stepward.vm import DeliveryRefused, ExecutionVM, MemoryJournal, SQLiteJournal
+from stepward.vm import DeliveryRefused, ExecutionVM, InDoubt, MemoryJournal, SQLiteJournal
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.store import Append, Entry, Head, JournalError
 from stepward.vm.journal.verify import verify
@@ -224,3 +224,51 @@ def test_what_a_receipt_says_of_status_and_trace_is_held_against_the_records() -
     assert faults(lies) == [(early.seq, f"{where} trace hash `{said}`, and it was `{is_so}`")]
     elsewhere = Receipt.give("run", early.seq, bytes(32), "SUCCESS", early.trace)
     assert [seq for seq, _ in faults(elsewhere)] == [early.seq]
+
+
+# -- what a record says beside its kind --------------------------------------------------------------------------------
+
+
+def rewritten(bench: Bench, edit: Callable[[list[Data]], None]) -> list[str]:
+    """Return what a replay finds in a run whose records were edited, and all hashed anew."""
+    records = [json.loads(entry.record) for entry in bench.journal.read("run")]
+    edit(records)
+    put(bench, chained(records), None)
+    return [fault.what for fault in verify(bench.journal, "run", replay=replayer(bench.journal, "run")).faults]
+
+
+def reconciled(verdict: Any) -> Bench:
+    bench = Bench({"pay": InDoubt("who knows")})
+    bench.run(program(tool("pay", "write"), end()))
+    bench.vm.reconcile_sync("run", "pay", verdict, "receipt" if verdict == "done" else None)
+    return bench
+
+
+def last_of(records: list[Data], kind: str) -> Data:
+    return [record for record in records if record["kind"] == kind][-1]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "edit"),
+    [
+        ("abandon", lambda record: record["body"].update(ends="SUCCESS", reason="declared")),
+        ("abandon", lambda record: record["body"].update(more=1)),
+        ("abandon", lambda record: record["note"].update(verdict="done")),
+        ("done", lambda record: record["note"].update(verdict="perhaps")),
+        ("done", lambda record: record["body"].update(kind="failed")),
+        ("done", lambda record: record["body"].pop("kind")),
+        ("done", lambda record: record["body"].update(more=1)),
+    ],
+)
+def test_a_delivery_says_what_its_verdict_says_and_no_more(verdict: Any, edit: Callable[[Data], None]) -> None:
+    bench = reconciled(verdict)
+    assert not rewritten(bench, lambda _: None)
+    assert rewritten(bench, lambda records: edit(last_of(records, "reconciled")))
+
+
+@pytest.mark.parametrize("kind", ["intent", "attempt"])
+def test_a_record_with_a_field_more_is_none_of_the_machine(kind: str) -> None:
+    bench = Bench()
+    bench.run(program(tool("pay", "write"), end()))
+    (fault,) = rewritten(bench, lambda records: last_of(records, kind)["body"].update(more=1))
+    assert "fields" in fault
