@@ -128,6 +128,7 @@ async def played(case: Case, journal: Journal | None = None, name: str = "run", 
         if reference.is_over:
             again = await machine.vm().run(case.program, machine.respelled(inputs), run_id=name)
             equal("the run when it is asked for again", again.snapshot(), run.snapshot())
+            equal("held", (again.suspensions, again.doubts), ((), ()))
             found = machine.history()
             if world.chance("erased").random() < (SHARE_OF_SENSITIVE if plan.has_sensitive else SHARE_OF_PLAIN):
                 await pair.erase(run)
@@ -170,7 +171,7 @@ class _Pair:
         step = chance.choice([*reference.waiting, *reference.doubtful])
         payload = self.world.value(step, chance) if chance.random() < 0.8 else chance.choice((None, 5, "zz", {}))
         by = chance.choice(PEOPLE)
-        vm = self.machine.vm(is_later=bool(self.case.later) and chance.random() < 0.6)
+        vm = self.machine.vm(chance.randint(0, len(self.case.later)))
         if step in reference.waiting:
             token = next(one.token for one in run.suspensions if one.step == step)
             delivered = vm.resume(token, self.machine.respelled(payload), by=by or None)

@@ -54,11 +54,10 @@ class Case(NamedTuple):
     options: Mapping[str, Any] = MappingProxyType({})
     day: str = "2026-01-01"
 
-    def held(self, *, is_later: bool) -> list[Policy]:
-        """Return the policies of a machine: of two that have one name, that of the later machine."""
-        names = {policy.policy for policy in self.later} if is_later else set()
-        kept = [policy for policy in self.policies if policy.policy not in names]
-        return [*kept, *(self.later if is_later else ())]
+    def held(self, later: int) -> list[Policy]:
+        """Return the policies of a machine that has so many of the later ones, which stand for those of their names."""
+        names = {policy.policy for policy in self.later[:later]}
+        return [*(policy for policy in self.policies if policy.policy not in names), *self.later[:later]]
 
     def waived(self, policies: Sequence[Policy]) -> list[str]:
         """Return the rules that policies waive on the day, as `policy:rule`."""
@@ -84,8 +83,8 @@ def equal(what: str, ours: Any, theirs: Any, more: str = "") -> None:
         raise Parted(what, f"{ours} to the machine, {theirs} to the reference {more}")
 
 
-Processes = dict[bool, ExecutionVM]
-"""The machines that go on living: the one with the later policies, and the one without."""
+Processes = dict[int, ExecutionVM]
+"""The machines that go on living, by how many of the later policies they have."""
 
 
 class Machine:
@@ -105,14 +104,14 @@ class Machine:
         self._keys: dict[tuple[str, int, int], str] = {}
         self._plans: dict[tuple[Any, ...], Plan] = {}
 
-    def vm(self, *, is_later: bool = False) -> ExecutionVM:
-        """Return a machine, often of a new process; `is_later` says whether it has the later policies too."""
-        old = self._kept.get(is_later)
-        vm = self._kept[is_later] = ExecutionVM(
+    def vm(self, later: int = 0) -> ExecutionVM:
+        """Return a machine, often of a new process; it has so many of the later policies."""
+        old = self._kept.get(later)
+        vm = self._kept[later] = ExecutionVM(
             self,
             self,
             self.journal,
-            self.case.held(is_later=is_later),
+            self.case.held(later),
             checker=None,
             clock=self.clock,
             limits=self.case.limits,

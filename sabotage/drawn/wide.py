@@ -431,7 +431,7 @@ class _Maker:
     def program(self) -> Wide:
         steps = [self.step(name) for name in self.ids]
         rules = [self.rule(f"r{number}", steps) for number in range(self.chance.randint(1, 2))]
-        if len(steps) > 4 and self.odds(0.1):
+        if len(steps) > 4 and self.odds(0.2):
             rules[0] = self.trap(steps)
         elif not self.odds(self.theme.rules):
             rules = []
