@@ -126,7 +126,8 @@ class _Collector:
                 typing.unite(left, right)
         for left, right, use in self.known:
             for one, other in ((left, right), (right, left)):
-                spec = typing.spec(other)
+                # A field that a type can't have gives nothing, so it says nothing of what it is assigned to.
+                spec = None if typing.is_impossible(other) else typing.spec(other)
                 if spec is not None and typing.spec(one) is None:
                     kinds = static_kinds(spec.kinds)
                     if "null" in kinds and len(kinds) > 1:

@@ -137,6 +137,10 @@ class Typing:
         # A type that says nothing about the kind of value is not declared, but inferred.
         return spec if spec is not None and (spec.type is not None or spec.enum is not None) else None
 
+    def is_impossible(self, location: Location) -> bool:
+        """Return whether a location is a field that the declared type of its owner can't have."""
+        return bool(location[1]) and self._written(location) is _NEVER
+
     def _written(self, location: Location) -> TypeSpec | None:
         """Return what is written at a location, also where it does not say which kind of value is meant."""
         source, way = location
