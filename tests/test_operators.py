@@ -24,7 +24,7 @@ from stepward.sabotage.reference import expressions as reference
 from stepward.sabotage.reference.expressions import CannotEvaluate, value_of
 from stepward.sabotage.reference.places import Shape
 from stepward.validator.engine.clock import Clock
-from stepward.validator.engine.smt.terms import Terms
+from stepward.validator.engine.smt.versions import Versions
 from stepward.validator.engine.values import texts
 from stepward.validator.engine.values.classes import Space
 from stepward.validator.engine.values.cuts import UNDEFINED, Cuts, class_values
@@ -119,8 +119,8 @@ def by_terms(tree: Expression) -> Any:
 
 
 @cache
-def solver_terms() -> Terms:
-    return Terms(OneDomain(Domain()), Clock(1e9))
+def solver_terms() -> Versions:
+    return Versions(OneDomain(Domain()), Clock(1e9))
 
 
 def called(word: str, value: Any) -> FunctionCall:

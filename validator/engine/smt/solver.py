@@ -14,8 +14,11 @@ from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.smt.answers import SPENT, Undecided
 from stepward.validator.engine.smt.asking import asked
 from stepward.validator.engine.smt.facts import Facts
-from stepward.validator.engine.smt.terms import Terms, TooLarge
+from stepward.validator.engine.smt.smtlib import script
+from stepward.validator.engine.smt.terms import TooLarge
+from stepward.validator.engine.smt.versions import Versions
 from stepward.validator.engine.values.domains import Domains
+from stepward.validator.engine.values.states import references_of
 from stepward.vm.expressions.syntax import Expression
 
 MAX_UNITS: Final = 5_000_000
@@ -27,32 +30,25 @@ class Solved:
 
     def __init__(self, trees: Sequence[Expression], domains: Domains, clock: Clock) -> None:
         self.clock = clock
-        self.terms = terms = Terms(domains, clock)
-        try:
-            truths = [terms.truth(tree) for tree in trees]
-            Facts(terms).note()
-        except TooLarge:
-            raise Undecided("a comparison of two texts has too many cases") from None
-        self.solver = z3.SolverFor("QF_LIRA", ctx=terms.context) if terms.is_linear else z3.Solver(ctx=terms.context)
-        self.solver.set("random_seed", 0)
-        for fact in terms.facts:
-            self.solver.add(fact)
-        # Each term gets a name, so that no term holds all that came before.
+        self.terms = terms = Versions(domains, clock)
+        terms.environment = {
+            root: terms.leaf(root, lambda fields, root=root: domains.of((*root, *fields)))  # type: ignore[misc]
+            for root in map(domains.root, references_of(trees))
+        }
         reached: Any = True
         before: Any = False
         overlaps = []
-        for case, truth in enumerate(truths):
-            holds, fails = self._named(f"holds {case}", truth.holds), self._named(f"fails {case}", truth.fails)
-            overlaps.append(terms.both(before, holds))
-            before = self._named(f"by {case}", terms.either(before, terms.both(reached, holds)))
-            reached = self._named(f"past {case}", terms.both(reached, z3.Not(holds), z3.Not(fails)))
-        self.left = reached
-        self.overlap = self._named("overlap", terms.either(*overlaps))
-
-    def _named(self, name: str, term: Any) -> Any:
-        literal = self.terms.boolean(name)
-        self.solver.add(literal == term)
-        return literal
+        try:
+            for tree in trees:
+                holds, fails = terms.truth(tree)
+                holds, fails = terms.called("holds", holds), terms.called("fails", fails)
+                overlaps.append(terms.both(before, holds))
+                before = terms.called("before", terms.either(before, terms.both(reached, holds)))
+                reached = terms.called("past", terms.both(reached, terms.no(holds), terms.no(fails)))
+            self.left, self.overlap = reached, terms.called("overlap", terms.either(*overlaps))
+            Facts(terms).note()
+        except TooLarge:
+            raise Undecided("a comparison of two texts has too many cases") from None
 
     def is_covered(self) -> bool:
         """Return whether no state makes every case false."""
@@ -63,15 +59,15 @@ class Solved:
         return self._excludes(self.overlap)
 
     def _excludes(self, goal: Any) -> bool:
-        result = asked(self.solver, [goal], MAX_UNITS, self.clock)
+        terms = self.terms
+        solver = z3.SolverFor("QF_LIRA", ctx=terms.context) if terms.is_linear else z3.Solver(ctx=terms.context)
+        solver.set("random_seed", 0)
+        solver.add(terms.facts)
+        result = asked(solver, [] if goal is True else [goal], MAX_UNITS, self.clock) if goal is not False else z3.unsat
         if result == z3.unknown:
             raise Undecided(SPENT)
         return bool(result == z3.unsat)
 
     def script(self, goal: Any) -> str:
         """Return SMT-LIB 2 text that is unsatisfiable iff no state shows the goal."""
-        fresh = z3.Solver(ctx=self.terms.context)
-        fresh.add(self.solver.assertions())
-        fresh.add(goal)
-        lines = (line for line in fresh.to_smt2().splitlines() if not line.startswith((";", "(set-info")))
-        return "\n".join([f"(set-logic {'QF_LIRA' if self.terms.is_linear else 'QF_NIRA'})", *lines, ""])
+        return script(self.terms, [*self.terms.facts, goal])

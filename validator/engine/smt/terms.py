@@ -7,6 +7,8 @@ unsatisfiable is proved, and a model is only a candidate, from which models.py m
 
 from __future__ import annotations
 
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -17,7 +19,6 @@ import z3
 from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.smt.payloads import Array, Slot, Term, Text, Truth, Value
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
-from stepward.validator.engine.values.states import with_owners
 from stepward.validator.engine.values.texts import Atom, parts_of
 from stepward.vm.expressions.operators import Question, kind
 from stepward.vm.expressions.syntax import (
@@ -44,7 +45,7 @@ class TooLarge(Exception):  # noqa: N818 - no error: the verdict is unknown
     """A comparison has too many cases to be written out."""
 
 
-class Terms:
+class Terms(ABC):
     """Translates the conditions of one question, in a context of its own. Raises OutOfTime when the clock runs out."""
 
     def __init__(self, domains: Domains, clock: Clock) -> None:
@@ -57,27 +58,32 @@ class Terms:
         self.same: dict[tuple[Names, Names], Any] = {}
         self.pairs: list[tuple[Question, Text, Text, Any]] = []
         self.is_linear = True
+        self.variables: list[Any] = []
+        """Every variable, in the order in which they were made."""
         self._count = 0
 
     # -- small words -----------------------------------------------------------------------------------------------
 
     def symbol(self, name: str) -> str:
-        """Return a name that no other variable has."""
+        """Return a name that no other variable has, and that SMT-LIB takes without quoting."""
         self.clock.look()
         self._count += 1
-        return f"{name}#{self._count}"
+        return f"{re.sub('[^A-Za-z0-9_.]', '_', name[:40])}_{self._count}"
 
     def boolean(self, name: str) -> Any:
         """Return a fresh Boolean."""
-        return z3.Bool(self.symbol(name), self.context)
+        self.variables.append(z3.Bool(self.symbol(name), self.context))
+        return self.variables[-1]
 
     def integer(self, name: str) -> Any:
         """Return a fresh integer."""
-        return z3.Int(self.symbol(name), self.context)
+        self.variables.append(z3.Int(self.symbol(name), self.context))
+        return self.variables[-1]
 
     def number(self, name: str) -> Any:
         """Return a fresh number, whole or not."""
-        return z3.Real(self.symbol(name), self.context)
+        self.variables.append(z3.Real(self.symbol(name), self.context))
+        return self.variables[-1]
 
     def real(self, number: Any) -> Any:
         """Return a number as a term."""
@@ -116,22 +122,9 @@ class Terms:
 
     # -- references ------------------------------------------------------------------------------------------------
 
-    def slot(self, names: Names) -> Slot:
-        """Return the slot of a reference, and of the objects that it is a field of."""
-        if names not in self.slots:
-            for name in with_owners([names], self.domains):
-                if name not in self.slots:
-                    self.slots[name] = self._slot(name)
-        return self.slots[names]
-
+    @abstractmethod
     def read(self, names: Names) -> Value:
         """Return the value of a reference."""
-        return self.value_in(self.slot(names))
-
-    def _slot(self, names: Names) -> Slot:
-        owner = self.domains.parent(names)
-        holder = self.slots[owner] if owner is not None else None
-        return self.made(names, self.domains.of(names), True if holder is None else holder.guards.get("object", False))
 
     def made(self, names: Names, domain: Domain, has_holder: Term = True) -> Slot:
         """Return a new slot of that name for any value of a domain, or for none where there is no object to hold it."""

@@ -7,7 +7,6 @@ asked of each of its parts, once, so that what is written stays linear.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable
 from decimal import Decimal
 from typing import Any, Final
@@ -114,32 +113,7 @@ class Versions(Terms):
     def __init__(self, domains: Domains, clock: Clock) -> None:
         super().__init__(domains, clock)
         self.environment: Environment = {}
-        self.variables: list[Any] = []
-        """Every variable, in the order in which they were made."""
         self._pushed = 0
-
-    # -- variables -------------------------------------------------------------------------------------------------
-
-    def symbol(self, name: str) -> str:
-        """Return a name that no other variable has, and that SMT-LIB takes without quoting."""
-        self.clock.look()
-        self._count += 1
-        return f"{re.sub('[^A-Za-z0-9_.]', '_', name[:40])}_{self._count}"
-
-    def boolean(self, name: str) -> Any:
-        """Return a fresh Boolean."""
-        self.variables.append(super().boolean(name))
-        return self.variables[-1]
-
-    def integer(self, name: str) -> Any:
-        """Return a fresh integer."""
-        self.variables.append(super().integer(name))
-        return self.variables[-1]
-
-    def number(self, name: str) -> Any:
-        """Return a fresh number, whole or not."""
-        self.variables.append(super().number(name))
-        return self.variables[-1]
 
     def leaf(self, root: Names, domain: Callable[[Fields], Domain]) -> Leaf:
         """Return a new version of a root for any value of a domain."""
