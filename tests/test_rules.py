@@ -499,17 +499,6 @@ def test_a_search_that_was_cut_short_proves_nothing(monkeypatch: pytest.MonkeyPa
     assert [one.verdict for one in report.properties if one.rule == "r"] == [Verdict.UNKNOWN]
 
 
-@pytest.mark.parametrize(("calls", "expected"), [(1, Verdict.PROVED), (2, Verdict.UNKNOWN)])
-def test_bounds_prove_what_the_engine_leaves_open(
-    monkeypatch: pytest.MonkeyPatch, calls: int, expected: Verdict
-) -> None:
-    rule = {"name": "r", "at_most_once": {"tool": "pay"}}
-    steps = [{"id": f"pay_{number}", "type": "tool", "tool": "pay"} for number in range(calls)]
-    monkeypatch.setattr(guardrails, "explore_counted", cut_short)
-    (found,) = [one for one in check(steps, guardrails=[rule]).properties if one.rule == "r"]
-    assert found.verdict is expected
-
-
 STEP_WITHOUT_ARGUMENTS = [
     {"type": "tool", "tool": "touch"},
     {"type": "llm", "prompt": "Go on."},

@@ -19,7 +19,7 @@ from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import Table
 from stepward.validator.engine.systems.building import Builder, Slice
-from stepward.validator.engine.systems.system import BAD, ENTRY, Given, System
+from stepward.validator.engine.systems.system import BAD, Given, System
 from stepward.validator.engine.values.classes import Slot
 from stepward.validator.engine.values.cuts import Cutting, TooMany, class_values
 from stepward.validator.engine.values.described import described
@@ -153,40 +153,13 @@ def affordable_classes(builder: Builder, system: System, domains: Domains, known
         found = Table(whole.system, domains, UNLIMITED)
         coded = _Coded(found.space)
         rows = [
-            {**whole.rows.head(number), "costs": [[cost, coded.runs(mask)] for cost, mask in levels]}
-            for number, levels in zip(whole.pairs, _levels(found, most), strict=True)
+            {**whole.rows.head(number), "costs": [[cost, coded.runs(mask)] for cost, mask in levels.items()]}
+            for number, levels in zip(whole.pairs, found.levels(most), strict=True)
             if levels
         ]
         return {"references": coded.references(), **whole.rows.data(rows)}
 
     return Ground("budget", write, _told_by_classes(builder, known.space))
-
-
-def _levels(found: Table, most: int) -> list[list[tuple[int, int]]]:
-    """Return for each node the states that are first reached at each cost, up to the budget."""
-    levels: list[list[tuple[int, int]]] = [[] for _ in found.edges]
-    seen = [0] * len(found.edges)
-    fresh: dict[int, dict[int, int]] = {0: {ENTRY: found.first}}
-    for cost in range(most + 1):
-        pending = fresh.pop(cost, {})
-        here: dict[int, int] = {}
-        while pending:
-            node, mask = pending.popitem()
-            mask &= ~seen[node]
-            if not mask:
-                continue
-            seen[node] |= mask
-            here[node] = here.get(node, 0) | mask
-            for edge, guard, transfers in found.edges[node]:
-                moved = mask & guard
-                for transfer in transfers if moved else ():
-                    moved = transfer.image(moved)
-                if moved and edge.target != BAD:
-                    there = pending if edge.cost == 0 else fresh.setdefault(cost + edge.cost, {})
-                    there[edge.target] = there.get(edge.target, 0) | moved
-        for node, mask in here.items():
-            levels[node].append((cost, mask))
-    return levels
 
 
 class _Coded:

@@ -19,8 +19,6 @@ from stepward.validator.engine.systems.liveness import Liveness
 from stepward.validator.engine.systems.system import (
     BAD,
     ENTRY,
-    FAILS,
-    NONE_HOLDS,
     Assign,
     Computed,
     Decision,
@@ -33,7 +31,7 @@ from stepward.validator.engine.systems.system import (
 )
 from stepward.validator.engine.values.cuts import UNDEFINED, Cutting, TooMany, class_values
 from stepward.validator.engine.values.domains import Domain, Domains, Names
-from stepward.validator.engine.values.states import outcome, references_of
+from stepward.validator.engine.values.states import references_of
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.expressions.syntax import Expression, Reference
@@ -181,13 +179,7 @@ class Search:
         key = (decision, tuple(env[root] for root in roots))
         known = self._outcomes.get(key)
         if known is None:
-            known, state = NONE_HOLDS, self._values(env, roots)
-            for number, tree in enumerate(decision.trees):
-                holds = outcome(tree, state)
-                if holds is not False:
-                    known = FAILS if holds is None else number
-                    break
-            self._outcomes[key] = known
+            known = self._outcomes[key] = decision.outcome(self._values(env, roots))
         return known
 
     def _values(self, env: Env, roots: Iterable[Names]) -> dict[Names, Any]:

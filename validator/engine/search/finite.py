@@ -160,6 +160,20 @@ class Table:
 
     def cheapest(self) -> tuple[Path, int] | None:
         """Return a cheapest path to BAD and what it costs; None where there is none."""
+        log, best = self._spread(None)
+        return (self._traced(*best[1:], log), best[0]) if best is not None else None
+
+    def levels(self, most: int) -> list[dict[int, int]]:
+        """Return for each node the states that first reach it at each cost, up to the most; BAD must cost more."""
+        levels: list[dict[int, int]] = [{} for _ in self.edges]
+        for found, entries in zip(levels, self._spread(most)[0], strict=True):
+            for one in entries:
+                found[one.cost] = found.get(one.cost, 0) | one.mask
+        return levels
+
+    def _spread(self, most: int | None) -> tuple[list[list[_Logged]], tuple[int, int, Edge, int] | None]:
+        """Return what came to each node, up to a cost, and an edge to BAD: its cost, and where and at which cost it
+        is left."""
         fresh: dict[int, dict[int, int]] = {0: {ENTRY: self.first}}
         seen = [0] * len(self.edges)
         log: list[list[_Logged]] = [[] for _ in self.edges]
@@ -171,7 +185,7 @@ class Table:
             cost = heapq.heappop(costs)
             if cost in done:
                 continue
-            if best is not None and best[0] <= cost:
+            if (best is not None and best[0] <= cost) or (most is not None and cost > most):
                 break
             done.add(cost)
             while fresh.get(cost):
@@ -194,7 +208,7 @@ class Table:
                     there = fresh.setdefault(cost + edge.cost, {})
                     there[edge.target] = there.get(edge.target, 0) | moved
                     heapq.heappush(costs, cost + edge.cost)
-        return (self._traced(*best[1:], log), best[0]) if best is not None else None
+        return log, best
 
     def _traced(self, node: int, last: Edge, cost: int, log: list[list[_Logged]]) -> Path:
         """Return the path to an edge that breaks the property, found backwards through what was logged."""
@@ -245,19 +259,12 @@ def _preimage(mask: int, transfers: list[Transfer]) -> int:
 
 def _ranks(system: System) -> list[int]:
     """Return the nodes' positions in reverse post-order of a depth-first search."""
+    import networkx as nx
+
+    graph = nx.DiGraph([(node, edge.target) for node, ways in enumerate(system.edges) for edge in ways])
+    graph.add_node(ENTRY)
     rank = [len(system.edges)] * len(system.edges)
-    seen = bytearray(len(system.edges))
-    seen[ENTRY] = 1
-    stack, count = [(ENTRY, 0)], len(system.edges)
-    while stack:
-        node, position = stack.pop()
-        if position == len(system.edges[node]):
-            count -= 1
-            rank[node] = count
-            continue
-        stack.append((node, position + 1))
-        target = system.edges[node][position].target
-        if target != BAD and not seen[target]:
-            seen[target] = 1
-            stack.append((target, 0))
+    for position, node in enumerate(nx.dfs_postorder_nodes(graph, ENTRY)):
+        if node != BAD:
+            rank[node] = -position
     return rank

@@ -19,10 +19,7 @@ from stepward.validator.engine.smt.plans import START, Way
 from stepward.validator.engine.smt.versions import Fields, Leaf, Version, Versions
 from stepward.validator.engine.systems.system import (
     BAD,
-    FAILS,
-    NONE_HOLDS,
     Computed,
-    Decision,
     Edge,
     Given,
     Literal,
@@ -30,7 +27,7 @@ from stepward.validator.engine.systems.system import (
     Step,
 )
 from stepward.validator.engine.values.domains import Domain, Domains, Names
-from stepward.validator.engine.values.states import State, outcome, with_owners
+from stepward.validator.engine.values.states import State, with_owners
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.expressions.syntax import Reference
@@ -152,7 +149,7 @@ class _Walker:
             self._bind(root, leaf)
 
     def _take(self, edge: Edge, made: Iterable[Version]) -> None:
-        if any(outcome_in(guard.decision, self.state) != guard.outcome for guard in edge.guards):
+        if any(guard.decision.outcome(self.state) != guard.outcome for guard in edge.guards):
             raise _Astray
         for assign, version in zip(edge.assigns, made, strict=True):
             match assign.value:
@@ -197,15 +194,6 @@ class _Walker:
                     self.state.pop(name, None)
                 else:
                     self.state[name] = value
-
-
-def outcome_in(decision: Decision, state: State) -> int:
-    """Return the outcome of a decision in a state."""
-    for number, tree in enumerate(decision.trees):
-        result = outcome(tree, state)
-        if result is not False:
-            return FAILS if result is None else number
-    return NONE_HOLDS
 
 
 def simple(domain: Domain) -> Any:

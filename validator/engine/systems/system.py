@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from stepward.validator.analysis.product import Fate
 from stepward.validator.engine.values.domains import Names
-from stepward.validator.engine.values.states import State, references_of
+from stepward.validator.engine.values.states import State, outcome, references_of
 from stepward.vm.expressions.syntax import Expression, Reference
 from stepward.vm.language.names import Source
 from stepward.vm.language.transitions import Transition
@@ -47,6 +47,14 @@ class Decision:
     """
 
     trees: tuple[Expression, ...]
+
+    def outcome(self, state: State) -> int:
+        """Return the outcome in a state."""
+        for number, tree in enumerate(self.trees):
+            result = outcome(tree, state)
+            if result is not False:
+                return FAILS if result is None else number
+        return NONE_HOLDS
 
 
 class Guard(NamedTuple):

@@ -89,20 +89,18 @@ class Witnesses:
         self._most = MAX_RECORDS + RECORDS_PER_STEP * len(analyses.facts.program.steps)
         self._until = self._most
 
-    def evidence(
-        self, claim: Claim, kind: str, path: tuple[Move, ...], layer: str, *, is_certain: bool = True
-    ) -> Evidence:
+    def evidence(self, claim: Claim, kind: str, path: tuple[Move, ...], layer: str) -> Evidence:
         """Return the evidence for a violation: its path, and the witness where one is found that the machine confirms.
 
-        `is_certain` says that the search calls the path real whatever the values are. When no run confirms that, the
-        evidence says why: checker and machine disagree, and one of them is wrong.
+        The search calls the path real whatever the values are. When no run confirms that, the evidence says why:
+        checker and machine disagree, and one of them is wrong.
         """
         found = Evidence(layer, path=path)
         goal = _Goal(claim, kind, path)
         match self._tried(goal):
             case Witness() as witness:
                 return replace(found, witness=witness)
-            case Replayed() as shown if is_certain and not self._is_told_otherwise(shown, goal):
+            case Replayed() as shown if not self._is_told_otherwise(shown, goal):
                 return replace(found, unconfirmed=shown.why)
             case _Unmade(why=why, is_bug=True):
                 return replace(found, unconfirmed=why)
