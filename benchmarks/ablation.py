@@ -191,7 +191,7 @@ def without_each(title: str, programs: Sequence[One]) -> None:
     )
 
 
-_AS_SAID = {"cases, finite": "cases", "cases, calculated": "calculated cases", "cases, solver": "smt"}
+_AS_SAID = {"cases, finite": "cases", "cases, solver": "smt"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
