@@ -183,30 +183,6 @@ def test_a_start_and_an_end_may_overlap_in_a_short_text(longest: int | None, ver
     assert refused(report, is_rechecked=True) == []
 
 
-# -- products ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("low", "sign", "verdict"), [(0, "+", Verdict.PROVED), (-1, "+", Verdict.UNKNOWN), (0, "-", Verdict.UNKNOWN)]
-)
-def test_a_sum_of_products_has_the_sign_of_its_parts(low: int, sign: str, verdict: Verdict) -> None:
-    """The lines of an invoice: nobody calculates the products, but of two that are not negative no product is."""
-    get = {"effect": "read", "returns": {"type": "integer", "minimum": 0, "maximum": 9}}
-    price = {"effect": "read", "returns": {"type": "number", "minimum": low, "maximum": 10}}
-    steps: list[dict[str, Any]] = [
-        {"id": "init", "type": "set", "set": {"v": 0, "n": 0}},
-        {"id": "q", "type": "tool", "tool": "get", "output_key": "k"},
-        {"id": "x", "type": "tool", "tool": "price", "next_step": "add"},
-        {"id": "add", "type": "set", "set": {"v": f"$v {sign} $k * $x.output", "n": "$n + 1"}, "next_step": "c"},
-        {"id": "c", "type": "condition", "condition": "$n < 10", "then": "again", "otherwise": "p"},
-        {"id": "again", "type": "set", "set": {"w": 1}, "next_step": "q"},
-        {"id": "p", "type": "tool", "tool": "pay", "args": {"v": "$v"}},
-    ]
-    tools = {"get": get, "price": price, "pay": {"effect": "write", "args": {"v": {"type": "number"}}}}
-    report = checked(steps, tools=tools, guardrails=[{"name": "g", "never": {"tool": "pay"}, "when": "$args.v < 0"}])
-    assert next(prop.verdict for prop in report.properties if prop.rule == "g") is verdict
-
-
 # -- lengths -----------------------------------------------------------------------------------------------------------
 
 LENGTHS = ["100001", "1000000007", "1e20", "1e999"]
