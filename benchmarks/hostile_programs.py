@@ -539,9 +539,18 @@ def many_findings(n: int) -> Data:
     return _paid([*steps, _end()], [NEVER | {"name": f"g{one}"} for one in range(n // 100)])
 
 
-@_family("copies that each come from two places: two to the number of them ways lead back", 60, 8)
+@_family("copies that each come from two places: two to the number of them ways lead back", 400, 8)
 def copies_from_two_places(n: int) -> Data:
-    steps: list[Data] = []
+    return _copies(n, "d")
+
+
+@_family("copies that each come from two places, in a loop", 200, 8)
+def copies_in_a_loop(n: int) -> Data:
+    return _copies(n, "again")
+
+
+def _copies(n: int, after: str) -> Data:
+    steps: list[Data] = [{"id": "begin", "type": "set", "set": {"x0": "$text"}, "next_step": "c0"}]
     for one in range(n):
         steps += [
             _is(f"c{one}", f"$b{one}", f"s{one}", f"t{one}"),
@@ -550,10 +559,12 @@ def copies_from_two_places(n: int) -> Data:
         ]
     steps += [
         _is(f"c{n}", f"$x{n} starts_with 'y'", "pay", "d"),
-        {"id": "pay", "type": "tool", "tool": "pay", "args": {"text": f"$x{n}"}, "next_step": "d"},
+        {"id": "pay", "type": "tool", "tool": "pay", "args": {"text": f"$x{n}"}, "next_step": after},
         _end(),
     ]
-    inputs = {"x0": {"type": "string"}, **{f"b{one}": {"type": "boolean"} for one in range(n)}}
+    again: Data = {"id": "again", "type": "set", "set": {"x0": f"$x{n}"}, "next_step": "c0", "max_visits": 3}
+    steps += [again] if after == "again" else []
+    inputs = {"text": {"type": "string"}, **{f"b{one}": {"type": "boolean"} for one in range(n)}}
     return _paid(steps, [NEVER], inputs=inputs)
 
 

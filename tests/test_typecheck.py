@@ -10,6 +10,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -141,3 +142,52 @@ def test_the_search_meets_both_kinds_of_condition() -> None:
 
 def test_a_type_without_words_is_any_type() -> None:
     assert refusal(freeze([1, None]), TypeSpec()) is None
+
+
+def copied(steps: list[dict[str, Any]], inputs: dict[str, Any]) -> Meaning:
+    return Meaning(Program.from_dict({"name": "copies", "inputs": inputs, "steps": steps}))
+
+
+def diamonds(count: int, last: str) -> list[dict[str, Any]]:
+    """Copy `flag_0` under a new name on both sides of each of many conditions, then go to `last`."""
+    steps: list[dict[str, Any]] = []
+    for number in range(count):
+        after = f"ask_{number + 1}" if number + 1 < count else last
+        copy = {"type": "set", "set": {f"flag_{number + 1}": f"$flag_{number}"}, "next_step": after}
+        ask = {"type": "condition", "condition": "$n > 5", "then": f"left_{number}", "otherwise": f"right_{number}"}
+        steps += [{"id": f"ask_{number}", **ask}, {"id": f"left_{number}", **copy}, {"id": f"right_{number}", **copy}]
+    return steps
+
+
+def kinds_of(meaning: Meaning, *names: str) -> tuple[frozenset[str], tuple[object, ...] | None]:
+    meant = meaning.names.meaning(names)
+    assert meant is not None
+    view = meaning.typing.view(meant)
+    return view.kinds, view.enum
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_copies_of_copies_are_followed_once_each(loops: bool) -> None:
+    back = {"id": "more", "type": "condition", "condition": "$n > 7", "then": "again", "otherwise": "done"}
+    again = {"id": "again", "type": "set", "set": {"flag_0": "$flag_300"}, "next_step": "ask_0"}
+    steps = [*diamonds(300, "more"), {**back, "then": "again" if loops else "done"}]
+    steps += [again] if loops else []
+    found = copied([*steps, {"id": "done", "type": "end"}], {"n": {"type": "number"}, "flag_0": {"enum": ["a", "b"]}})
+    assert kinds_of(found, "flag_300") == ({"string"}, ("a", "b"))
+
+
+def test_a_name_that_is_set_to_its_own_field_has_the_values_of_every_level() -> None:
+    inner = {"type": "object", "properties": {"next": {"type": "integer"}}, "required": ["next"]}
+    whole = {"type": "object", "properties": {"next": inner}, "required": ["next"]}
+    steps = [{"id": "down", "type": "set", "set": {"x": "$x.next"}, "next_step": "down", "max_visits": 2}]
+    assert kinds_of(copied(steps, {"x": whole}), "x") == ({"object", "number"}, None)
+
+
+def test_a_name_that_is_set_to_itself_alone_has_no_kind_of_its_own() -> None:
+    steps = [
+        {"id": "one", "type": "set", "set": {"a": "$b", "b": "$a"}, "next_step": "one", "max_visits": 2},
+    ]
+    meaning = copied(steps, {})
+    meant = meaning.names.meaning(("a",))
+    assert meant is not None
+    assert not meaning.typing.view(meant).is_known

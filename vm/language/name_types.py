@@ -7,7 +7,8 @@ conflict (SW203).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple, assert_never
@@ -21,6 +22,7 @@ from stepward.vm.language.program import Program
 from stepward.vm.language.steps import AnyPart, ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Path
+from stepward.vm.values import MAX_DEPTH, to_json
 
 ITEMS: Final = "[]"
 Location = tuple[Source, tuple[str, ...]]
@@ -50,10 +52,6 @@ class _Cell:
     admits_null: bool = False
 
 
-MAX_DEPTH: Final = 100
-"""Places at which copies part, one below the other, that are followed to where a value is from."""
-
-
 class View(NamedTuple):
     """What is known of the values that a reference can have.
 
@@ -68,8 +66,24 @@ class View(NamedTuple):
     is_known: bool = True
 
 
-_NOTHING_NEW: Final = View(frozenset(), ())
-"""What a name gives that is set to itself: no value that its other sources do not give."""
+_NOTHING: Final = View(frozenset(), ())
+"""What a name gives that nothing is ever assigned to: no value."""
+
+
+def _union(views: Sequence[View]) -> View:
+    """Return what is known of values that come from any of several sources."""
+    if len(views) == 1:
+        return views[0]
+    enums = [view.enum for view in views]
+    present = [view for view in views if not view.never] or views
+    members = None if None in enums else {to_json(member): member for enum in enums for member in enum or ()}
+    return View(
+        kinds=frozenset().union(*(view.kinds for view in present)),
+        enum=None if members is None else tuple(members.values()),
+        optional=any(view.optional or view.never for view in views),
+        never=all(view.never for view in views),
+        is_known=all(view.is_known for view in views),
+    )
 
 
 @lru_cache(maxsize=128)
@@ -91,9 +105,8 @@ class Typing:
         self._only_asked: set[Location] = set()
         self._ways: dict[Source, set[tuple[str, ...]]] = {}
         """The ways into each source that are read or asked for."""
-        self._copying: set[Source] = set()
-        self._followed_views: dict[Location, View] = {}
-        self._depth = self._cuts = 0
+        self._settled: dict[Location, View] = {}
+        """The views of `set` names, until more uses are known."""
         self._views: dict[tuple[Meant, tuple[str, ...]], View] = {}
         self._declared_views: dict[tuple[int, bool], tuple[TypeSpec, View]] = {}
         self.conflicts: list[Conflict] = []
@@ -168,25 +181,12 @@ class Typing:
 
     def fresh_view(self, meant: Meant, *inside: str) -> View:
         """Return what is known of a reference's values by now."""
-        if len(meant.sources) == 1:
-            return self._view_at((meant.sources[0], meant.fields + inside))
-        views = [self._view_at((source, (*meant.fields, *inside))) for source in meant.sources]
-        enums = [view.enum for view in views]
-        present = [view for view in views if not view.never] or views
-        return View(
-            kinds=frozenset().union(*(view.kinds for view in present)),
-            enum=None
-            if any(enum is None for enum in enums)
-            else tuple(member for enum in enums for member in enum or ()),
-            optional=any(view.optional or view.never for view in views),
-            never=all(view.never for view in views),
-            is_known=all(view.is_known for view in views),
-        )
+        return _union([self._view_at((source, (*meant.fields, *inside))) for source in meant.sources])
 
     def _view_at(self, location: Location) -> View:
         source, way = location
         if source.kind == "set":
-            return self._set_view(source, way)
+            return self._set_view(location)
         spec = self.spec(location)
         if spec is _NEVER:
             return View(never=True)
@@ -232,44 +232,60 @@ class Typing:
         asked = {here[depth] for here in self._ways.get(source, ()) if len(here) > depth and here[:depth] == way}
         return frozenset(name for name in asked if (source, (*way, name)) not in self._only_asked and name != ITEMS)
 
-    def _set_view(self, source: Source, way: tuple[str, ...]) -> View:
+    def _set_view(self, location: Location) -> View:
         """A `set` name has the type of its expression: that of what it copies, or what its uses and constants say."""
-        is_first = not self._depth
-        cuts = self._cuts
-        self._depth += 1
-        try:
-            view = self._followed((source, way))
-            if self._cuts == cuts:  # else the view is that of one way of getting here
-                self._followed_views[source, way] = view
-        finally:
-            self._depth -= 1
-            if is_first:  # what was found holds until more uses are known
-                self._followed_views.clear()
-        return view
+        if location not in self._settled:
+            self._settle(location)
+        view = self._settled[location]
+        return self._used_view(location) if view == _NOTHING else view
 
-    def _followed(self, here: Location) -> View:
-        """Follow copies of copies, in a loop as long as each copies one `set` name: there may be thousands."""
-        chain: list[Location] = []
-        view: View | None = None
-        try:
-            while here not in self._followed_views and (copied := self._copied(here[0])) is not None:
-                if here[0] in self._copying or self._depth > MAX_DEPTH:
-                    self._cuts += 1
-                    view = _NOTHING_NEW if here[0] in self._copying else self._used_view(here)
-                    break
-                self._copying.add(here[0])
-                chain.append(here)
-                if len(copied.sources) > 1 or copied.sources[0].kind != "set":
-                    view = self.fresh_view(copied, *here[1])
-                    break
-                here = copied.sources[0], copied.fields + here[1]
-            view = view or self._followed_views.get(here) or self._stated_view(here)
-        finally:
-            self._copying.difference_update(source for source, _ in chain)
-        for one in reversed(chain):
-            says = view.is_known and view.kinds and not view.never
-            view = view._replace(optional=view.optional and bool(one[1])) if says else self._used_view(one)
-        return view
+    def _settle(self, start: Location) -> None:
+        """Find the views of a `set` name and of all that it copies: the least that fit together.
+
+        Copies may form loops. So each name begins with no value, and is followed again when what it copies has more.
+        """
+        readers: dict[Location, list[Location]] = {}
+        found = {start: None}
+        pending = deque(found)
+        while pending:
+            here = pending.popleft()
+            for copied in self._copied_locations(here):
+                if copied[0].kind == "set":
+                    readers.setdefault(copied, []).append(here)
+                    if copied not in self._settled and copied not in found:
+                        found[copied] = None
+                        pending.append(copied)
+        self._settled.update(dict.fromkeys(found, _NOTHING))
+        waiting = dict.fromkeys(reversed(found))
+        while waiting:
+            here = next(iter(waiting))
+            del waiting[here]
+            view = self._followed(here)
+            if view != self._settled[here]:
+                self._settled[here] = view
+                waiting.update(dict.fromkeys(readers.get(here, ())))
+
+    def _copied_locations(self, location: Location) -> list[Location]:
+        """Return what a `set` name copies as it is; empty when its expression is no lone reference."""
+        source, way = location
+        copied = self._copied(source)
+        if copied is None or len(copied.fields) + len(way) > MAX_DEPTH:  # no value is that deep
+            return []
+        return [(one, copied.fields + way) for one in copied.sources]
+
+    def _followed(self, location: Location) -> View:
+        """Return the view of a `set` name by the views that there are of what it copies."""
+        if self._copied(location[0]) is None:
+            return self._stated_view(location)
+        copied = self._copied_locations(location)
+        if not copied:
+            return _NOTHING
+        view = _union([self._settled[one] if one[0].kind == "set" else self._view_at(one) for one in copied])
+        if not view.is_known:
+            return self._used_view(location)
+        if view.never or not view.kinds:
+            return _NOTHING
+        return view._replace(optional=view.optional and bool(location[1]))
 
     def _stated_view(self, location: Location) -> View:
         """Return what is known of a `set` name that copies nothing: of its fields and items what is written there."""
@@ -336,6 +352,7 @@ class Typing:
         a, b = self._find(left), self._find(right)
         if a == b:
             return
+        self._settled.clear()
         kept, merged = self._cell(a), self._cells.pop(b, _Cell())
         self._parents[b] = a
         for use in merged.uses:
@@ -350,6 +367,7 @@ class Typing:
             self._add(location, self._cell(location), use)
 
     def _add(self, location: Location, cell: _Cell, use: Use) -> None:
+        self._settled.clear()
         narrowed = cell.kinds & use.kinds
         if narrowed:
             cell.kinds = narrowed
@@ -361,11 +379,13 @@ class Typing:
     def admit_null(self, location: Location) -> None:
         """Note that the program compares an undeclared location with null."""
         if self.spec(location) is None:
+            self._settled.clear()
             self._cell(location).admits_null = True
 
     def note_read(self, location: Location, *, asked_only: bool) -> None:
         """Note that a location is read, or only asked for by `defined`: the latter makes a field optional."""
         source, way = location
+        self._settled.clear()
         for depth in range(1, len(way) + 1):
             here = (source, way[:depth])
             self._ways.setdefault(source, set()).add(way[:depth])
