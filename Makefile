@@ -84,7 +84,7 @@ format: .venv/installed-test
 
 docs: .venv/installed
 	$(BIN)/python -m stepward.validator.rules.pages > specs/rules.md
-	$(BIN)/python -m stepward.sabotage.threats > specs/threat-model.md
+	$(BIN)/python -m stepward.sabotage.campaigns.threats > specs/threat-model.md
 	$(BIN)/stepward schema program > specs/program.schema.json
 	$(BIN)/stepward schema policy > specs/policy.schema.json
 

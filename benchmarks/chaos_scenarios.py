@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from chaos_stage import MAX_TURNS, REFUSALS, RUNS_OF_A_STORE, Stage, Weaken, footprint, inputs_of, stages
 from chaos_world import GENERATION, Died, Rates, Score, World, machine, order_of, program, settled
 
-from stepward.sabotage.through import ThroughStore
+from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm import Run, SQLiteJournal
 from stepward.vm.journal.store import Journal
 from stepward.vm.machine.history import load

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.through import ThroughStore
+from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm import ExecutionVM, InDoubt, ModelReply, Program, Run, Suspend, ToolContext
 from stepward.vm.journal.store import Append, Entry, Head, Journal, Lease
 from stepward.vm.machine.clock import ManualClock

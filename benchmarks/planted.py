@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from mistakes import SETS, Planted
 
 if TYPE_CHECKING:
-    from stepward.sabotage.shard import Shard
+    from stepward.sabotage.campaigns.shard import Shard
 
 ROOT: Final = Path(__file__).parents[1]
 PROGRAM: Final = ROOT / "specs/programs/good/customer_refund.yaml"

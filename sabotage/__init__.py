@@ -1,1 +1,1 @@
-"""The first floor: attacks on the machine, and the oracle that judges them. Nothing is here yet."""
+"""Attacks on the machine, and the oracle that judges what they come to."""

@@ -9,7 +9,7 @@ from inspect import isfunction
 from typing import TYPE_CHECKING, ClassVar, Literal, Required, TypedDict, TypeVar
 
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
 from stepward.sabotage.target import Target
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Attack(ABC):
         return None
 
     @abstractmethod
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Play one case, and return what became of it; raises Breach."""
 
 
@@ -95,11 +95,11 @@ class Stateful(Attack):
     @abstractmethod
     def state_machine(
         self,
-        begin: Callable[[], Stage],
-        end: Callable[[Stage, Outcome], None],
-        broke: Callable[[Stage, Exception], None],
+        begin: Callable[[], Case],
+        end: Callable[[Case, Outcome], None],
+        broke: Callable[[Case, Exception], None],
     ) -> type[RuleBasedStateMachine]:
-        """Return a state machine that plays one case on the stage that `begin` gives.
+        """Return a state machine that plays one case on the case that `begin` gives.
 
         It records its moves as decisions, so that `play` can make them again; it calls `end` with what became of the
         case, or `broke` with the error that it then raises.

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.campaigns.script import Script
+from stepward.sabotage.campaigns.shard import SHARD_CASES, Found, Harvest, Shard, run_shard
+from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen_target
 from stepward.sabotage.invariants import Outcome
 from stepward.sabotage.registry import ATTACK_BY_NAME, ATTACKS
-from stepward.sabotage.script import Script
-from stepward.sabotage.shard import SHARD_CASES, Found, Harvest, Shard, harvest
-from stepward.sabotage.specimen_programs import SPECIMENS, specimen_target
 from stepward.sabotage.target import Route, Target
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -198,7 +198,7 @@ def attack_program(
     it, unless given in a fresh process. Raises ProgramError for a program that no machine could follow. Equal seeds,
     examples and programs give equal matrices but for seconds, whatever the number of workers; unless the time runs out.
     """
-    from stepward.sabotage.confirming import is_repeated
+    from stepward.sabotage.campaigns.confirming import is_repeated
 
     target = Target(program, policies, routes)
     began = time.monotonic()
@@ -295,7 +295,7 @@ def _played(target: Target, shard: Shard, orders: Orders) -> Harvest:
         from hypothesis.database import DirectoryBasedExampleDatabase
 
         kept = DirectoryBasedExampleDatabase(os.path.join(orders.database, target.plan.digest[:16], shard.attack))
-    return harvest(target, ATTACK_BY_NAME[shard.attack](), shard, kept, postgres=orders.postgres)
+    return run_shard(target, ATTACK_BY_NAME[shard.attack](), shard, kept, postgres=orders.postgres)
 
 
 def _in_processes(target: Target, orders: Orders, shards: Sequence[Shard], until: float | None) -> Iterator[Harvest]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from stepward.sabotage.strategies import Constants, others_than, values_of
+from stepward.sabotage.playing.strategies import Constants, others_than, values_of
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import TypeSpec
@@ -59,7 +59,7 @@ class Target:
         self._made: dict[tuple[str, ...], Any] = {}
 
     def _waived(self) -> list[str]:
-        """Return the rules that are waived on the day that the clock of a scene starts with."""
+        """Return the rules that are waived on the day that the clock of a trial starts with."""
         today = datetime.datetime.fromtimestamp(ManualClock().time / 1e6, datetime.UTC).date()
         name = self.program.name
         return sorted(

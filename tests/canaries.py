@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from stepward.sabotage.campaign import DEFAULT_EXAMPLES, Matrix, Orders, attack_program
-from stepward.sabotage.script import Script
+from stepward.sabotage.campaigns.script import Script
 from stepward.vm import Policy, Program
 
 FAMILIES = (

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from canaries import Canary
-from stepward.sabotage import killing
+from stepward.sabotage.campaigns import killing
 from stepward.vm.journal import memory, sqlite, sqlite_file, sqlite_vault
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.records import read_record

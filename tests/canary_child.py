@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from canaries import canaries
-from stepward.sabotage.script import Script
+from stepward.sabotage.campaigns.script import Script
 
 
 def main() -> None:

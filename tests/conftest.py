@@ -32,7 +32,7 @@ def is_roomy_memory() -> bool:
 
 
 # The journals of killed runs wait for the disk at every append: for most of their time, where there is one. Processes
-# are killed here, no power is cut; what survives that is decided by the images of `sabotage/images.py`.
+# are killed here, no power is cut; what survives that is decided by the images of `sabotage/stores/images.py`.
 if "TMPDIR" not in os.environ and is_roomy_memory():
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 

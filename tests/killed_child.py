@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import canaries_crashes
-from stepward.sabotage.killed import serve
+from stepward.sabotage.campaigns.killed import serve
 
 if __name__ == "__main__":
     with pytest.MonkeyPatch.context() as patch:

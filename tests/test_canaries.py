@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from canaries import Canary, canaries
+from stepward.sabotage.campaigns.script import Script
 from stepward.sabotage.registry import ATTACK_BY_NAME
-from stepward.sabotage.script import Script
 from stepward.vm.values import freeze
 
 ALL = canaries()

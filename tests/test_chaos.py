@@ -13,8 +13,8 @@ from canaries_crashes import repeats_anything
 from canaries_injection import takes_any_payload
 from canaries_replays import reconciles_anything, takes_any_inputs
 from canaries_times import lease_for_everybody, time_outs_are_failures
-from stepward.sabotage.through import ThroughStore
-from stepward.sabotage.weak_stores import HastyStore, SharingStore
+from stepward.sabotage.stores.through import ThroughStore
+from stepward.sabotage.stores.weak_stores import HastyStore, SharingStore
 from stepward.vm.journal.store import Entry, Journal
 from stepward.vm.machine import ask
 from stepward.vm.machine.events import Result

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from canaries import repeated_here
 from canaries_injection import CLOSED, takes_any_reply
-from stepward.sabotage import confirming
 from stepward.sabotage.attack import Family
+from stepward.sabotage.campaigns import confirming
 from stepward.sabotage.registry import ATTACKS
 from stepward.validator.cli import main
 from stepward.vm import Program

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from stepward.sabotage.choices import Recorded
-from stepward.sabotage.interleaving import MAX_TURNS, interleave
 from stepward.sabotage.invariants import Breach, Invariant
-from stepward.sabotage.pausing import Paused
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.choices import Recorded
+from stepward.sabotage.playing.interleaving import MAX_TURNS, interleave
+from stepward.sabotage.playing.pausing import Paused
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.target import Target
 from stepward.vm import Program
 from stepward.vm.journal.memory import MemoryJournal
@@ -31,10 +31,10 @@ PAID = {"inputs": {}, "pay, visit 1, attempt 1": {"does": "returns", "value": Tr
 
 
 @contextmanager
-def staged(**choices: Any) -> Iterator[Stage]:
+def staged(**choices: Any) -> Iterator[Case]:
     with asyncio.Runner() as runner:
         choices = {name.replace("_", " "): value for name, value in choices.items()}
-        yield Stage(Target(Program.from_dict(PROGRAM)), Recorded(PAID | choices), MemoryJournal(), "case", runner)
+        yield Case(Target(Program.from_dict(PROGRAM)), Recorded(PAID | choices), MemoryJournal(), "case", runner)
 
 
 def turns(*names: str) -> dict[str, str]:
@@ -50,11 +50,11 @@ async def walk(points: Points, name: str, seen: list[str], count: int = 2) -> st
 
 def test_the_processes_move_as_they_are_told_and_one_that_is_left_goes_on_alone() -> None:
     seen: list[str] = []
-    with staged(**turns("b", "a", "b")) as stage:
+    with staged(**turns("b", "a", "b")) as case:
         works = {"a": lambda points: walk(points, "a", seen), "b": lambda points: walk(points, "b", seen)}
-        assert stage.do(interleave(stage, works)) == {"a": "a", "b": "b"}
+        assert case.do(interleave(case, works)) == {"a": "a", "b": "b"}
         assert seen == ["b0", "a0", "b1", "a1"]
-        assert stage.story == ["process b: b0", "process a: a0", "process b: b1", "process a: a1"]
+        assert case.story == ["process b: b0", "process a: a0", "process b: b1", "process a: a1"]
 
 
 def test_a_refusal_is_a_result_and_a_breach_is_raised_and_ends_the_others() -> None:
@@ -64,14 +64,14 @@ def test_a_refusal_is_a_result_and_a_breach_is_raised_and_ends_the_others() -> N
         await points.pass_by("before it fails")
         raise error
 
-    with staged(**turns("a", "b", "b")) as stage:
+    with staged(**turns("a", "b", "b")) as case:
         lost = LeaseLost("gone")
         works = {"a": lambda points: fail(points, lost), "b": lambda points: walk(points, "b", seen)}
-        assert stage.do(interleave(stage, works)) == {"a": lost, "b": "b"}
+        assert case.do(interleave(case, works)) == {"a": lost, "b": "b"}
         breach = Breach(Invariant.ONCE, "twice")
         works = {"a": lambda points: fail(points, breach), "b": lambda points: walk(points, "c", seen)}
         with pytest.raises(Breach, match="twice"):
-            stage.do(interleave(stage, works))
+            case.do(interleave(case, works))
         assert "c0" not in seen
 
 
@@ -87,32 +87,32 @@ def test_who_waits_for_another_gets_turns_until_that_one_has_gone_on() -> None:
         await points.pass_by("before it is done")
         is_done = True
 
-    with staged(**turns(*["wait"] * MAX_TURNS)) as stage:
-        assert stage.do(interleave(stage, {"wait": wait, "do": do})) == {"wait": None, "do": None}
+    with staged(**turns(*["wait"] * MAX_TURNS)) as case:
+        assert case.do(interleave(case, {"wait": wait, "do": do})) == {"wait": None, "do": None}
 
 
 def test_machines_race_for_one_run_and_it_is_performed_once() -> None:
-    with staged(**turns(*["a", "b"] * 20)) as stage:
-        scene = Scene(stage)
+    with staged(**turns(*["a", "b"] * 20)) as case:
+        trial = Trial(case)
 
         def start(points: Points) -> Any:
-            return scene.machine(points).run(stage.target.program, scene.inputs, run_id=scene.run)
+            return trial.machine(points).run(case.target.program, trial.inputs, run_id=trial.run)
 
-        results = stage.do(interleave(stage, {"a": start, "b": start}))
-        assert {run.id for run in results.values()} == {scene.run}
-        assert len(scene.world.effects) == 1
+        results = case.do(interleave(case, {"a": start, "b": start}))
+        assert {run.id for run in results.values()} == {trial.run}
+        assert len(trial.world.effects) == 1
 
 
 def test_a_process_stands_still_and_goes_on() -> None:
     seen: list[str] = []
-    with staged() as stage, Paused(stage, 1, lambda points: walk(points, "a", seen), lambda: seen.append("!")) as one:
+    with staged() as case, Paused(case, 1, lambda points: walk(points, "a", seen), lambda: seen.append("!")) as one:
         assert (one.point, seen) == ("a1", ["a0", "!"])
         assert one.go_on() == "a"
         assert seen == ["a0", "!", "a1"]
 
 
 def test_a_process_that_does_not_come_so_far_has_ended() -> None:
-    with staged() as stage, Paused(stage, 5, lambda points: walk(points, "a", [])) as one:
+    with staged() as case, Paused(case, 5, lambda points: walk(points, "a", [])) as one:
         assert (one.point, one.result) == (None, "a")
         assert one.go_on() == "a"
 
@@ -125,8 +125,8 @@ def test_what_goes_on_side_by_side_stands_still_too_and_dies_at_the_end() -> Non
         done = await asyncio.gather(*(walk(points, name, seen) for name in "ab"), return_exceptions=True)
         ended.extend(error for error in done if isinstance(error, BaseException))
 
-    with staged() as stage:
-        with Paused(stage, 1, both) as one:
+    with staged() as case:
+        with Paused(case, 1, both) as one:
             assert one.point == "a1"
             assert seen == ["a0"]
         assert [type(error) for error in ended] == [Killed, Killed]

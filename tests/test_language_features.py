@@ -20,8 +20,8 @@ import systems
 from language_features import every_feature, expression_features, features_of, type_features
 from seasoned_programs import seasoned_program
 from small_programs import rare_programs, small_program
+from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen_target
 from stepward.sabotage.drawn.wide import wide_program
-from stepward.sabotage.specimen_programs import SPECIMENS, specimen_target
 from stepward.vm.errors import PolicyError, ProgramError
 
 TABLE = Path(__file__).parent / "language_features.txt"

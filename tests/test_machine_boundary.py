@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from machines import Bench, ask, assign, end, program, tool, unchecked
-from stepward.sabotage.specimens import specimen
+from stepward.sabotage.playing.odd_values import specimen
 from stepward.vm import ModelReply, Program, RunRefused, Suspend
 from stepward.vm.machine.clock import ManualClock
 

@@ -13,7 +13,7 @@ import pytest
 
 from journals import KEY, STRANGER
 from machines import Bench, assign, check, end, program, tool, unchecked
-from stepward.sabotage.forging import Data, chained, entry_of, hands_of
+from stepward.sabotage.stores.forging import Data, chained, entry_of, hands_of
 from stepward.vm import DeliveryRefused, ExecutionVM, InDoubt, MemoryJournal, SQLiteJournal
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.store import Append, Entry, Head, JournalError

@@ -398,7 +398,7 @@ def test_attacks_have_values_of_a_pattern(pattern: str) -> None:
     """Also of one that Python reads otherwise, or not at all."""
     from hypothesis import given, settings
 
-    from stepward.sabotage.strategies import Constants, values_of
+    from stepward.sabotage.playing.strategies import Constants, values_of
     from stepward.vm.language.meaning import Meaning
 
     spec = TypeSpec.model_validate({"type": "string", "pattern": pattern})

@@ -22,7 +22,7 @@ from programs import programs
 from replays import good_programs
 from small_programs import small_program
 from stepward.sabotage.drawn.lockstep import Told, lockstep
-from stepward.sabotage.drawn.machine import Case, Parted
+from stepward.sabotage.drawn.machine import DrawnCase, Parted
 from stepward.sabotage.drawn.secret import secret_program
 from stepward.sabotage.drawn.wide import wide_program
 from stepward.sabotage.reference import Lost, Raised, Reference, Replied, Returned, TimedOut, Waits
@@ -483,25 +483,25 @@ def wide_runs(first: int, last: int, fates: int = 1) -> Iterator[Told]:
         made, (now, later) = Program.from_dict(data), [list(map(Policy.from_dict, policies)) for policies in both]
         if not Meaning(made, [*now, *later]).typing.conflicts:
             for fate in range(fates):
-                yield lockstep(Case(made, f"{seed} {fate}", now, later))
+                yield lockstep(DrawnCase(made, f"{seed} {fate}", now, later))
 
 
 def small_runs(first: int, last: int) -> Iterator[Told]:
     for seed in range(first, last):
-        yield lockstep(Case(Program.from_dict(small_program(seed)), str(seed)))
+        yield lockstep(DrawnCase(Program.from_dict(small_program(seed)), str(seed)))
 
 
 def secret_runs(first: int, last: int) -> Iterator[Told]:
     for seed in range(first, last):
         made = Program.from_dict(secret_program(str(seed)))
         if not Meaning(made).typing.conflicts:
-            yield lockstep(Case(made, f"secret {seed}"))
+            yield lockstep(DrawnCase(made, f"secret {seed}"))
 
 
 def good_runs(fates: int) -> Iterator[Told]:
     for name, made in good_programs().items():
         for fate in range(fates):
-            yield lockstep(Case(made, f"{name} {fate}"))
+            yield lockstep(DrawnCase(made, f"{name} {fate}"))
 
 
 def test_in_lockstep_on_the_good_programs() -> None:
@@ -537,7 +537,7 @@ def test_in_lockstep_on_all_of_them_often() -> None:
     @given(programs(), st.integers(0, 1 << 30))
     def look(data: dict[str, Any], seed: int) -> None:
         made = Program.from_dict(data | {"max_steps": 25})
-        runs.extend(lockstep(Case(made, f"{seed} {fate}")) for fate in range(2))
+        runs.extend(lockstep(DrawnCase(made, f"{seed} {fate}")) for fate in range(2))
 
     look()
     assert len(runs) > 1_500

@@ -15,19 +15,19 @@ import pytest
 from canaries import repeated_here
 from canaries_injection import CLOSED, takes_any_reply
 from canaries_replays import ASKS
-from stepward.sabotage import shard
 from stepward.sabotage.attack import Family, Stateful
 from stepward.sabotage.campaign import Matrix, Orders, attack_program
-from stepward.sabotage.choices import Drawn, Recorded
-from stepward.sabotage.confirming import is_repeated
+from stepward.sabotage.campaigns import shard
+from stepward.sabotage.campaigns.confirming import is_repeated
+from stepward.sabotage.campaigns.script import Script, ScriptRefused
+from stepward.sabotage.campaigns.selftest import alarms
+from stepward.sabotage.campaigns.shard import Shard
+from stepward.sabotage.campaigns.threats import page
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.playing.choices import Drawn, Recorded
+from stepward.sabotage.playing.world import TOKENS_OF_A_REPLY
 from stepward.sabotage.registry import ATTACK_BY_NAME, ATTACKS
-from stepward.sabotage.script import Script, ScriptRefused
-from stepward.sabotage.selftest import alarms
-from stepward.sabotage.shard import Shard
 from stepward.sabotage.target import Route, Target
-from stepward.sabotage.threats import page
-from stepward.sabotage.world import TOKENS_OF_A_REPLY
 from stepward.validator import ProgramValidator
 from stepward.vm import Policy, Program
 from stepward.vm.values import freeze, to_json
@@ -98,9 +98,9 @@ def test_a_seed_repeats_every_case_in_which_a_token_is_made(monkeypatch: pytest.
     played: list[tuple[Outcome, Any]] = []
     end = shard._Tally.end
 
-    def noted(tally: Any, stage: Any, outcome: Outcome) -> None:
-        played.append((outcome, freeze(dict(stage.choices.made))))
-        end(tally, stage, outcome)
+    def noted(tally: Any, case: Any, outcome: Outcome) -> None:
+        played.append((outcome, freeze(dict(case.choices.made))))
+        end(tally, case, outcome)
 
     monkeypatch.setattr(shard._Tally, "end", noted)
     program, orders = Program.from_dict(dict(ASKS)), Orders(seed=5, examples=60, attacks=tuple(TOKENS))
@@ -305,8 +305,8 @@ def test_every_alarm_of_the_self_test_goes_off() -> None:
 
 
 def test_a_silent_alarm_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stepward.sabotage import selftest
-    from stepward.sabotage.stage import Weakness
+    from stepward.sabotage.campaigns import selftest
+    from stepward.sabotage.playing.case import Weakness
 
     monkeypatch.setattr(selftest, "SILENCED", (selftest.SILENCED[0]._replace(weakness=Weakness()),))
     assert [alarm.went_off for alarm in alarms()] == [False]

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.tampering import is_carried, receipt_for
-from stepward.sabotage.forging import Forger, Shelf, chained, flipped, stranger
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.plain_verifier import Kept, Paper, is_good, is_sound
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import KEY_SEED, Stage
-from stepward.sabotage.through import ThroughStore
+from stepward.sabotage.playing.case import KEY_SEED, Case
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.forging import Forger, StoreSnapshot, chained, flipped, stranger
+from stepward.sabotage.stores.plain_verifier import Kept, Paper, is_good, is_sound
+from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.records import digest_of
 from stepward.vm.journal.store import Entry, Head, Journal
@@ -41,7 +41,7 @@ class _ShownVault:
 class Shown(ThroughStore):
     """A store that shows of a run what an attacker wants it to show."""
 
-    def __init__(self, inner: Journal, shelf: Shelf) -> None:
+    def __init__(self, inner: Journal, shelf: StoreSnapshot) -> None:
         super().__init__(inner)
         self.shelf = shelf
 
@@ -71,7 +71,7 @@ class _Editor:
     def __init__(self, random: Random, run: str) -> None:
         self._random = random
         self._run = run
-        self.edits: tuple[Callable[[Shelf], Shelf], ...] = (
+        self.edits: tuple[Callable[[StoreSnapshot], StoreSnapshot], ...] = (
             self.bit,
             self.digest,
             self.rehashed,
@@ -88,26 +88,26 @@ class _Editor:
             self.added,
         )
 
-    def _place(self, shelf: Shelf) -> int:
+    def _place(self, shelf: StoreSnapshot) -> int:
         return self._random.randrange(len(shelf.entries)) if shelf.entries else 0
 
-    def _with(self, shelf: Shelf, place: int, **fields: Any) -> Shelf:
+    def _with(self, shelf: StoreSnapshot, place: int, **fields: Any) -> StoreSnapshot:
         entries = list(shelf.entries)
         entries[place] = entries[place]._replace(**fields)
         return shelf._replace(entries=entries)
 
-    def bit(self, shelf: Shelf) -> Shelf:
+    def bit(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Turn over a bit of a record."""
         place = self._place(shelf)
         raw = shelf.entries[place].record
         return self._with(shelf, place, record=flipped(raw, self._random.randrange(len(raw) * 8)))
 
-    def digest(self, shelf: Shelf) -> Shelf:
+    def digest(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Turn over a bit of a digest."""
         place = self._place(shelf)
         return self._with(shelf, place, digest=flipped(shelf.entries[place].digest, self._random.randrange(256)))
 
-    def rehashed(self, shelf: Shelf) -> Shelf:
+    def rehashed(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Turn over a bit of a record, and compute its digest."""
         shelf = self.bit(shelf)
         entries = [entry._replace(digest=digest_of(entry.record)) for entry in shelf.entries]
@@ -133,7 +133,7 @@ class _Editor:
         )
         self._random.choice(changes)()
 
-    def field(self, shelf: Shelf) -> Shelf:
+    def field(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Edit a field of a record, and compute its own digest."""
         place = self._place(shelf)
         record = json.loads(shelf.entries[place].record)
@@ -141,7 +141,7 @@ class _Editor:
         raw = json.dumps(record, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
         return self._ended(self._with(shelf, place, record=raw, digest=digest_of(raw)))
 
-    def field_rehashed(self, shelf: Shelf) -> Shelf:
+    def field_rehashed(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Edit a field of a record that stays one, and compute all that follows."""
         place = self._place(shelf)
         records = [json.loads(entry.record) for entry in shelf.entries]
@@ -152,25 +152,25 @@ class _Editor:
             return self.field(shelf)
         return self._ended(shelf._replace(entries=entries))
 
-    def _ended(self, shelf: Shelf) -> Shelf:
+    def _ended(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Make the last entry the head, or leave the head."""
         if shelf.head is None or self._random.random() < 0.5:
             return shelf
         last = shelf.entries[-1]
         return shelf._replace(head=shelf.head._replace(seq=last.seq, digest=last.digest))
 
-    def dropped(self, shelf: Shelf) -> Shelf:
+    def dropped(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Leave out an entry, or all from one on."""
         place, entries = self._place(shelf), list(shelf.entries)
         del entries[place : self._random.choice([place + 1, len(entries)])]
         return self._ended(shelf._replace(entries=entries)) if entries else shelf._replace(entries=[])
 
-    def twice(self, shelf: Shelf) -> Shelf:
+    def twice(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Have an entry twice."""
         place = self._place(shelf)
         return shelf._replace(entries=[*shelf.entries[: place + 1], *shelf.entries[place:]])
 
-    def swapped(self, shelf: Shelf) -> Shelf:
+    def swapped(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Swap two entries, or their contents."""
         one, other, entries = self._place(shelf), self._place(shelf), list(shelf.entries)
         entries[one], entries[other] = entries[other], entries[one]
@@ -178,12 +178,12 @@ class _Editor:
             entries = [entry._replace(seq=seq) for seq, entry in enumerate(entries)]
         return shelf._replace(entries=entries)
 
-    def typed(self, shelf: Shelf) -> Shelf:
+    def typed(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Make a part of an entry one of another type."""
         field: dict[str, Any] = self._random.choice([{"seq": "x"}, {"record": "text"}, {"digest": "text"}])
         return self._with(shelf, self._place(shelf), **field)
 
-    def head(self, shelf: Shelf) -> Shelf:
+    def head(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Edit the head, or take it away."""
         head = shelf.head
         if head is None:
@@ -199,7 +199,7 @@ class _Editor:
         )
         return shelf._replace(head=self._random.choice(changes))
 
-    def signature(self, shelf: Shelf) -> Shelf:
+    def signature(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Edit the signature, take it away, or put that of another key."""
         head = shelf.head
         if head is None or type(head.digest) is not bytes or type(head.seq) is not int:
@@ -210,7 +210,7 @@ class _Editor:
             made += [head.signature[:63], flipped(head.signature, self._random.randrange(len(head.signature) * 8))]
         return shelf._replace(head=head._replace(signature=self._random.choice(made)))
 
-    def document(self, shelf: Shelf) -> Shelf:
+    def document(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Edit a document, or take it away."""
         documents: dict[str, Any] = dict(shelf.documents)
         name = self._random.choice(sorted(documents)) if documents else ""
@@ -220,7 +220,7 @@ class _Editor:
             documents[name] = self._random.choice([b"{}", documents[name] + b" ", "text"])
         return shelf._replace(documents=documents)
 
-    def value(self, shelf: Shelf) -> Shelf:
+    def value(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Edit a sensitive value, take it away, or swap two."""
         values: dict[str, Any] = dict(shelf.secrets)
         names = sorted(values)
@@ -236,7 +236,7 @@ class _Editor:
             values[one] = self._random.choice([b"", values[one] + b" ", "text"])
         return shelf._replace(secrets=values)
 
-    def added(self, shelf: Shelf) -> Shelf:
+    def added(self, shelf: StoreSnapshot) -> StoreSnapshot:
         """Append a record that says that a value was erased which may be there."""
         if not shelf.entries or type(shelf.entries[-1].record) is not bytes:
             return shelf
@@ -276,24 +276,24 @@ class EditsAndAPlainVerifier(Attack):
     severity = "critical"
     weight = 4
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Edit a run, and see that verification finds a fault just where there is one."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        run = scene.start()
-        receipts = [signed_receipt(stage, run)]
-        if not run.is_over and is_carried(stage):
-            run = scene.carry_on(run)
-            receipts.append(signed_receipt(stage, run))
-        if stage.pick("the run is erased", st.booleans()):
-            run = stage.do(scene.machine().erase(run.id))
-            receipts.append(signed_receipt(stage, run))
-        random = Random(int(stage.pick("edits by the seed", st.integers(0, 1 << 32))))
+        trial = Trial(case, faults=False)
+        run = trial.start()
+        receipts = [signed_receipt(case, run)]
+        if not run.is_over and is_carried(case):
+            run = trial.carry_on(run)
+            receipts.append(signed_receipt(case, run))
+        if case.pick("the run is erased", st.booleans()):
+            run = case.do(trial.machine().erase(run.id))
+            receipts.append(signed_receipt(case, run))
+        random = Random(int(case.pick("edits by the seed", st.integers(0, 1 << 32))))
         editor = _Editor(random, run.id)
-        honest = Forger(scene).shelf()
-        store = Shown(scene.store.inner, honest)
-        self._judge(stage, store, run.id, receipts)
+        honest = Forger(trial).shelf()
+        store = Shown(trial.store.inner, honest)
+        self._judge(case, store, run.id, receipts)
         shelf, shown = honest, receipts
         for _ in range(EDITS):
             if random.random() < 0.6:
@@ -307,12 +307,12 @@ class EditsAndAPlainVerifier(Attack):
                 except (AttributeError, TypeError, ValueError, KeyError, IndexError):
                     shelf = honest  # what was edited before can't be edited in this way
                     continue
-                stage.tell(f"edit: {edit.__name__}")
+                case.tell(f"edit: {edit.__name__}")
             store.shelf = shelf
-            self._judge(stage, store, run.id, shown)
+            self._judge(case, store, run.id, shown)
         return Outcome.DETECTED
 
-    def _judge(self, stage: Stage, store: Shown, run: str, receipts: list[Receipt]) -> None:
+    def _judge(self, case: Case, store: Shown, run: str, receipts: list[Receipt]) -> None:
         shelf = store.shelf
         entries = [(entry.seq, entry.record, entry.digest) for entry in shelf.entries]
         end = shelf.head
@@ -320,11 +320,11 @@ class EditsAndAPlainVerifier(Attack):
         kept = Kept(run, entries, head, shelf.documents, shelf.secrets)
         papers = [Paper(**{name: getattr(one, name) for name in Paper._fields}) for one in receipts]
         for keys, shown in itertools.product((False, True), (False, True)):
-            stage.count()
+            case.count()
             found = verify(
                 store,
                 run,
-                keys=[stranger().public, stage.key.public] if keys else (),
+                keys=[stranger().public, case.key.public] if keys else (),
                 receipts=receipts if shown else (),
             )
             # Where a second key is trusted, what it has signed is in order: the plain verifier is asked of both.
@@ -332,9 +332,9 @@ class EditsAndAPlainVerifier(Attack):
             due = due or (keys and _mixed(kept, papers if shown else []))
             who = f"somebody with{'' if keys else 'out'} keys, with{'' if shown else 'out'} receipts"
             what = f"{who} is told of {found.faults[:1]}, and the run is {'sound' if due else 'not sound'}"
-            stage.hold(found.is_intact == due, self.invariant, what)
+            case.hold(found.is_intact == due, self.invariant, what)
             if due:
-                _hold_verdict(stage, found, kept, receipts if shown else [], keys=keys)
+                _hold_verdict(case, found, kept, receipts if shown else [], keys=keys)
 
 
 def _keys() -> tuple[bytes, bytes]:
@@ -359,19 +359,19 @@ def _is_paper(kept: Kept, paper: Paper, key: bytes) -> bool:
     return is_good(kept, paper, key)
 
 
-def _hold_verdict(stage: Stage, found: Verdict, kept: Kept, receipts: list[Receipt], *, keys: bool) -> None:
+def _hold_verdict(case: Case, found: Verdict, kept: Kept, receipts: list[Receipt], *, keys: bool) -> None:
     """See that a verdict on a run in order says what there is."""
-    signer = found.signed_by in (stage.key.id, stranger().id) if keys else found.signed_by is None
-    stage.hold(signer, Invariant.TAMPERING, f"the head is called signed by {found.signed_by}")
+    signer = found.signed_by in (case.key.id, stranger().id) if keys else found.signed_by is None
+    case.hold(signer, Invariant.TAMPERING, f"the head is called signed by {found.signed_by}")
     said = (found.run, found.records, found.receipts)
     due = (kept.run, len(kept.entries), len(receipts))
-    stage.hold(said == due, Invariant.TAMPERING, f"the verdict says {said}, and it is {due}")
+    case.hold(said == due, Invariant.TAMPERING, f"the verdict says {said}, and it is {due}")
 
 
-def signed_receipt(stage: Stage, run: Run) -> Receipt:
+def signed_receipt(case: Case, run: Run) -> Receipt:
     """Return a receipt for a run as it is, signed by the key of the machines."""
     plain = receipt_for(run)
-    return Receipt.give(plain.run, plain.seq, plain.digest, plain.status, plain.trace, stage.key)
+    return Receipt.give(plain.run, plain.seq, plain.digest, plain.status, plain.trace, case.key)
 
 
 ATTACKS: Final[tuple[type[Attack], ...]] = (EditsAndAPlainVerifier,)

@@ -5,30 +5,30 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from stepward.sabotage.answers import Answer, wrong_answers
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.answers import Answer, wrong_answers
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.variants import calls_in, variant
+from stepward.sabotage.playing.world import TOKENS_OF_A_REPLY, Asking
 from stepward.sabotage.target import Target
-from stepward.sabotage.variants import calls_in, variant
-from stepward.sabotage.world import TOKENS_OF_A_REPLY, Asking
 from stepward.vm.language.steps import EndStep
 from stepward.vm.machine.plan import StepPlan
 from stepward.vm.machine.run import Run
 
 
-def _killed_somewhere(stage: Stage, scene: Scene, points: int) -> Run:
-    """Play a scene in which the process is killed at a point, if it comes to that; another one recovers the run."""
+def _killed_somewhere(case: Case, trial: Trial, points: int) -> Run:
+    """Play a trial in which the process is killed at a point, if it comes to that; another one recovers the run."""
     from hypothesis import strategies as st
 
-    at = stage.pick("killed at point", st.one_of(st.none(), st.integers(0, max(points - 1, 0))))
+    at = case.pick("killed at point", st.one_of(st.none(), st.integers(0, max(points - 1, 0))))
     try:
-        run = scene.start(scene.machine(Points(at, stage.tell)))
+        run = trial.start(trial.machine(Points(at, case.tell)))
     except Killed:
-        run = scene.found() or scene.start()
-    return scene.outlive(run)
+        run = trial.found() or trial.start()
+    return trial.outlive(run)
 
 
 class _Edge(Attack):
@@ -44,7 +44,7 @@ class _Edge(Attack):
 
     @staticmethod
     @abstractmethod
-    def spent(run: Run, whole: Scene) -> int:
+    def spent(run: Run, whole: Trial) -> int:
         """Return what the run took of the budget."""
 
     @staticmethod
@@ -57,23 +57,23 @@ class _Edge(Attack):
     def is_used_up(run: Run) -> bool:
         """Return whether a run ended because of the budget."""
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Draw a run, take its measure, and run it again with as much, with less, or with more; killed on its way."""
         from hypothesis import strategies as st
 
         whole = Points()
-        first = Scene(stage, faults=self.faults)
+        first = Trial(case, faults=self.faults)
         run = first.carry_on(first.start(first.machine(whole)))
         first.oracle.judge(run)
         spent = self.spent(run, first)
         if spent < 1:
             return Outcome.NOT_APPLICABLE
         edges = dict.fromkeys((spent - self.last, spent - 1, spent, spent + 1, spent // 2, 1))
-        most = stage.pick("budget", st.sampled_from([one for one in edges if one > 0]))
-        stage.story.clear()
-        stage.tell(f"the same run again, where it takes {spent} and has {most}")
-        target = variant(stage.target, f"{self.name} {most}", lambda data: self.limit(data, most))
-        ended = _killed_somewhere(stage, Scene(stage, target=target, faults=self.faults), len(whole.passed))
+        most = case.pick("budget", st.sampled_from([one for one in edges if one > 0]))
+        case.story.clear()
+        case.tell(f"the same run again, where it takes {spent} and has {most}")
+        target = variant(case.target, f"{self.name} {most}", lambda data: self.limit(data, most))
+        ended = _killed_somewhere(case, Trial(case, target=target, faults=self.faults), len(whole.passed))
         return Outcome.BLOCKED if self.is_used_up(ended) else Outcome.ABSORBED
 
 
@@ -86,7 +86,7 @@ class StepsAtTheEdge(_Edge):
     defence = "steps are charged in the journal, and looked at before each start"
 
     @staticmethod
-    def spent(run: Run, whole: Scene) -> int:  # noqa: ARG004 - others count otherwise
+    def spent(run: Run, whole: Trial) -> int:  # noqa: ARG004 - others count otherwise
         """Return the steps that were charged."""
         return run.steps
 
@@ -115,7 +115,7 @@ class TokensAtTheEdge(_Edge):
         return None if target.models else "no step asks a model"
 
     @staticmethod
-    def spent(run: Run, whole: Scene) -> int:  # noqa: ARG004 - others count otherwise
+    def spent(run: Run, whole: Trial) -> int:  # noqa: ARG004 - others count otherwise
         """Return the tokens that were charged."""
         return run.tokens
 
@@ -140,7 +140,7 @@ class StallsAtTheEdge(_Edge):
     faults = False
 
     @staticmethod
-    def spent(run: Run, whole: Scene) -> int:  # noqa: ARG004 - a run without the bound does not count them
+    def spent(run: Run, whole: Trial) -> int:  # noqa: ARG004 - a run without the bound does not count them
         """Return a bound that some runs reach: a run has few idle steps in a row."""
         return min(run.steps, 3)
 
@@ -171,30 +171,30 @@ class VisitsAtTheEdge(Attack):
         """It needs a step that a run can come to twice."""
         return None if _in_loops(target) else "no step is in a loop"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Draw a run, bound the visits of one of its steps, and run it again, killed on its way."""
         from hypothesis import strategies as st
 
         whole = Points()
-        first = Scene(stage, faults=False)
+        first = Trial(case, faults=False)
         first.oracle.judge(first.carry_on(first.start(first.machine(whole))))
         visits = {one["body"]["step"]: one["body"]["visit"] for one in first.oracle.records if "visit" in one["body"]}
         # Those that were visited most come first: there is something to bound.
-        steps = sorted((step for step in _in_loops(stage.target) if step in visits), key=lambda step: -visits[step])
+        steps = sorted((step for step in _in_loops(case.target) if step in visits), key=lambda step: -visits[step])
         if not steps:
             return Outcome.NOT_APPLICABLE
-        step = stage.pick("bounded", st.sampled_from(steps))
+        step = case.pick("bounded", st.sampled_from(steps))
         edges = [one for one in dict.fromkeys((visits[step] - 1, visits[step], visits[step] + 1)) if one > 0]
-        most = stage.pick("visits", st.sampled_from(edges))
+        most = case.pick("visits", st.sampled_from(edges))
 
         def bound(data: dict[str, Any]) -> None:
             next(one for one in data["steps"] if one["id"] == step)["max_visits"] = most
 
-        target = variant(stage.target, f"{step} visited {most}", bound)
-        stage.story.clear()
-        stage.tell(f"the same run again, where `{step}` may be visited {most} times")
-        again = Scene(stage, target=target, faults=False)
-        _killed_somewhere(stage, again, len(whole.passed))
+        target = variant(case.target, f"{step} visited {most}", bound)
+        case.story.clear()
+        case.tell(f"the same run again, where `{step}` may be visited {most} times")
+        again = Trial(case, target=target, faults=False)
+        _killed_somewhere(case, again, len(whole.passed))
         if any(one["kind"] == "passed" and one["body"]["step"] == step for one in again.oracle.records):
             return Outcome.BLOCKED
         is_met = any(one["body"].get("step") == step for one in again.oracle.records)
@@ -235,27 +235,27 @@ class EverythingFails(Attack):
     defence = "attempts, rounds and visits are bounded, so that a run of failures ends"
     severity = "medium"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Have everything fail, and see that the run ends as the program says, with no attempt too many."""
         from hypothesis import strategies as st
 
-        way = stage.pick("everything", st.sampled_from(("fails", "wrong", "late")))
-        scene = Scene(stage, faults=False)
+        way = case.pick("everything", st.sampled_from(("fails", "wrong", "late")))
+        trial = Trial(case, faults=False)
 
         def decide(asking: Asking) -> Answer | None:
             call = asking.call
             if way == "late" and call.timeout is not None:
                 return Answer("late")
-            among = wrong_answers(stage.target, call) if way == "wrong" else None
+            among = wrong_answers(case.target, call) if way == "wrong" else None
             if among is None:
                 return Answer("fails", "it broke")
-            said = stage.pick(f"wrong: {call.id}", among)
+            said = case.pick(f"wrong: {call.id}", among)
             return Answer(said["does"], said["value"])
 
-        scene.world.decides.append(decide)
-        run = scene.finish()
-        stage.hold(run.is_over, Invariant.BOUNDS, "a run in which everything fails does not end")
-        return Outcome.ABSORBED if scene.world.asked else Outcome.NOT_APPLICABLE
+        trial.world.decides.append(decide)
+        run = trial.finish()
+        case.hold(run.is_over, Invariant.BOUNDS, "a run in which everything fails does not end")
+        return Outcome.ABSORBED if trial.world.asked else Outcome.NOT_APPLICABLE
 
 
 class RetriesAfterCrash(Attack):
@@ -274,18 +274,18 @@ class RetriesAfterCrash(Attack):
         """It needs a call."""
         return None if target.calls else "no step calls anything"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Let one call fail always, with so many attempts, and kill the process at a point of that run."""
         from hypothesis import strategies as st
 
-        attempts = stage.pick("attempts", st.integers(2, 4))
-        number = stage.pick("calls before it", st.sampled_from((0, 1, 0, 2)))
+        attempts = case.pick("attempts", st.integers(2, 4))
+        number = case.pick("calls before it", st.sampled_from((0, 1, 0, 2)))
 
         def retry(data: dict[str, Any]) -> None:
             for call in calls_in(data):
                 call.update(on_error="retry", max_retries=attempts)
 
-        target = variant(stage.target, f"tried {attempts}", retry)
+        target = variant(case.target, f"tried {attempts}", retry)
         met: dict[str, None] = {}
 
         def decide(asking: Asking) -> Answer | None:
@@ -294,17 +294,17 @@ class RetriesAfterCrash(Attack):
             return Answer("fails", "it broke") if [*met][number : number + 1] == [asking.call.id] else None
 
         whole = Points()
-        first = Scene(stage, target=target, faults=False)
+        first = Trial(case, target=target, faults=False)
         first.world.decides.append(decide)
         first.oracle.judge(first.carry_on(first.start(first.machine(whole))))
         if len(met) <= number:
             return Outcome.NOT_APPLICABLE
         step = [*met][number]
-        stage.story.clear()
-        stage.tell(f"`{step}` fails always, and may be tried {attempts} times")
-        again = Scene(stage, target=target, faults=False)
+        case.story.clear()
+        case.tell(f"`{step}` fails always, and may be tried {attempts} times")
+        again = Trial(case, target=target, faults=False)
         again.world.decides.append(decide)
-        _killed_somewhere(stage, again, len(whole.passed))
+        _killed_somewhere(case, again, len(whole.passed))
         return Outcome.ABSORBED
 
 

@@ -11,12 +11,12 @@ from typing import Any, Final, TypeVar
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.drivers import DriverAttack, is_inside, paused
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.machines import WatchedStore
-from stepward.sabotage.points import Points
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.machines import WatchedStore
+from stepward.sabotage.playing.points import Points
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.world import ProcessTools, WorldClock, given
 from stepward.sabotage.target import Target
-from stepward.sabotage.world import ProcessTools, WorldClock, given
 from stepward.vm.machine.clock import SystemClock
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.refusals import RunBusy
@@ -57,41 +57,41 @@ class CallerCancelled(DriverAttack):
     defence = "a caller that is cancelled gives its lease back, and the next one starts from what the journal has"
     enumerates = "every call of the store that has landed, and every call of a tool or model, before and after"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that another machine can go on at once, and that everything happens once."""
         outcome = Outcome.NOT_APPLICABLE
         whole = Points()
-        scene = _blocking(stage)
-        scene.carry_on(scene.start(scene.machine(whole)))
-        stage.story.clear()
-        for number in stage.each("the driver stands still at point", len(whole.passed)):
+        trial = _blocking(case)
+        trial.carry_on(trial.start(trial.machine(whole)))
+        case.story.clear()
+        for number in case.each("the driver stands still at point", len(whole.passed)):
             if whole.passed[number].startswith("before ") and not is_inside(whole.passed[number]):
                 continue  # a call of the store that has begun is not stopped
-            scene = _blocking(stage)
-            with paused(scene, number) as process:
+            trial = _blocking(case)
+            with paused(trial, number) as process:
                 if process.point is None:
                     continue
                 outcome = Outcome.ABSORBED
-                stage.tell("its caller is cancelled")
-                stage.count()
+                case.tell("its caller is cancelled")
+                case.count()
                 process.cancel()
-                _is_given_back(scene)
-                scene.oracle.forget()
-                scene.oracle.judge(scene.carry_on(scene.found() or scene.start()))
+                _is_given_back(trial)
+                trial.oracle.forget()
+                trial.oracle.judge(trial.carry_on(trial.found() or trial.start()))
         return outcome
 
 
-def _blocking(stage: Stage) -> Scene:
-    scene = Scene(stage, faults=False)
-    scene.store = _Blocking(scene.store.inner, scene.oracle)
-    return scene
+def _blocking(case: Case) -> Trial:
+    trial = Trial(case, faults=False)
+    trial.store = _Blocking(trial.store.inner, trial.oracle)
+    return trial
 
 
-def _is_given_back(scene: Scene) -> None:
+def _is_given_back(trial: Trial) -> None:
     """See that nobody holds the run. Raises Breach."""
-    row = scene.store.inner.row(scene.run)
-    is_held = row is not None and row.status == "RUNNING" and row.expires > scene.clock.time / 1e6
-    scene.stage.hold(not is_held, Invariant.DRIVER, "nothing of a cancelled caller goes on, and it keeps its lease")
+    row = trial.store.inner.row(trial.run)
+    is_held = row is not None and row.status == "RUNNING" and row.expires > trial.clock.time / 1e6
+    trial.case.hold(not is_held, Invariant.DRIVER, "nothing of a cancelled caller goes on, and it keeps its lease")
 
 
 class _Tasks(WorldClock):
@@ -186,63 +186,63 @@ class CallerCancelledInTool(Attack):
         """It needs a tool that writes or may suspend."""
         return None if any(map(can_go_on, _tools(target))) else "no tool writes or suspends for ten seconds"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that nobody gets the run while the tool runs, and that anybody gets it afterwards."""
         from hypothesis import strategies as st
 
-        number = stage.pick("the caller is cancelled in call", st.integers(0, LAST_CALL))
-        form = stage.pick("what goes on is", st.sampled_from(FORMS))
-        scene = Scene(stage, faults=False)
-        scene.clock = _Tasks()
+        number = case.pick("the caller is cancelled in call", st.integers(0, LAST_CALL))
+        form = case.pick("what goes on is", st.sampled_from(FORMS))
+        trial = Trial(case, faults=False)
+        trial.clock = _Tasks()
         points = Points()
-        tools = _GoesOn(ProcessTools(scene.world, points), number, form)
+        tools = _GoesOn(ProcessTools(trial.world, points), number, form)
         try:
-            return self._play(scene, tools, points, form)
+            return self._play(trial, tools, points, form)
         finally:
             tools.let_go()
 
-    def _play(self, scene: Scene, tools: _GoesOn, points: Points, form: str) -> Outcome:
-        stage = scene.stage
-        machine = scene.machine(points, around=lambda _: tools)
-        task = stage.do(_begun(machine.run(stage.target.program, scene.inputs, run_id=scene.run), tools))
+    def _play(self, trial: Trial, tools: _GoesOn, points: Points, form: str) -> Outcome:
+        case = trial.case
+        machine = trial.machine(points, around=lambda _: tools)
+        task = case.do(_begun(machine.run(case.target.program, trial.inputs, run_id=trial.run), tools))
         call = tools.call_plan
         if call is None:
             return Outcome.NOT_APPLICABLE
-        stage.tell(f"the caller is cancelled while `{call.id}` runs, and {form} goes on")
-        stage.count()
-        stage.do(_cancelled(task))
-        self._recover(scene, call)
-        stage.tell(f"`{call.id}` ends")
+        case.tell(f"the caller is cancelled while `{call.id}` runs, and {form} goes on")
+        case.count()
+        case.do(_cancelled(task))
+        self._recover(trial, call)
+        case.tell(f"`{call.id}` ends")
         tools.let_go()
-        stage.do(tools.ended())
-        stage.do(asyncio.wait({task}))
+        case.do(tools.ended())
+        case.do(asyncio.wait({task}))
         if task.cancelled():
-            self._wait_for_the_lease(scene)
-            scene.oracle.forget()
-            scene.oracle.judge(scene.carry_on(scene.reload()))
+            self._wait_for_the_lease(trial)
+            trial.oracle.forget()
+            trial.oracle.judge(trial.carry_on(trial.reload()))
             return Outcome.BLOCKED
         run = task.result()
-        stage.hold(isinstance(run, Run), Invariant.DRIVER, f"the caller came to {run}")
-        scene.oracle.judge(scene.carry_on(run))
+        case.hold(isinstance(run, Run), Invariant.DRIVER, f"the caller came to {run}")
+        trial.oracle.judge(trial.carry_on(run))
         return Outcome.BLOCKED
 
-    def _recover(self, scene: Scene, call: CallPlan) -> None:
-        stage, asked = scene.stage, len(scene.world.asked)
-        stage.tell("a second machine recovers the run")
-        stage.count()
+    def _recover(self, trial: Trial, call: CallPlan) -> None:
+        case, asked = trial.case, len(trial.world.asked)
+        case.tell("a second machine recovers the run")
+        case.count()
         try:
-            stage.do(scene.machine().recover(scene.run))
+            case.do(trial.machine().recover(trial.run))
         except RunBusy:
-            stage.hold(len(scene.world.asked) == asked, Invariant.ONCE, "a second machine has called something")
+            case.hold(len(trial.world.asked) == asked, Invariant.ONCE, "a second machine has called something")
             return
         raise Breach(Invariant.DRIVER, f"a second machine was given the run while `{call.id}` is under way")
 
-    def _wait_for_the_lease(self, scene: Scene, patience: float = PATIENCE_SECONDS) -> None:
+    def _wait_for_the_lease(self, trial: Trial, patience: float = PATIENCE_SECONDS) -> None:
         """Wait for the thread that gives the lease back."""
         until = time.monotonic() + patience
         while time.monotonic() < until:
-            row = scene.store.inner.row(scene.run)
-            if row is None or row.expires <= scene.clock.time / 1e6:
+            row = trial.store.inner.row(trial.run)
+            if row is None or row.expires <= trial.clock.time / 1e6:
                 return
             time.sleep(0.001)
         raise Breach(Invariant.DRIVER, "the tool of a cancelled caller has ended, and its lease is kept")

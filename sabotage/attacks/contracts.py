@@ -11,10 +11,10 @@ from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.faulty_file import FaultyFile
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.stage import Stage
-from stepward.sabotage.store_model import ROOM, Refused, StoreModel
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.stores.faulty_file import FaultyFile
+from stepward.sabotage.stores.store_model import ROOM, Refused, StoreModel
 from stepward.vm.journal.records import digest_of
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Lease, LeaseLost
@@ -48,14 +48,14 @@ MANY: Final = 1_100
 class _Twins:
     """A store, and the model of it; each call is made of both, and both have to answer the same. Raises Breach."""
 
-    def __init__(self, stage: Stage, stores: list[Journal], random: Random) -> None:
+    def __init__(self, case: Case, stores: list[Journal], random: Random) -> None:
         self.model = StoreModel()
         self.now = ROOM
-        self._stage = stage
+        self._case = case
         self._stores = stores
         self._random = random
-        self._names = {name: f"{stage.run_id()}-{name}" for name in ("a", "b", "c", "d")}
-        self._programs = {name: f"{stage.run_id()}-{name}" for name in PROGRAMS}
+        self._names = {name: f"{case.run_id()}-{name}" for name in ("a", "b", "c", "d")}
+        self._programs = {name: f"{case.run_id()}-{name}" for name in PROGRAMS}
         self._leases: list[Lease] = []
         self._number = 0
 
@@ -158,15 +158,15 @@ class _Twins:
             self._leases.append(lease)
 
     def _made(self, what: str, call: Callable[[], Any], due: Any) -> Any:
-        self._stage.tell(f"{what}, at {self.now - ROOM:g} s")
-        self._stage.count()
+        self._case.tell(f"{what}, at {self.now - ROOM:g} s")
+        self._case.count()
         failing = self._failing(what)
         got = _answer(call)
         for file in failing:
             file.mend()
         if any(file.has_failed for file in failing):
             # It says so, and may be asked again: of what an erasure took away it can't know then.
-            self._stage.tell("a statement of it fails, and it is asked again")
+            self._case.tell("a statement of it fails, and it is asked again")
             self._same(what, got, Refused("no run"))
             got = _answer(call)
             due = got if what.startswith("erase") and got == 0 else due
@@ -236,9 +236,9 @@ class StoreAgainstModel(Attack):
     defence = "a store keeps its contract: who has a lease, until when, and what is added under it"
     severity = "critical"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Make calls of the store, and hold each answer against the model."""
-        return _played(stage, [stage.store], lambda: None)
+        return _played(case, [case.store], lambda: None)
 
 
 class FileAgainstModel(Attack):
@@ -255,7 +255,7 @@ class FileAgainstModel(Attack):
     store = "sqlite"
     weight = 3
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Make calls of both, open one again now and then, and hold each answer against the model."""
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True))
@@ -272,14 +272,14 @@ class FileAgainstModel(Attack):
                 opened[0].close()
                 opened[0] = SQLiteJournal(path)
 
-            return _played(stage, opened, open_again)
+            return _played(case, opened, open_again)
 
 
-def _played(stage: Stage, stores: list[Journal], open_again: Callable[[], None]) -> Outcome:
+def _played(case: Case, stores: list[Journal], open_again: Callable[[], None]) -> Outcome:
     from hypothesis import strategies as st
 
-    random = Random(int(stage.pick("calls by the seed", st.integers(0, 1 << 32))))
-    twins = _Twins(stage, stores, random)
+    random = Random(int(case.pick("calls by the seed", st.integers(0, 1 << 32))))
+    twins = _Twins(case, stores, random)
     for number in range(MOVES):
         if number % MOVES_OF_ONE == MOVES_OF_ONE - 1:
             open_again()
@@ -300,19 +300,19 @@ class ManyRuns(Attack):
     store = "sqlite"
     weight = 100
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Make runs, and see that each is named."""
-        prefix = stage.run_id()
+        prefix = case.run_id()
         made = [f"{prefix}-{number}" for number in range(MANY)]
         for number, run in enumerate(made):
             entry = Entry(0, run.encode(), digest_of(run.encode()))
             append = Append(run, -1, [entry], "SUCCESS", ROOM + number, False)
-            stage.hold(stage.store.create(append, prefix, "ann", 1.0) is not None, self.invariant, "a run was not made")
-        stage.count(MANY)
-        named = [name for name in _bounded(stage.store) if name.startswith(f"{prefix}-")]
-        stage.hold(named == made, self.invariant, f"of {MANY} runs {len(named)} are named")
-        listed = [row.run for row in stage.store.rows(program=prefix)]
-        stage.hold(listed == made, self.invariant, f"of {MANY} runs {len(listed)} are listed")
+            case.hold(case.store.create(append, prefix, "ann", 1.0) is not None, self.invariant, "a run was not made")
+        case.count(MANY)
+        named = [name for name in _bounded(case.store) if name.startswith(f"{prefix}-")]
+        case.hold(named == made, self.invariant, f"of {MANY} runs {len(named)} are named")
+        listed = [row.run for row in case.store.rows(program=prefix)]
+        case.hold(listed == made, self.invariant, f"of {MANY} runs {len(listed)} are listed")
         return Outcome.ABSORBED
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks import erasures
-from stepward.sabotage.delivering import refused
-from stepward.sabotage.forging import Forger, Shelf, hands_of, plant
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import LEASE_SECONDS, Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.delivering import refused
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
+from stepward.sabotage.stores.forging import Forger, StoreSnapshot, hands_of, plant
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.store import Head, Journal, JournalError
@@ -22,38 +22,38 @@ LAST_POINT = 30
 """The last point at which a copy is made: most runs that are drawn have fewer."""
 
 
-def receipt_of(scene: Scene, run: Run) -> Receipt:
+def receipt_of(trial: Trial, run: Run) -> Receipt:
     """Return the receipt that somebody was given for a run as it is."""
     head, trace = bytes.fromhex(run.head), bytes.fromhex(run.trace_hash)
-    return Receipt.give(run.id, run.seq, head, run.status, trace, scene.stage.key)
+    return Receipt.give(run.id, run.seq, head, run.status, trace, trial.case.key)
 
 
-def ghost_of(scene: Scene, store: Journal | None = None, run: str | None = None) -> Scene:
-    """Return a scene of the same run, or of its copy, in which nothing has happened yet and nobody reads the store."""
-    ghost = Scene(scene.stage, scene.name, faults=False, store=store)
-    ghost.run = scene.run if run is None else run
+def ghost_of(trial: Trial, store: Journal | None = None, run: str | None = None) -> Trial:
+    """Return a trial of the same run, or of its copy, in which nothing has happened yet and nobody reads the store."""
+    ghost = Trial(trial.case, trial.name, faults=False, store=store)
+    ghost.run = trial.run if run is None else run
     ghost.oracle.rest()
-    ghost.clock.time = scene.clock.time + int(2 * LEASE_SECONDS * 1_000_000)
+    ghost.clock.time = trial.clock.time + int(2 * LEASE_SECONDS * 1_000_000)
     return ghost
 
 
 class _Copying(Points):
     """Points at one of which somebody copies all that the store has of the run."""
 
-    def __init__(self, scene: Scene, number: int) -> None:
+    def __init__(self, trial: Trial, number: int) -> None:
         super().__init__()
-        self.shelf: Shelf | None = None
-        self._scene = scene
+        self.shelf: StoreSnapshot | None = None
+        self._trial = trial
         self._number = number
 
     async def pass_by(self, name: str) -> None:
         """Go past a point."""
-        scene = self._scene
-        store, run = scene.store.inner, scene.run
+        trial = self._trial
+        store, run = trial.store.inner, trial.run
         head = store.head(run)
         if len(self.passed) == self._number and head is not None:
-            scene.stage.tell(f"the store is copied {name}")
-            self.shelf = Shelf(store.read(run), head, {}, store.vault.get(run))
+            trial.case.tell(f"the store is copied {name}")
+            self.shelf = StoreSnapshot(store.read(run), head, {}, store.vault.get(run))
         await super().pass_by(name)
 
 
@@ -70,27 +70,27 @@ class JournalRolledBack(Attack):
     severity = "critical"
     weight = 3
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Copy the run at some point, end it, put the copy back; verify with the receipt, recover, verify again."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        points = _Copying(scene, stage.pick("the copy is made at point", st.integers(0, LAST_POINT)))
-        machine = scene.machine(points)
-        run = scene.carry_on(scene.start(machine), machine)
+        trial = Trial(case, faults=False)
+        points = _Copying(trial, case.pick("the copy is made at point", st.integers(0, LAST_POINT)))
+        machine = trial.machine(points)
+        run = trial.carry_on(trial.start(machine), machine)
         shelf = points.shelf
         if shelf is None or shelf.head is None or len(shelf.entries) > run.seq:
             return Outcome.NOT_APPLICABLE
-        receipt = receipt_of(scene, run)
-        stage.hold(not scene.faults([receipt]), Invariant.REPLAY, "an honest journal does not fit its receipt")
-        stage.tell(f"the copy, which ends with record {shelf.head.seq}, is put in place of record {run.seq}")
-        forger = Forger(scene)
+        receipt = receipt_of(trial, run)
+        case.hold(not trial.faults([receipt]), Invariant.REPLAY, "an honest journal does not fit its receipt")
+        case.tell(f"the copy, which ends with record {shelf.head.seq}, is put in place of record {run.seq}")
+        forger = Forger(trial)
         forger.put_with_head(shelf.entries, shelf.head.signature, "RUNNING")
         forger.put_secrets(shelf.secrets)
-        stage.hold(bool(scene.faults([receipt])), Invariant.TAMPERING, "a receipt does not tell that records are gone")
-        ghost = ghost_of(scene)
+        case.hold(bool(trial.faults([receipt])), Invariant.TAMPERING, "a receipt does not tell that records are gone")
+        ghost = ghost_of(trial)
         ghost.carry_on(ghost.reload())
-        stage.hold(
+        case.hold(
             bool(ghost.faults([receipt])), Invariant.TAMPERING, "a receipt does not tell that records were redone"
         )
         return Outcome.DETECTED
@@ -109,37 +109,37 @@ class JournalUnderAnotherId(Attack):
     severity = "critical"
     weight = 3
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Copy the run at some point of its life, and see that nothing can be done with the copy."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        run = _left_at_some_point(scene)
-        has_key = stage.pick("the machine has a key", st.booleans())
-        key = stage.key if has_key else None
-        store, copy = scene.store.inner, f"{scene.run}-copy"
-        shelf = Forger(scene).shelf()
+        trial = Trial(case, faults=False)
+        run = _left_at_some_point(trial)
+        has_key = case.pick("the machine has a key", st.booleans())
+        key = case.key if has_key else None
+        store, copy = trial.store.inner, f"{trial.run}-copy"
+        shelf = Forger(trial).shelf()
         assert shelf.head is not None, "a run that was started has a head"
         plant(store, copy, shelf.entries, shelf, run.status)
         head = Head(copy, shelf.head.seq, shelf.head.digest, shelf.head.signature)
         hands_of(store).put(copy, shelf.entries, head, run.status)
-        stage.tell(f"the run is copied to `{copy}`")
-        stage.count()
-        ghost = ghost_of(scene, run=copy)
-        how = stage.pick("the copy is", st.sampled_from(["read", "recovered", "resumed", "cancelled", "asked for"]))
+        case.tell(f"the run is copied to `{copy}`")
+        case.count()
+        ghost = ghost_of(trial, run=copy)
+        how = case.pick("the copy is", st.sampled_from(["read", "recovered", "resumed", "cancelled", "asked for"]))
         if how == "resumed" and not run.suspensions:
             return Outcome.NOT_APPLICABLE
         machine = ghost.machine(key=key)
         asked: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
             "read": lambda: machine.get(copy),
             "recovered": lambda: machine.recover(copy),
-            "resumed": lambda: machine.resume(run.suspensions[0].token.replace(scene.run, copy, 1), None),
+            "resumed": lambda: machine.resume(run.suspensions[0].token.replace(trial.run, copy, 1), None),
             "cancelled": lambda: machine.cancel(copy),
-            "asked for": lambda: machine.run(stage.target.program, scene.inputs, run_id=copy),
+            "asked for": lambda: machine.run(case.target.program, trial.inputs, run_id=copy),
         }
         refused(ghost, f"the copy is {how}", asked[how](), invariant=Invariant.IDENTITY, errors=(JournalError,))
         found = ghost.faults(trusts_key=has_key)
-        stage.hold(bool(found), Invariant.IDENTITY, "a journal under another id is called in order")
+        case.hold(bool(found), Invariant.IDENTITY, "a journal under another id is called in order")
         return Outcome.BLOCKED
 
 
@@ -156,14 +156,14 @@ class JournalInAnotherStore(Attack):
     severity = "high"
     weight = 3
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Copy the run where its process was killed, go on with both, and hold the copy against the receipt."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        run = _left_at_some_point(scene)
-        lacks = stage.pick("the copy lacks", st.sampled_from(["nothing", "the documents", "the values"]))
-        shelf = Forger(scene).shelf()
+        trial = Trial(case, faults=False)
+        run = _left_at_some_point(trial)
+        lacks = case.pick("the copy lacks", st.sampled_from(["nothing", "the documents", "the values"]))
+        shelf = Forger(trial).shelf()
         assert shelf.head is not None, "a run that was started has a head"
         values = {name: secret for name, secret in shelf.secrets.items() if not name.startswith("token:")}
         if run.is_over or (lacks == "the values" and not values):
@@ -173,34 +173,34 @@ class JournalInAnotherStore(Attack):
             secrets={} if lacks == "the values" else shelf.secrets,
         )
         other = MemoryJournal()
-        plant(other, scene.run, shelf.entries, kept, run.status)
-        hands_of(other).put(scene.run, shelf.entries, shelf.head, run.status)
-        stage.tell(f"the run is copied to another store; the copy lacks {lacks}")
-        stage.count()
-        ghost = ghost_of(scene, other)
+        plant(other, trial.run, shelf.entries, kept, run.status)
+        hands_of(other).put(trial.run, shelf.entries, shelf.head, run.status)
+        case.tell(f"the run is copied to another store; the copy lacks {lacks}")
+        case.count()
+        ghost = ghost_of(trial, other)
         if lacks != "nothing":
-            asked = ghost.machine().recover(scene.run)
+            asked = ghost.machine().recover(trial.run)
             refused(ghost, "the copy is recovered", asked, invariant=Invariant.TAMPERING, errors=(JournalError,))
-            stage.hold(bool(ghost.faults()), Invariant.TAMPERING, f"a journal without {lacks[4:]} is called in order")
+            case.hold(bool(ghost.faults()), Invariant.TAMPERING, f"a journal without {lacks[4:]} is called in order")
             return Outcome.BLOCKED
         ghost.carry_on(ghost.reload())
-        scene.clock.time += int(3 * LEASE_SECONDS * 1_000_000)  # no two machines do the same at the same time
-        receipt = receipt_of(scene, scene.carry_on(run))
-        stage.hold(
+        trial.clock.time += int(3 * LEASE_SECONDS * 1_000_000)  # no two machines do the same at the same time
+        receipt = receipt_of(trial, trial.carry_on(run))
+        case.hold(
             bool(ghost.faults([receipt])), Invariant.TAMPERING, "the copy went its own way, and a receipt fits it"
         )
         return Outcome.DETECTED
 
 
-def _left_at_some_point(scene: Scene) -> Run:
+def _left_at_some_point(trial: Trial) -> Run:
     """Return the run as its process left it: killed at a point, where it waits for somebody, or at its end."""
     from hypothesis import strategies as st
 
-    points = Points(scene.stage.pick("the process is killed at point", st.integers(0, LAST_POINT)), scene.stage.tell)
+    points = Points(trial.case.pick("the process is killed at point", st.integers(0, LAST_POINT)), trial.case.tell)
     try:
-        return scene.start(scene.machine(points))
+        return trial.start(trial.machine(points))
     except Killed:
-        return scene.found() or scene.start()
+        return trial.found() or trial.start()
 
 
 ATTACKS: tuple[type[Attack], ...] = (

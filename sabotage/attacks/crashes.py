@@ -6,32 +6,32 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from stepward.sabotage.answers import Answer
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.interleaving import interleave
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.machines import Machine
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import LEASE_SECONDS, Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.interleaving import interleave
+from stepward.sabotage.playing.machines import Machine
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
+from stepward.sabotage.playing.world import Asking
 from stepward.sabotage.target import Target
-from stepward.sabotage.world import Asking
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
 from stepward.vm.machine.run import Run
 
 
-def wait_for_leases(scene: Scene) -> None:
+def wait_for_leases(trial: Trial) -> None:
     """Let so much time go by that no lease of a dead process lasts."""
-    scene.oracle.forget()
-    scene.clock.time += int(2 * LEASE_SECONDS * 1_000_000)
+    trial.oracle.forget()
+    trial.clock.time += int(2 * LEASE_SECONDS * 1_000_000)
 
 
-def killed_at(stage: Stage, number: int, *, faults: bool = True) -> tuple[Scene, Run | None]:
+def killed_at(case: Case, number: int, *, faults: bool = True) -> tuple[Trial, Run | None]:
     """Start a run whose process is killed at a point; return it as the store has it, None where it is not there."""
-    scene = Scene(stage, faults=faults)
+    trial = Trial(case, faults=faults)
     with suppress(Killed):
-        scene.start(scene.machine(Points(number, stage.tell)))
-    return scene, scene.found()
+        trial.start(trial.machine(Points(number, case.tell)))
+    return trial, trial.found()
 
 
 def states(points: Points) -> list[int]:
@@ -42,13 +42,13 @@ def states(points: Points) -> list[int]:
     return [number for number, name in enumerate(points.passed) if number == 0 or name.startswith("after")]
 
 
-def refuse_needless_doubts(scene: Scene) -> None:
+def refuse_needless_doubts(trial: Trial) -> None:
     """Raise Breach where a recovery is in doubt of something that can just be done again."""
-    for record in scene.oracle.records:
+    for record in trial.oracle.records:
         if record["kind"] == "doubt":
-            call = scene.target.calls[record["body"]["step"]]
+            call = trial.target.calls[record["body"]["step"]]
             is_honest = call.writes and not call.is_idempotent
-            scene.stage.hold(is_honest, Invariant.KEPT, f"`{call.id}` is in doubt, and it can just be done again")
+            trial.case.hold(is_honest, Invariant.KEPT, f"`{call.id}` is in doubt, and it can just be done again")
 
 
 MAX_WAITS = 8
@@ -68,20 +68,20 @@ class KilledAnywhere(Attack):
     enumerates = "every append and every effect of the run that was drawn, before and after"
     weight = 25
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Run once to count the points, then once for each of them."""
         whole = Points()
-        scene = Scene(stage)
-        scene.carry_on(scene.start(scene.machine(whole)), scene.machine())
-        stage.story.clear()
-        for number in stage.each("killed at point", len(whole.passed)):
-            scene, run = killed_at(stage, number)
-            wait_for_leases(scene)
-            run = run or scene.start()
+        trial = Trial(case)
+        trial.carry_on(trial.start(trial.machine(whole)), trial.machine())
+        case.story.clear()
+        for number in case.each("killed at point", len(whole.passed)):
+            trial, run = killed_at(case, number)
+            wait_for_leases(trial)
+            run = run or trial.start()
             if run.status == "RUNNING":
-                run = scene.deliver(run, scene.machine())
-            refuse_needless_doubts(scene)
-            scene.outlive(run)
+                run = trial.deliver(run, trial.machine())
+            refuse_needless_doubts(trial)
+            trial.outlive(run)
         return Outcome.ABSORBED
 
 
@@ -101,68 +101,68 @@ class KilledInRecovery(Attack):
     )
     weight = 60
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Kill the run in each state, and its recovery in each."""
         whole = Points()
-        scene = Scene(stage, faults=False)
-        scene.start(scene.machine(whole))
+        trial = Trial(case, faults=False)
+        trial.start(trial.machine(whole))
         outcome = Outcome.NOT_APPLICABLE
-        stage.story.clear()
+        case.story.clear()
         first = states(whole)
-        for number in stage.each("state of the run", len(first)):
+        for number in case.each("state of the run", len(first)):
             again = Points()
-            self._recover(stage, first[number], again)
+            self._recover(case, first[number], again)
             second = states(again)
-            for inner in stage.each("state of the recovery", len(second)):
-                scene = self._recover(stage, first[number], Points(second[inner], stage.tell))
-                scene.outlive(scene.found() or scene.start())
+            for inner in case.each("state of the recovery", len(second)):
+                trial = self._recover(case, first[number], Points(second[inner], case.tell))
+                trial.outlive(trial.found() or trial.start())
                 outcome = Outcome.ABSORBED
         return outcome
 
-    def _recover(self, stage: Stage, number: int, points: Points) -> Scene:
+    def _recover(self, case: Case, number: int, points: Points) -> Trial:
         """Recover a run that was killed, by a process that passes points."""
-        scene, run = killed_at(stage, number, faults=False)
-        wait_for_leases(scene)
-        machine = scene.machine(points)
+        trial, run = killed_at(case, number, faults=False)
+        wait_for_leases(trial)
+        machine = trial.machine(points)
         with suppress(Killed):
             if run is None:
-                scene.start(machine)
+                trial.start(machine)
             elif not run.is_over:
-                scene.deliver(run, machine)
-        return scene
+                trial.deliver(run, machine)
+        return trial
 
 
-def _stops(stage: Stage) -> int:
+def _stops(case: Case) -> int:
     """Return how often a run waits for somebody until it ends."""
-    scene, run = _stopped(stage, 0)
+    trial, run = _stopped(case, 0)
     waits = 0
     while not run.is_over and waits < MAX_WAITS:
-        run = scene.deliver(run, scene.machine())
+        run = trial.deliver(run, trial.machine())
         waits += 1
-    stage.story.clear()
+    case.story.clear()
     return waits
 
 
-def _stopped(stage: Stage, before: int) -> tuple[Scene, Run]:
+def _stopped(case: Case, before: int) -> tuple[Trial, Run]:
     """Start a run, deliver what it waits for so many times, and return it where it waits again.
 
     Every write that is not idempotent is in doubt when it is made for the first time.
     """
     from hypothesis import strategies as st
 
-    scene = Scene(stage, faults=False)
-    how = stage.pick("what is unknown of a write", st.sampled_from(["unknown-done", "unknown"]))
+    trial = Trial(case, faults=False)
+    how = case.pick("what is unknown of a write", st.sampled_from(["unknown-done", "unknown"]))
 
     def decide(asking: Asking) -> Answer | None:
         call = asking.call
-        is_unknown = call.writes and not call.is_idempotent and not scene.world.settled[call.id]
+        is_unknown = call.writes and not call.is_idempotent and not trial.world.settled[call.id]
         return Answer(how) if is_unknown else None
 
-    scene.world.decides.append(decide)
-    run = scene.start()
+    trial.world.decides.append(decide)
+    run = trial.start()
     for _ in range(before):
-        run = scene.deliver(run, scene.machine())
-    return scene, run
+        run = trial.deliver(run, trial.machine())
+    return trial, run
 
 
 class KilledWhileDelivering(Attack):
@@ -183,38 +183,38 @@ class KilledWhileDelivering(Attack):
         waits = target.waits or any(not call.is_idempotent for call in target.writes)
         return None if waits else "no run waits for a delivery"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Deliver once to count the points, then once for each of them, and twice each time."""
         from hypothesis import strategies as st
 
-        waits = _stops(stage)
+        waits = _stops(case)
         if not waits:
             return Outcome.NOT_APPLICABLE
-        before = stage.pick("deliveries before", st.integers(0, waits - 1))
-        scene, run = _stopped(stage, before)
+        before = case.pick("deliveries before", st.integers(0, waits - 1))
+        trial, run = _stopped(case, before)
         whole = Points()
-        scene.deliver(run, scene.machine(whole))
-        stage.story.clear()
-        for number in stage.each("killed at point", len(whole.passed)):
-            scene, run = _stopped(stage, before)
+        trial.deliver(run, trial.machine(whole))
+        case.story.clear()
+        for number in case.each("killed at point", len(whole.passed)):
+            trial, run = _stopped(case, before)
             with suppress(Killed):
-                scene.deliver(run, scene.machine(Points(number, stage.tell)))
-            wait_for_leases(scene)
-            self._again(stage, scene, run)
-            scene.outlive(scene.reload())
+                trial.deliver(run, trial.machine(Points(number, case.tell)))
+            wait_for_leases(trial)
+            self._again(case, trial, run)
+            trial.outlive(trial.reload())
         return Outcome.ABSORBED
 
-    def _again(self, stage: Stage, scene: Scene, before: Run) -> None:
+    def _again(self, case: Case, trial: Trial, before: Run) -> None:
         """Deliver the same again: taken where the store does not have it yet, refused where it has."""
         waiting = before.doubts[0].step if before.doubts else before.suspensions[0].step
-        is_open = _waited_for(before)[0] in _waited_for(scene.reload())
+        is_open = _waited_for(before)[0] in _waited_for(trial.reload())
         try:
-            scene.deliver(before, scene.machine())
+            trial.deliver(before, trial.machine())
         except DeliveryRefused:
-            stage.tell("the second delivery is refused")
-            stage.hold(not is_open, Invariant.DELIVERY, f"`{waiting}` waits, and what is delivered is refused")
+            case.tell("the second delivery is refused")
+            case.hold(not is_open, Invariant.DELIVERY, f"`{waiting}` waits, and what is delivered is refused")
         else:
-            stage.hold(is_open, Invariant.DELIVERY, f"`{waiting}` took the same delivery twice")
+            case.hold(is_open, Invariant.DELIVERY, f"`{waiting}` took the same delivery twice")
 
 
 def _waited_for(run: Run) -> list[str]:
@@ -235,55 +235,55 @@ class KilledWhileEnding(Attack):
     enumerates = "every append and every write of the vault of the cancellation or erasure, before and after"
     weight = 8
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Cancel or erase a run once to count the points, then once for each of them, and twice each time."""
         from hypothesis import strategies as st
 
-        what = stage.pick("what is asked for", st.sampled_from(["erase", "cancel"]))
+        what = case.pick("what is asked for", st.sampled_from(["erase", "cancel"]))
         whole = Points()
-        scene, run = self._begun(stage)
+        trial, run = self._begun(case)
         if what == "cancel" and run.is_over:
             return Outcome.NOT_APPLICABLE
-        stage.do(_asked(what, scene.machine(whole), run))
-        stage.story.clear()
-        for number in stage.each("killed at point", len(whole.passed)):
-            scene, run = self._begun(stage)
-            effects = len(scene.world.effects)
-            secrets = set(scene.store.vault.get(run.id))
-            stage.tell(f"{what} the run")
+        case.do(_asked(what, trial.machine(whole), run))
+        case.story.clear()
+        for number in case.each("killed at point", len(whole.passed)):
+            trial, run = self._begun(case)
+            effects = len(trial.world.effects)
+            secrets = set(trial.store.vault.get(run.id))
+            case.tell(f"{what} the run")
             with suppress(Killed):
-                stage.do(_asked(what, scene.machine(Points(number, stage.tell)), run))
-            wait_for_leases(scene)
-            stage.tell(f"{what} the run again")
-            stage.count()
-            self._judge(stage, scene, stage.do(_asked(what, scene.machine(), run)), what, secrets)
-            stage.hold(len(scene.world.effects) == effects, Invariant.ENDINGS, "something happened while the run ended")
+                case.do(_asked(what, trial.machine(Points(number, case.tell)), run))
+            wait_for_leases(trial)
+            case.tell(f"{what} the run again")
+            case.count()
+            self._judge(case, trial, case.do(_asked(what, trial.machine(), run)), what, secrets)
+            case.hold(len(trial.world.effects) == effects, Invariant.ENDINGS, "something happened while the run ended")
         return Outcome.ABSORBED
 
-    def _begun(self, stage: Stage) -> tuple[Scene, Run]:
+    def _begun(self, case: Case) -> tuple[Trial, Run]:
         """Return a run that has ended, that waits, or whose process died, as was drawn."""
         from hypothesis import strategies as st
 
-        dies = stage.pick("the process died at point", st.integers(0, 24))
-        scene = Scene(stage, faults=False)
+        dies = case.pick("the process died at point", st.integers(0, 24))
+        trial = Trial(case, faults=False)
         try:
-            return scene, scene.start(scene.machine(Points(dies or None, stage.tell)))
+            return trial, trial.start(trial.machine(Points(dies or None, case.tell)))
         except Killed:
-            wait_for_leases(scene)
-            return scene, scene.found() or scene.start()
+            wait_for_leases(trial)
+            return trial, trial.found() or trial.start()
 
-    def _judge(self, stage: Stage, scene: Scene, run: Run, what: str, secrets: set[str]) -> None:
-        stage.hold(run.is_over, Invariant.ENDINGS, f"the run is {run.status} after somebody asked to {what} it")
-        scene.oracle.look()
-        read = scene.reload()
-        stage.hold(read.snapshot() == run.snapshot(), Invariant.REPLAY, "the run, read again, is another one")
-        faults = scene.faults()
-        stage.hold(not faults, Invariant.REPLAY, f"an honest journal is called damaged: {faults[:1]}")
+    def _judge(self, case: Case, trial: Trial, run: Run, what: str, secrets: set[str]) -> None:
+        case.hold(run.is_over, Invariant.ENDINGS, f"the run is {run.status} after somebody asked to {what} it")
+        trial.oracle.look()
+        read = trial.reload()
+        case.hold(read.snapshot() == run.snapshot(), Invariant.REPLAY, "the run, read again, is another one")
+        faults = trial.faults()
+        case.hold(not faults, Invariant.REPLAY, f"an honest journal is called damaged: {faults[:1]}")
         if what == "erase":
-            stage.hold(not scene.store.vault.get(run.id), Invariant.ERASURE, "the vault still has what was erased")
-            gone = {name for record in scene.oracle.records for name in record["body"].get("references", ())}
+            case.hold(not trial.store.vault.get(run.id), Invariant.ERASURE, "the vault still has what was erased")
+            gone = {name for record in trial.oracle.records for name in record["body"].get("references", ())}
             values = {name for name in secrets if not name.startswith("token:")}
-            stage.hold(values <= gone, Invariant.ERASURE, "what was erased has no tombstone")
+            case.hold(values <= gone, Invariant.ERASURE, "what was erased has no tombstone")
 
 
 def _asked(what: str, machine: Machine, run: Run) -> Coroutine[Any, Any, Run]:
@@ -302,31 +302,31 @@ class TwoRecoveries(Attack):
     severity = "critical"
     weight = 3
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Kill the run at a point, recover it twice at once, and carry on."""
         from hypothesis import strategies as st
 
         whole = Points()
-        scene = Scene(stage, faults=False)
-        scene.start(scene.machine(whole))
-        stage.story.clear()
+        trial = Trial(case, faults=False)
+        trial.start(trial.machine(whole))
+        case.story.clear()
         appends = [number for number in states(whole) if "append" in whole.passed[number]]
         found = range(appends[0], appends[-1])
         if not found:
             return Outcome.NOT_APPLICABLE
-        scene, run = killed_at(stage, stage.pick("killed at point", st.sampled_from(found)), faults=False)
+        trial, run = killed_at(case, case.pick("killed at point", st.sampled_from(found)), faults=False)
         assert run is not None, "it was made before"
-        wait_for_leases(scene)
+        wait_for_leases(trial)
         machines: dict[str, Callable[[Points], Coroutine[Any, Any, Any]]] = {
-            name: lambda points: scene.machine(points).recover(scene.run) for name in ("A", "B")
+            name: lambda points: trial.machine(points).recover(trial.run) for name in ("A", "B")
         }
-        stage.count(2)
-        results = stage.do(interleave(stage, machines))
+        case.count(2)
+        results = case.do(interleave(case, machines))
         busy = [name for name, result in results.items() if isinstance(result, RunBusy)]
         for name, result in results.items():
             is_known = isinstance(result, list | RunBusy)
-            stage.hold(is_known, Invariant.REFUSAL, f"the recovery by {name} ends with {result!r}")
-        scene.outlive(scene.reload())
+            case.hold(is_known, Invariant.REFUSAL, f"the recovery by {name} ends with {result!r}")
+        trial.outlive(trial.reload())
         return Outcome.BLOCKED if busy else Outcome.ABSORBED
 
 

@@ -8,11 +8,11 @@ from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.rewriting import FROM_OUTSIDE, Forged, changed, rewriting, with_body, with_note
 from stepward.sabotage.attacks.tampering import Honest, must_find, must_not_go_on, must_refuse, place, receipt_for
 from stepward.sabotage.attacks.transitions import picked, succeeded
-from stepward.sabotage.forging import Data, Forger, entry_of
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.forging import Data, Forger, entry_of
 from stepward.sabotage.target import Target
 from stepward.vm.journal.store import Append
 
@@ -23,14 +23,14 @@ from stepward.vm.journal.store import Append
     invariant=Invariant.DELIVERY,
     defence="only what is suspended is resumed, and only what is in doubt is reconciled",
 )
-def forged_delivery(scene: Scene, records: list[Data]) -> Forged | None:
+def forged_delivery(trial: Trial, records: list[Data]) -> Forged | None:
     """The outcome of a call is replaced by a resumption, or a reconciliation, that nobody had to wait for."""
-    stage = scene.stage
-    seq = picked(stage, records, lambda record: record["kind"] == "attempt" and succeeded(record))
+    case = trial.case
+    seq = picked(case, records, lambda record: record["kind"] == "attempt" and succeeded(record))
     if seq is None:
         return None
-    kind, note = [("resumed", {}), ("reconciled", {"verdict": "done"})][place(stage, "kind", 2)]
-    stage.tell(f"write `{kind}` into record {seq} in place of an attempt")
+    kind, note = [("resumed", {}), ("reconciled", {"verdict": "done"})][place(case, "kind", 2)]
+    case.tell(f"write `{kind}` into record {seq} in place of an attempt")
     return changed(records, seq, records[seq] | {"kind": kind, "note": note})
 
 
@@ -55,16 +55,16 @@ def _intent_forged_misses(target: Target) -> str | None:
     defence="a replay derives every intent again, and no machine goes on before that",
     misses=_intent_forged_misses,
 )
-def intent_forged(scene: Scene, records: list[Data]) -> Forged | None:
+def intent_forged(trial: Trial, records: list[Data]) -> Forged | None:
     """An intent is edited: what it is of, or its key or performance, so that the effect is done under another key."""
-    stage = scene.stage
+    case = trial.case
     from hypothesis import strategies as st
 
-    seq = picked(stage, records, lambda record: record["kind"] == "intent")
+    seq = picked(case, records, lambda record: record["kind"] == "intent")
     if seq is None:
         return None
-    what = stage.pick("field", st.sampled_from(list(_FORGED_INTENTS)))
-    stage.tell(f"edit the {what} of the intent in record {seq}")
+    what = case.pick("field", st.sampled_from(list(_FORGED_INTENTS)))
+    case.tell(f"edit the {what} of the intent in record {seq}")
     return changed(records, seq, _FORGED_INTENTS[what](records[seq]))
 
 
@@ -75,10 +75,10 @@ MAX_EFFECTS = 2
 class _AfterAnEffect(Points):
     """Kills a process behind an effect, before it hears of the answer; `left` are the effects that it lives through."""
 
-    def __init__(self, stage: Stage, left: int) -> None:
-        super().__init__(None, stage.tell)
+    def __init__(self, case: Case, left: int) -> None:
+        super().__init__(None, case.tell)
         self.step = ""
-        self._ways = {f"after {call.tool} was asked by `{call.id}`": call.id for call in stage.target.writes}
+        self._ways = {f"after {call.tool} was asked by `{call.id}`": call.id for call in case.target.writes}
         self._left = left
 
     async def pass_by(self, name: str) -> None:
@@ -111,26 +111,26 @@ class OpenIntentRemoved(Attack):
         """It needs an effect."""
         return None if target.writes else "no tool writes"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Kill the process behind an effect, cut the intent off, and recover the run."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        points = _AfterAnEffect(stage, place(stage, "effects before", MAX_EFFECTS))
+        trial = Trial(case, faults=False)
+        points = _AfterAnEffect(case, place(case, "effects before", MAX_EFFECTS))
         try:
-            scene.carry_on(scene.start(scene.machine(points)), scene.machine(points))
+            trial.carry_on(trial.start(trial.machine(points)), trial.machine(points))
             return Outcome.NOT_APPLICABLE
         except Killed:
-            run = scene.reload()
-        forger = Forger(scene)
+            run = trial.reload()
+        forger = Forger(trial)
         entries, records = forger.store.read(run.id), forger.records()
         seq = next(r["seq"] for r in reversed(records) if r["kind"] == "intent" and r["body"]["step"] == points.step)
         head = forger.store.head(run.id)
-        is_kept = stage.pick("signature kept", st.booleans())
-        stage.tell(f"cut off the intent of `{points.step}` and what follows, and write the head anew")
+        is_kept = case.pick("signature kept", st.booleans())
+        case.tell(f"cut off the intent of `{points.step}` and what follows, and write the head anew")
         forger.put_with_head(entries[:seq], head.signature if head is not None and is_kept else None)
-        must_find(scene, "somebody with the key", (), trusts_key=True)
-        must_refuse(stage, scene, scene.machine(), Honest(run, forger.shelf(), receipt_for(run)))
+        must_find(trial, "somebody with the key", (), trusts_key=True)
+        must_refuse(case, trial, trial.machine(), Honest(run, forger.shelf(), receipt_for(run)))
         return Outcome.DETECTED
 
 
@@ -147,24 +147,24 @@ class StepAfterTheEnd(Attack):
     defence = "an ending absorbs: nothing is done in a run that has ended"
     severity = "high"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Append a record behind the end."""
-        scene = Scene(stage, faults=False)
-        unsigned = scene.machine(key=None)
-        run = scene.carry_on(scene.start(unsigned), unsigned)
+        trial = Trial(case, faults=False)
+        unsigned = trial.machine(key=None)
+        run = trial.carry_on(trial.start(unsigned), unsigned)
         if not run.is_over:
             return Outcome.NOT_APPLICABLE
-        forger = Forger(scene)
+        forger = Forger(trial)
         records, last = forger.records(), forger.store.read(run.id)[-1]
         again = [record for record in records if record["kind"] not in FROM_OUTSIDE]
         again.append(records[0] | {"kind": "cancel", "body": {}, "note": {}})
-        record = again[place(stage, "record", len(again))]
-        stage.tell(f"append `{record['kind']}` of `{record['body'].get('step', '')}` again, behind the end")
+        record = again[place(case, "record", len(again))]
+        case.tell(f"append `{record['kind']}` of `{record['body'].get('step', '')}` again, behind the end")
         entry = entry_of(record, last.digest, last.seq + 1)
-        stage.count()
+        case.count()
         forger.store.append(Append(run.id, last.seq, [entry], "RUNNING", 0.0, True), None)
-        must_find(scene, "somebody without a key", (), trusts_key=False)
-        must_not_go_on(stage, scene, scene.machine(key=None), run)
+        must_find(trial, "somebody without a key", (), trusts_key=False)
+        must_not_go_on(case, trial, trial.machine(key=None), run)
         return Outcome.DETECTED
 
 

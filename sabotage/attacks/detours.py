@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.rewriting import Forged, changed, rewriting, without_way
 from stepward.sabotage.attacks.tampering import place
-from stepward.sabotage.forging import Data
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.variants import unbound
+from stepward.sabotage.stores.forging import Data
 from stepward.sabotage.target import Target
-from stepward.sabotage.variants import unbound
 from stepward.vm.errors import ProgramError
 from stepward.vm.journal.canonical import portable
 from stepward.vm.language.policy import Policy
@@ -121,26 +121,26 @@ class GuardBypassed(Attack):
         """It needs a rule, or a write that one can be made for."""
         return no_rules(target)
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Run the changed program, with the oracle beside it, which has read the rules too."""
-        scene = detoured(stage)
-        if scene is None:
+        trial = detoured(case)
+        if trial is None:
             return Outcome.NOT_APPLICABLE
-        run = scene.finish()
+        run = trial.finish()
         return Outcome.BLOCKED if run.reason == "guardrail" else Outcome.ABSORBED
 
 
-def detoured(stage: Stage) -> Scene | None:
+def detoured(case: Case) -> Trial | None:
     """Decide a change of the program, and return a run of the changed one; None where that is none."""
-    among = retargets(stage.target)
-    change = among[place(stage, "way", len(among))] if among else None
-    target = detour(stage.target, change) if change is not None else None
+    among = retargets(case.target)
+    change = among[place(case, "way", len(among))] if among else None
+    target = detour(case.target, change) if change is not None else None
     if change is None or target is None:
         return None
-    ids = [step.id for step in stage.target.plan.steps]
+    ids = [step.id for step in case.target.plan.steps]
     where = "the program begins" if change.field == "entry" else f"`{change.field}` of `{ids[change.step]}` leads"
-    stage.tell(f"change the program: {where} {'with' if change.field == 'entry' else 'to'} `{change.to}`")
-    return Scene(stage, faults=False, target=target)
+    case.tell(f"change the program: {where} {'with' if change.field == 'entry' else 'to'} `{change.to}`")
+    return Trial(case, faults=False, target=target)
 
 
 def _rejection_removed_misses(target: Target) -> str | None:
@@ -148,9 +148,9 @@ def _rejection_removed_misses(target: Target) -> str | None:
     return no_rules(target)
 
 
-def _rejection_removed_scene(stage: Stage) -> Scene:
+def _rejection_removed_scene(case: Case) -> Trial:
     """Return a run of a changed program, or of the program itself where the change makes none."""
-    return detoured(stage) or Scene(stage, faults=False)
+    return detoured(case) or Trial(case, faults=False)
 
 
 @rewriting(
@@ -159,25 +159,25 @@ def _rejection_removed_scene(stage: Stage) -> Scene:
     invariant=Invariant.GUARDRAIL,
     defence="a replay asks the guardrails again before every step, and no machine goes on before that",
     misses=_rejection_removed_misses,
-    scene=_rejection_removed_scene,
+    trial=_rejection_removed_scene,
 )
-def rejection_removed(scene: Scene, records: list[Data]) -> Forged | None:
+def rejection_removed(trial: Trial, records: list[Data]) -> Forged | None:
     """A changed program comes to a step that a guardrail or policy forbids, and the record of that rejection is
     replaced by an intent and an outcome, as if it had been allowed.
     """
     seq = next((number for number, record in enumerate(records) if record["kind"] == "rejected"), None)
     if seq is None:
         return None
-    passed = _allowed(scene, records, seq)
+    passed = _allowed(trial, records, seq)
     if passed is None:
         return None
-    scene.stage.tell(f"write in place of record {seq}, a rejection by `{records[seq]['body']['rule']}`, that it passed")
+    trial.case.tell(f"write in place of record {seq}, a rejection by `{records[seq]['body']['rule']}`, that it passed")
     return changed(records, seq, *passed)
 
 
-def _allowed(scene: Scene, records: list[Data], seq: int) -> list[Data] | None:
+def _allowed(trial: Trial, records: list[Data], seq: int) -> list[Data] | None:
     """Return the records of a step that was rejected, had it not been; None for what is no call of its own."""
-    found = scene.history()
+    found = trial.history()
     plan, rejected = found.plan, records[seq]
     state = fold(plan, found.events[:seq])
     step = plan.steps[state.at]
@@ -186,7 +186,7 @@ def _allowed(scene: Scene, records: list[Data], seq: int) -> list[Data] | None:
         return None
     call, visit = step.calls[0], visits_of(plan, state, step.position) + 1
     ready = prepare(Visit(plan, state, step, visit), call, FRESH)
-    output = scene.stage.pick(scene.named("output of what was rejected"), scene.target.output(call))
+    output = trial.case.pick(trial.named("output of what was rejected"), trial.target.output(call))
     body = {"kind": "success", "output": output, "step": name, "visit": visit, **way_out(plan, step.ways["success"])}
     note = {"attempt": 1, "performance": 1, "started": rejected["at"], "took": 0}
     if call.is_model:
@@ -197,7 +197,7 @@ def _allowed(scene: Scene, records: list[Data], seq: int) -> list[Data] | None:
     args = portable(ready.args) if isinstance(ready, Call) else {}
     policies = list(plan.policy_documents)
     said = {"args": args, "policies": policies, "step": name, "tool": call.tool, "visit": visit}
-    key = idempotency_key(plan.digest, scene.run, name, visit, 1)
+    key = idempotency_key(plan.digest, trial.run, name, visit, 1)
     intent = rejected | {"kind": "intent", "body": said, "note": {"attempt": 1, "performance": 1, "key": key}}
     return [intent, outcome]
 

@@ -7,12 +7,19 @@ from typing import Final, Literal, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.crashes import refuse_needless_doubts, wait_for_leases
-from stepward.sabotage.faulty_store import DamagedJournal, Fault, FaultyJournal, Tear, TornJournal, VolatileJournal
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.machines import WatchedStore
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.machines import WatchedStore
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.faulty_store import (
+    DamagedJournal,
+    Fault,
+    FaultyJournal,
+    Tear,
+    TornJournal,
+    VolatileJournal,
+)
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Entry, Journal, JournalError
 from stepward.vm.machine.refusals import RunBusy
@@ -31,40 +38,40 @@ class _FailingWrites(Attack):
     keeps_lease: tuple[str, ...]
     """The writes after whose failure nobody can know that the lease is to be given back."""
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Run once to count the writes, then once for each of them."""
         from hypothesis import strategies as st
 
         counting = FaultyJournal(MemoryJournal())
-        scene = Scene(stage, store=counting)
-        scene.finish()
-        times = stage.pick("writes that fail", st.sampled_from([1, UNTIL_MENDED]))
-        stage.story.clear()
-        for number in stage.each("fails at write", len(counting.writes)):
+        trial = Trial(case, store=counting)
+        trial.finish()
+        times = case.pick("writes that fail", st.sampled_from([1, UNTIL_MENDED]))
+        case.story.clear()
+        for number in case.each("fails at write", len(counting.writes)):
             store = FaultyJournal(MemoryJournal(), Fault(number, self.how, times))
-            scene = Scene(stage, store=store)
-            machine = scene.machine()
+            trial = Trial(case, store=store)
+            machine = trial.machine()
             try:
-                scene.carry_on(scene.start(machine), machine)
+                trial.carry_on(trial.start(machine), machine)
                 raise Breach(Invariant.REFUSAL, f"{counting.writes[number]} failed, and nobody was told")
             except JournalError:
-                stage.tell(f"{' and '.join(store.failed)} failed, and the run stops")
+                case.tell(f"{' and '.join(store.failed)} failed, and the run stops")
             store.mend()
-            scene.oracle.forget()
+            trial.oracle.forget()
             if times > 1 or store.failed[0] in self.keeps_lease:
-                wait_for_leases(scene)
+                wait_for_leases(trial)
             try:
-                self._go_on(scene)
+                self._go_on(trial)
             except RunBusy:
                 raise Breach(Invariant.KEPT, "a machine that failed keeps its run") from None
         return Outcome.ABSORBED
 
-    def _go_on(self, scene: Scene) -> None:
-        run = scene.found() or scene.start()
+    def _go_on(self, trial: Trial) -> None:
+        run = trial.found() or trial.start()
         if run.status == "RUNNING":
-            run = scene.deliver(run, scene.machine())
-        refuse_needless_doubts(scene)
-        scene.oracle.judge(scene.carry_on(run))
+            run = trial.deliver(run, trial.machine())
+        refuse_needless_doubts(trial)
+        trial.oracle.judge(trial.carry_on(run))
 
 
 class DiskFull(_FailingWrites):
@@ -108,39 +115,39 @@ class PowerLost(Attack):
     enumerates = "every point of the run that was drawn at which something is not durable, and how much of that is lost"
     weight = 8
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Run once to see what is not durable when, then lose it."""
         store = VolatileJournal()
         whole = _Noting(store)
-        scene = Scene(stage, store=store)
-        ended = scene.finish(scene.machine(whole))
-        stage.tell("the power fails when the run has ended")
+        trial = Trial(case, store=store)
+        ended = trial.finish(trial.machine(whole))
+        case.tell("the power fails when the run has ended")
         store.lose_power(0)
-        is_kept = scene.found() is not None and scene.reload().status == ended.status
-        stage.hold(is_kept, Invariant.ENDINGS, f"the run was {ended.status}, and with the power that is gone")
+        is_kept = trial.found() is not None and trial.reload().status == ended.status
+        case.hold(is_kept, Invariant.ENDINGS, f"the run was {ended.status}, and with the power that is gone")
         ways = [(number, kept) for number, unsynced in enumerate(whole.unsynced) for kept in range(unsynced)]
-        stage.story.clear()
+        case.story.clear()
         outcome = Outcome.NOT_APPLICABLE
-        for way in stage.each("power lost", len(ways)):
+        for way in case.each("power lost", len(ways)):
             number, kept = ways[way]
-            self._lose(stage, number, kept)
+            self._lose(case, number, kept)
             outcome = Outcome.ABSORBED
         return outcome
 
-    def _lose(self, stage: Stage, number: int, kept: int) -> None:
+    def _lose(self, case: Case, number: int, kept: int) -> None:
         store = VolatileJournal()
-        scene = Scene(stage, store=store)
-        machine = scene.machine(Points(number, stage.tell))
+        trial = Trial(case, store=store)
+        machine = trial.machine(Points(number, case.tell))
         with suppress(Killed):
-            scene.carry_on(scene.start(machine), machine)
-        stage.tell(f"the power fails: of {store.unsynced} writes that are not durable, {kept} are there afterwards")
+            trial.carry_on(trial.start(machine), machine)
+        case.tell(f"the power fails: of {store.unsynced} writes that are not durable, {kept} are there afterwards")
         store.lose_power(kept)
-        wait_for_leases(scene)
-        run = scene.found() or scene.start()
+        wait_for_leases(trial)
+        run = trial.found() or trial.start()
         if run.status == "RUNNING":
-            run = scene.deliver(run, scene.machine())
-        refuse_needless_doubts(scene)
-        scene.outlive(run)
+            run = trial.deliver(run, trial.machine())
+        refuse_needless_doubts(trial)
+        trial.outlive(run)
 
 
 class _Noting(Points):
@@ -170,52 +177,52 @@ class TornAppend(Attack):
     enumerates = "every append of the run that was drawn, every number of entries kept, and each head that may be there"
     weight = 10
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Tear every append; where the rest is no run, the machine or a verification has to say so."""
         store = TornJournal()
-        whole = Scene(stage, store=store)
+        whole = Trial(case, store=store)
         whole.finish()
         whole.oracle.rest()
         tears = [tear for at, size in enumerate(store.sizes) for tear in _tears(at, size)]
-        stage.story.clear()
+        case.story.clear()
         outcome = Outcome.NOT_APPLICABLE
-        for number in stage.each("tear", len(tears)):
+        for number in case.each("tear", len(tears)):
             tear = tears[number]
-            stage.tell(f"of append {tear.at} the first {tear.kept} entries are there, and the {tear.head} head")
-            stage.count()
+            case.tell(f"of append {tear.at} the first {tear.kept} entries are there, and the {tear.head} head")
+            case.count()
             if tear.head == "last":
-                self._go_on(stage, tear)
+                self._go_on(case, tear)
             else:
-                self._look(stage, whole, store.torn(whole.run, tear))
+                self._look(case, whole, store.torn(whole.run, tear))
             outcome = Outcome.DETECTED
         return outcome
 
-    def _go_on(self, stage: Stage, tear: Tear) -> None:
+    def _go_on(self, case: Case, tear: Tear) -> None:
         """What is left is a run that somebody left earlier: it ends as the oracle says."""
         points = Points()
-        scene = Scene(stage, store=TornJournal(tear, points))
-        machine = scene.machine(points)
+        trial = Trial(case, store=TornJournal(tear, points))
+        machine = trial.machine(points)
         with suppress(Killed):
-            scene.carry_on(scene.start(machine), machine)
-        wait_for_leases(scene)
+            trial.carry_on(trial.start(machine), machine)
+        wait_for_leases(trial)
         try:
-            run = scene.reload()
+            run = trial.reload()
         except JournalError:
-            stage.tell("the machine refuses to read it")
-            stage.hold(bool(scene.faults()), Invariant.TAMPERING, "a run is refused, and a verification finds nothing")
+            case.tell("the machine refuses to read it")
+            case.hold(bool(trial.faults()), Invariant.TAMPERING, "a run is refused, and a verification finds nothing")
         else:
-            scene.outlive(run)
+            trial.outlive(run)
 
-    def _look(self, stage: Stage, whole: Scene, torn: Journal) -> None:
+    def _look(self, case: Case, whole: Trial, torn: Journal) -> None:
         """What is left is damaged: nothing is done with it, and somebody says so."""
         intact, whole.store = whole.store, WatchedStore(torn, whole.oracle)
         try:
             faults = whole.faults()
-            stage.hold(bool(faults), Invariant.TAMPERING, "a verification finds nothing in a torn journal")
+            case.hold(bool(faults), Invariant.TAMPERING, "a verification finds nothing in a torn journal")
             try:
                 run = whole.reload()
             except JournalError:
-                stage.tell("the machine refuses to read it")
+                case.tell("the machine refuses to read it")
             else:
                 raise Breach(
                     Invariant.TAMPERING, f"the journal is torn, and the machine reads a run that is {run.status}"
@@ -247,30 +254,30 @@ class ShortRecord(Attack):
     )
     weight = 8
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Shorten each record in each way; the machine does not read it, and a verification names it."""
-        scene = Scene(stage)
-        run = scene.start()
-        scene.oracle.rest()
-        intact = scene.store
+        trial = Trial(case)
+        run = trial.start()
+        trial.oracle.rest()
+        intact = trial.store
         entries = intact.read(run.id)
-        stage.story.clear()
-        for number in stage.each("record", len(entries)):
-            for way in stage.each("way", len(_WAYS)):
+        case.story.clear()
+        for number in case.each("record", len(entries)):
+            for way in case.each("way", len(_WAYS)):
                 entry = _shortened(entries[number], _WAYS[way])
-                stage.tell(f"record {number}: {_told(_WAYS[way])}")
-                stage.count()
-                scene.store = WatchedStore(DamagedJournal(intact.inner, entry), scene.oracle)
-                self._look(stage, scene, number)
+                case.tell(f"record {number}: {_told(_WAYS[way])}")
+                case.count()
+                trial.store = WatchedStore(DamagedJournal(intact.inner, entry), trial.oracle)
+                self._look(case, trial, number)
         return Outcome.DETECTED
 
-    def _look(self, stage: Stage, scene: Scene, number: int) -> None:
+    def _look(self, case: Case, trial: Trial, number: int) -> None:
         try:
-            scene.reload()
+            trial.reload()
         except JournalError:
-            faults = scene.faults()
+            faults = trial.faults()
             is_named = any(fault.seq == number for fault in faults)
-            stage.hold(is_named, Invariant.TAMPERING, f"a verification does not find record {number}: {faults[:1]}")
+            case.hold(is_named, Invariant.TAMPERING, f"a verification does not find record {number}: {faults[:1]}")
             return
         raise Breach(Invariant.TAMPERING, f"record {number} is damaged, and the machine reads it")
 

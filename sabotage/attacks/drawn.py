@@ -13,9 +13,9 @@ from stepward.sabotage.attack import Attack, Family, Severity
 from stepward.sabotage.attacks.tampering import receipt_for
 from stepward.sabotage.drawn.cases import THEMES, drawn_case
 from stepward.sabotage.drawn.lockstep import played
-from stepward.sabotage.drawn.machine import DAYS, Case, Parted, Processes
+from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted, Processes
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.verify import verify, verify_all
 from stepward.vm.machine.replay import kept_plans, replay, replayer
@@ -52,26 +52,26 @@ class _Drawn(Attack):
     theme: ClassVar[str]
     programs: ClassVar[int] = 30
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Draw programs, and play each on the machine and on the reference; raises Breach where they part."""
         from hypothesis import strategies as st
 
-        seed = stage.pick("drawn from", st.integers(0, SEEDS - 1))
-        for number in stage.each("program", self.programs):
+        seed = case.pick("drawn from", st.integers(0, SEEDS - 1))
+        for number in case.each("program", self.programs):
             try:
-                self._play(stage, f"{seed} {number}")
+                self._play(case, f"{seed} {number}")
             except Parted as error:
                 raise Breach(_BROKEN.get(error.about, Invariant.GRAPH), str(error)) from None
         return Outcome.ABSORBED
 
-    def _play(self, stage: Stage, seed: str) -> None:
-        case = drawn_case(self.theme, seed, stage.weakness.options)
-        if case is None:
+    def _play(self, case: Case, seed: str) -> None:
+        drawn = drawn_case(self.theme, seed, case.weakness.options)
+        if drawn is None:
             return
         try:
-            stage.count(stage.do(played(case)).records)
+            case.count(case.do(played(drawn)).records)
         except Exception:
-            _tell(stage, case)
+            _tell(case, drawn)
             raise
 
 
@@ -88,24 +88,24 @@ class DrawnStore(_Drawn):
     theme = "waivers"
     programs = 4
 
-    def _play(self, stage: Stage, seed: str) -> None:
+    def _play(self, case: Case, seed: str) -> None:
         store = MemoryJournal()
         chance = Random(seed)
         for number, theme in enumerate(("waivers",) * 4 + tuple(chance.sample(list(THEMES), 2))):
-            case = drawn_case(theme, f"{seed} {number}", stage.weakness.options)
-            if case is None:
+            drawn = drawn_case(theme, f"{seed} {number}", case.weakness.options)
+            if drawn is None:
                 continue
             kept: Processes = {}
             for day in chance.sample(list(DAYS), 2):
-                played_then = case._replace(day=day)
+                played_then = drawn._replace(day=day)
                 try:
-                    stage.count(stage.do(played(played_then, store, f"{number} on {day}", kept)).records)
+                    case.count(case.do(played(played_then, store, f"{number} on {day}", kept)).records)
                 except Exception:
-                    _tell(stage, played_then)
+                    _tell(case, played_then)
                     raise
-        self._audit(stage, store, chance)
+        self._audit(case, store, chance)
 
-    def _audit(self, stage: Stage, store: MemoryJournal, chance: Random) -> None:
+    def _audit(self, case: Case, store: MemoryJournal, chance: Random) -> None:
         """Verify all runs, and each by itself in another order; raises Breach where one is called damaged."""
         rows = store.rows()
         found = [replay(store, row.run) for row in rows]
@@ -115,16 +115,16 @@ class DrawnStore(_Drawn):
         for row in chance.sample(rows, len(rows)):
             verdicts.append(verify(store, row.run, replay=replayer(store, row.run, (), plans)))
         for verdict in verdicts:
-            stage.count()
+            case.count()
             what = f"an honest run `{verdict.run}` among others is told of {verdict.faults[:1]}"
-            stage.hold(verdict.is_intact, self.invariant, what)
+            case.hold(verdict.is_intact, self.invariant, what)
 
 
-def _tell(stage: Stage, case: Case) -> None:
-    stage.tell(f"run this program, as answers drawn from `{case.seed}` say: {to_json(freeze(case.program.to_dict()))}")
-    for words, policies in (("under", case.policies), ("machines that go on with it have", case.later)):
+def _tell(case: Case, drawn: DrawnCase) -> None:
+    case.tell(f"run this program, as answers drawn from `{drawn.seed}` say: {to_json(freeze(drawn.program.to_dict()))}")
+    for words, policies in (("under", drawn.policies), ("machines that go on with it have", drawn.later)):
         for policy in policies:
-            stage.tell(f"{words} this policy: {to_json(freeze(policy.to_data()))}")
+            case.tell(f"{words} this policy: {to_json(freeze(policy.to_data()))}")
 
 
 class DrawnPrograms(_Drawn):

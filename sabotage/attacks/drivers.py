@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.erasures import not_gone
-from stepward.sabotage.delivering import suspended
-from stepward.sabotage.interleaving import Crossing, interleave
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.machines import WatchedStore
-from stepward.sabotage.oracle import Oracle
-from stepward.sabotage.pausing import Paused
-from stepward.sabotage.points import Points
-from stepward.sabotage.scene import LEASE_SECONDS, Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.delivering import suspended
+from stepward.sabotage.playing.interleaving import Crossing, interleave
+from stepward.sabotage.playing.machines import WatchedStore
+from stepward.sabotage.playing.oracle import Oracle
+from stepward.sabotage.playing.pausing import Paused
+from stepward.sabotage.playing.points import Points
+from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
 from stepward.sabotage.target import Target
 from stepward.vm.journal.store import Append, JournalError, Lease, LeaseLost
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
@@ -43,7 +43,7 @@ class DriverAttack(Attack):
     weight = 10
     enumerates = "every append and every effect of the run that was drawn, before and after"
 
-    def stops(self, stage: Stage, *, faults: bool = False, is_stale: bool = False) -> Iterator[tuple[Scene, Paused]]:
+    def stops(self, case: Case, *, faults: bool = False, is_stale: bool = False) -> Iterator[tuple[Trial, Paused]]:
         """Yield a run for each point, with the driver that stands still there; the process ends with its turn.
 
         With `is_stale` its lease is over then. That is not done between the machine's last look at its lease and the
@@ -51,37 +51,37 @@ class DriverAttack(Attack):
         """
         from hypothesis import strategies as st
 
-        over = stage.pick("the lease is over since", st.sampled_from(OVER_SINCE)) if is_stale else None
+        over = case.pick("the lease is over since", st.sampled_from(OVER_SINCE)) if is_stale else None
         whole = Points()
-        scene = Scene(stage, faults=faults)
-        scene.carry_on(scene.start(scene.machine(whole)))
-        stage.story.clear()
-        for number in stage.each("the driver stands still at point", len(whole.passed)):
+        trial = Trial(case, faults=faults)
+        trial.carry_on(trial.start(trial.machine(whole)))
+        case.story.clear()
+        for number in case.each("the driver stands still at point", len(whole.passed)):
             if is_stale and is_inside(whole.passed[number]):
                 continue
-            scene = Scene(stage, faults=faults)
-            with paused(scene, number, over) as process:
+            trial = Trial(case, faults=faults)
+            with paused(trial, number, over) as process:
                 if process.point is not None:
-                    yield scene, process
+                    yield trial, process
 
 
-def paused(scene: Scene, number: int, over: int | None = None) -> Paused:
+def paused(trial: Trial, number: int, over: int | None = None) -> Paused:
     """Start a run in a process that stands still at a point, where its lease is over for so many microseconds."""
 
     def let_the_lease_end() -> None:
         if over is not None:
-            scene.clock.time = max(scene.clock.time, _end_of_lease(scene)) + over
+            trial.clock.time = max(trial.clock.time, _end_of_lease(trial)) + over
 
-    return Paused(scene.stage, number, lambda points: _start(scene, points), let_the_lease_end)
+    return Paused(trial.case, number, lambda points: _start(trial, points), let_the_lease_end)
 
 
-def _end_of_lease(scene: Scene) -> int:
+def _end_of_lease(trial: Trial) -> int:
     """Return when the lease of the run ends, in microseconds since the epoch; 0 where nobody has one."""
-    return next((int(row.expires * 1_000_000) for row in scene.store.rows() if row.run == scene.run), 0)
+    return next((int(row.expires * 1_000_000) for row in trial.store.rows() if row.run == trial.run), 0)
 
 
-def _start(scene: Scene, points: Points) -> Any:
-    return scene.machine(points).run(scene.stage.target.program, scene.inputs, run_id=scene.run)
+def _start(trial: Trial, points: Points) -> Any:
+    return trial.machine(points).run(trial.case.target.program, trial.inputs, run_id=trial.run)
 
 
 def is_inside(point: str) -> bool:
@@ -89,8 +89,8 @@ def is_inside(point: str) -> bool:
     return point.startswith("before ") and " is asked by " in point
 
 
-def _head(scene: Scene) -> Any:
-    return scene.store.inner.head(scene.run)
+def _head(trial: Trial) -> Any:
+    return trial.store.inner.head(trial.run)
 
 
 class TwoDrivers(DriverAttack):
@@ -102,38 +102,38 @@ class TwoDrivers(DriverAttack):
     action = "a second machine recovers a run that is driven"
     defence = "a run that is leased is nobody else's"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that the second one is told to wait, and does nothing; the first one finishes."""
         from hypothesis import strategies as st
 
-        left = stage.pick("the lease lasts for", st.sampled_from(LEFT))
+        left = case.pick("the lease lasts for", st.sampled_from(LEFT))
         outcome = Outcome.NOT_APPLICABLE
-        for scene, process in self.stops(stage):
+        for trial, process in self.stops(case):
             if left is not None:
-                scene.clock.time = max(scene.clock.time, _end_of_lease(scene) - left)
-            found = scene.found()
+                trial.clock.time = max(trial.clock.time, _end_of_lease(trial) - left)
+            found = trial.found()
             if found is not None and not found.is_over:
                 outcome = Outcome.BLOCKED
-                self._recover(scene)
+                self._recover(trial)
             run = process.go_on()
-            stage.hold(isinstance(run, Run), Invariant.DRIVER, f"the driver was disturbed: {run}")
-            scene.oracle.judge(scene.carry_on(run))
+            case.hold(isinstance(run, Run), Invariant.DRIVER, f"the driver was disturbed: {run}")
+            trial.oracle.judge(trial.carry_on(run))
         return outcome
 
-    def _recover(self, scene: Scene) -> None:
-        stage = scene.stage
-        is_leased = any(row.run == scene.run and row.expires > scene.clock.time / 1e6 for row in scene.store.rows())
-        before = (_head(scene), len(scene.world.asked))
-        stage.tell("a second machine recovers the run")
-        stage.count()
+    def _recover(self, trial: Trial) -> None:
+        case = trial.case
+        is_leased = any(row.run == trial.run and row.expires > trial.clock.time / 1e6 for row in trial.store.rows())
+        before = (_head(trial), len(trial.world.asked))
+        case.tell("a second machine recovers the run")
+        case.count()
         try:
-            stage.do(scene.machine().recover(scene.run))
+            case.do(trial.machine().recover(trial.run))
         except RunBusy:
             pass
         else:
-            stage.hold(not is_leased, Invariant.DRIVER, "a run that somebody drives was given to a second machine")
-        now = (_head(scene), len(scene.world.asked))
-        stage.hold(now == before, Invariant.DRIVER, "a second machine went on with a run that somebody drives")
+            case.hold(not is_leased, Invariant.DRIVER, "a run that somebody drives was given to a second machine")
+        now = (_head(trial), len(trial.world.asked))
+        case.hold(now == before, Invariant.DRIVER, "a second machine went on with a run that somebody drives")
 
 
 class StaleDriver(DriverAttack):
@@ -146,19 +146,19 @@ class StaleDriver(DriverAttack):
     action = "paused past its lease, and going on after another one has finished"
     defence = "a lease is looked at before every call, and every append has its fencing number"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that nothing of the first one takes place any more once the other has taken over."""
-        for scene, process in self.stops(stage, faults=True, is_stale=True):
-            stage.tell("its lease ends, and another machine takes the run over")
-            scene.oracle.forget()
-            ended = scene.carry_on(scene.found() or scene.start())
-            head, asked = _head(scene), len(scene.world.asked)
+        for trial, process in self.stops(case, faults=True, is_stale=True):
+            case.tell("its lease ends, and another machine takes the run over")
+            trial.oracle.forget()
+            ended = trial.carry_on(trial.found() or trial.start())
+            head, asked = _head(trial), len(trial.world.asked)
             result = process.go_on()
-            stage.hold(len(scene.world.asked) == asked, Invariant.ONCE, "a driver that was fenced has called something")
-            stage.hold(_head(scene) == head, Invariant.DRIVER, "a record of a driver that was fenced has landed")
+            case.hold(len(trial.world.asked) == asked, Invariant.ONCE, "a driver that was fenced has called something")
+            case.hold(_head(trial) == head, Invariant.DRIVER, "a record of a driver that was fenced has landed")
             is_told = isinstance(result, Run) and result.status == ended.status
-            stage.hold(is_told, Invariant.DRIVER, f"a driver that was fenced came to {result}")
-            scene.oracle.judge(scene.reload())
+            case.hold(is_told, Invariant.DRIVER, f"a driver that was fenced came to {result}")
+            trial.oracle.judge(trial.reload())
         return Outcome.BLOCKED
 
 
@@ -204,30 +204,30 @@ class DriversInterleaved(Attack):
     severity = "critical"
     weight = 5
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that only the entries of whoever holds the newest lease land, and everything happens once."""
-        scene = Scene(stage, faults=False)
-        scene.store = FencedStore(scene.store.inner, scene.oracle)
+        trial = Trial(case, faults=False)
+        trial.store = FencedStore(trial.store.inner, trial.oracle)
         crossings: list[Crossing] = []
 
         def first(points: Crossing) -> Any:
             crossings.append(points)
-            return _start(scene, points)
+            return _start(trial, points)
 
         async def second(points: Crossing) -> Any:
             while True:
                 await points.pass_by("before it looks after the runs")
                 if not any(map(is_inside, crossings[0].standing)):
                     break
-            stage.tell("the lease of the first machine ends")
-            scene.clock.time += LEASE_IS_OVER
-            return None if _head(scene) is None else await scene.machine(points).recover(scene.run)
+            case.tell("the lease of the first machine ends")
+            trial.clock.time += LEASE_IS_OVER
+            return None if _head(trial) is None else await trial.machine(points).recover(trial.run)
 
-        stage.count()
-        results = stage.do(interleave(stage, {"first": first, "second": second}))
+        case.count()
+        results = case.do(interleave(case, {"first": first, "second": second}))
         wrong = [result for result in results.values() if not isinstance(result, Run | list | RunBusy | None)]
-        stage.hold(not wrong, Invariant.DRIVER, f"a driver came to {wrong[:1]}")
-        scene.outlive(scene.reload())
+        case.hold(not wrong, Invariant.DRIVER, f"a driver came to {wrong[:1]}")
+        trial.outlive(trial.reload())
         return Outcome.BLOCKED
 
 
@@ -240,27 +240,27 @@ class CancelledAnywhere(DriverAttack):
     invariant = Invariant.ENDINGS
     defence = "a driver finds what others appended before its own records, and starts nothing after a cancellation"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that no effect starts any more, and the run ends."""
         outcome = Outcome.NOT_APPLICABLE
-        for scene, process in self.stops(stage):
-            if scene.found() is None:
+        for trial, process in self.stops(case):
+            if trial.found() is None:
                 process.go_on()
                 continue
             outcome = Outcome.ABSORBED
-            stage.tell("somebody cancels the run")
-            stage.count()
-            stage.do(scene.machine().cancel(scene.run))
-            length = _head(scene).seq
+            case.tell("somebody cancels the run")
+            case.count()
+            case.do(trial.machine().cancel(trial.run))
+            length = _head(trial).seq
             result = process.go_on()
-            stage.hold(isinstance(result, Run), Invariant.ENDINGS, f"the driver of a cancelled run came to {result}")
+            case.hold(isinstance(result, Run), Invariant.ENDINGS, f"the driver of a cancelled run came to {result}")
             late = [
-                record["body"]["step"] for record in scene.oracle.records[length + 1 :] if record["kind"] == "intent"
+                record["body"]["step"] for record in trial.oracle.records[length + 1 :] if record["kind"] == "intent"
             ]
-            stage.hold(not late, Invariant.ENDINGS, f"`{late[:1]}` has started after the run was cancelled")
-            run = scene.reload()
-            stage.hold(run.is_over, Invariant.ENDINGS, f"a cancelled run is {run.status}")
-            scene.oracle.judge(run)
+            case.hold(not late, Invariant.ENDINGS, f"`{late[:1]}` has started after the run was cancelled")
+            run = trial.reload()
+            case.hold(run.is_over, Invariant.ENDINGS, f"a cancelled run is {run.status}")
+            trial.oracle.judge(run)
         return outcome
 
 
@@ -278,35 +278,35 @@ class ErasedAnywhere(DriverAttack):
         """It needs sensitive values."""
         return None if target.plan.has_sensitive else "no value is sensitive"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that nothing is left, of what the driver had and of what it still brings, once the erasure is done."""
         from hypothesis import strategies as st
 
-        is_stale = stage.pick("the lease of the driver is over", st.booleans())
+        is_stale = case.pick("the lease of the driver is over", st.booleans())
         outcome = Outcome.NOT_APPLICABLE
-        for scene, process in self.stops(stage, is_stale=is_stale):
-            if scene.found() is None:
+        for trial, process in self.stops(case, is_stale=is_stale):
+            if trial.found() is None:
                 continue
-            stage.tell("somebody erases the run")
-            stage.count()
+            case.tell("somebody erases the run")
+            case.count()
             try:
-                stage.do(scene.machine().erase(scene.run))
+                case.do(trial.machine().erase(trial.run))
                 is_erased = True
                 outcome = Outcome.ABSORBED
             except RunBusy:
                 is_erased = False
                 outcome = Outcome.BLOCKED
             result = process.go_on()
-            stage.hold(isinstance(result, Run), Invariant.ERASURE, f"the driver of an erased run came to {result}")
+            case.hold(isinstance(result, Run), Invariant.ERASURE, f"the driver of an erased run came to {result}")
             if not is_erased:
-                stage.tell("somebody erases the run again")
-                stage.count()
-                stage.do(scene.machine().erase(scene.run))
-            left = scene.store.inner.vault.get(scene.run)
-            stage.hold(not left, Invariant.ERASURE, f"the vault has {len(left)} values of a run that was erased")
-            shown = not_gone(scene.reload())
-            stage.hold(not shown, Invariant.ERASURE, f"`{shown[:1]}` can be read after its erasure")
-            stage.hold(not scene.faults(), Invariant.REPLAY, "an erased run is called damaged")
+                case.tell("somebody erases the run again")
+                case.count()
+                case.do(trial.machine().erase(trial.run))
+            left = trial.store.inner.vault.get(trial.run)
+            case.hold(not left, Invariant.ERASURE, f"the vault has {len(left)} values of a run that was erased")
+            shown = not_gone(trial.reload())
+            case.hold(not shown, Invariant.ERASURE, f"`{shown[:1]}` can be read after its erasure")
+            case.hold(not trial.faults(), Invariant.REPLAY, "an erased run is called damaged")
         return outcome
 
 
@@ -325,27 +325,27 @@ class ResumeRacedWithCancel(Attack):
         """It needs a step that suspends."""
         return None if target.waits else "no tool suspends"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Have them race, and see that the run ends one way, and all processes say the same of it."""
-        scene = Scene(stage, faults=False)
-        run = suspended(scene, scene.start())
+        trial = Trial(case, faults=False)
+        run = suspended(trial, trial.start())
         if run is None:
             return Outcome.NOT_APPLICABLE
         token = run.suspensions[0]
-        payload = scene.payload(token.step)
-        stage.count(2)
+        payload = trial.payload(token.step)
+        case.count(2)
         works = {
-            "resume": lambda points: scene.machine(points).resume(token.token, payload),
-            "cancel": lambda points: scene.machine(points).cancel(scene.run),
+            "resume": lambda points: trial.machine(points).resume(token.token, payload),
+            "cancel": lambda points: trial.machine(points).cancel(trial.run),
         }
-        results = stage.do(interleave(stage, works))
+        results = case.do(interleave(case, works))
         is_cancelled = isinstance(results["cancel"], Run)
-        stage.hold(is_cancelled, Invariant.ENDINGS, f"who cancelled got {results['cancel']!r}")
+        case.hold(is_cancelled, Invariant.ENDINGS, f"who cancelled got {results['cancel']!r}")
         is_known = isinstance(results["resume"], Run | DeliveryRefused)
-        stage.hold(is_known, Invariant.ENDINGS, f"who resumed got {results['resume']!r}")
-        found = scene.reload()
-        stage.hold(found.is_over, Invariant.ENDINGS, f"a cancelled run is {found.status}")
-        scene.oracle.judge(found)
+        case.hold(is_known, Invariant.ENDINGS, f"who resumed got {results['resume']!r}")
+        found = trial.reload()
+        case.hold(found.is_over, Invariant.ENDINGS, f"a cancelled run is {found.status}")
+        trial.oracle.judge(found)
         return Outcome.BLOCKED if isinstance(results["resume"], DeliveryRefused) else Outcome.ABSORBED
 
 
@@ -375,27 +375,27 @@ class LeaseNotRenewed(DriverAttack):
     action = "fails when a lease that is over is renewed"
     defence = "without a lease that lasts nothing is called"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that nothing is called after the failure, and that another machine ends the run."""
         from hypothesis import strategies as st
 
-        is_done = stage.pick("the store has renewed it all the same", st.booleans())
+        is_done = case.pick("the store has renewed it all the same", st.booleans())
         outcome = Outcome.NOT_APPLICABLE
-        for scene, process in self.stops(stage, is_stale=True):
-            watched = scene.store.inner
-            store = _NoRenewal(watched, scene.oracle, is_done=is_done)
-            stage.tell("its lease ends, and the store fails to renew it")
-            kept = scene.store.renew
-            scene.store.renew = store.renew  # type: ignore[method-assign]
+        for trial, process in self.stops(case, is_stale=True):
+            watched = trial.store.inner
+            store = _NoRenewal(watched, trial.oracle, is_done=is_done)
+            case.tell("its lease ends, and the store fails to renew it")
+            kept = trial.store.renew
+            trial.store.renew = store.renew  # type: ignore[method-assign]
             result = process.go_on()
-            scene.store.renew = kept  # type: ignore[method-assign]
+            trial.store.renew = kept  # type: ignore[method-assign]
             if store.asked is not None:
                 outcome = Outcome.BLOCKED
-                is_kept = store.asked == len(scene.world.asked)
-                stage.hold(is_kept, Invariant.DRIVER, "something was called under a lease that was over")
+                is_kept = store.asked == len(trial.world.asked)
+                case.hold(is_kept, Invariant.DRIVER, "something was called under a lease that was over")
                 is_said = isinstance(result, JournalError) and not isinstance(result, LeaseLost)
-                stage.hold(is_said, Invariant.DRIVER, f"the failure of the store was not told, but {result}")
-            scene.outlive(scene.found() or scene.start())
+                case.hold(is_said, Invariant.DRIVER, f"the failure of the store was not told, but {result}")
+            trial.outlive(trial.found() or trial.start())
         return outcome
 
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote_plus
 
-from stepward.sabotage.answers import Answer
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.secrecy import Hidden, can_hide, honest, with_secrets
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.world import Asking
 from stepward.sabotage.target import Target
-from stepward.sabotage.world import Asking
 from stepward.vm.language.types import refusal
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.run import Run
@@ -70,16 +70,16 @@ class SecretEchoed(Attack):
             return "no output can be any text"
         return can_hide(target)
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Repeat a sensitive input in outputs, and look for it everywhere: while the run goes on, and once erased."""
         from hypothesis import strategies as st
 
-        target = with_secrets(stage)
-        scene = Scene(stage, target=target, faults=False)
+        target = with_secrets(case)
+        trial = Trial(case, target=target, faults=False)
         hidden, types = Hidden(), target.plan.input_types
-        scene.inputs = {name: hidden.put(value, types[name]) for name, value in scene.inputs.items()}
-        spelling = stage.pick("spelled", st.sampled_from(list(SPELLINGS)))
-        shape = stage.pick("repeated as", st.sampled_from(list(SHAPES)))
+        trial.inputs = {name: hidden.put(value, types[name]) for name, value in trial.inputs.items()}
+        spelling = case.pick("spelled", st.sampled_from(list(SPELLINGS)))
+        shape = case.pick("repeated as", st.sampled_from(list(SHAPES)))
         secrets = sorted(text for text in hidden.texts if spelling != "masked" or len(text) >= LONG_ENOUGH)
         repeated: list[str] = []
 
@@ -88,24 +88,24 @@ class SecretEchoed(Attack):
             if request is not None and _tells(f"{request.prompt}\n{request.system}", hidden, repeated):
                 raise Breach(Invariant.SECRECY, f"the model is told by `{asking.call.id}` what an output repeated")
             if not secrets or not _can_repeat(asking.call):
-                return honest(stage, asking, hidden)
+                return honest(case, asking, hidden)
             said = SPELLINGS[spelling](secrets[0])
             output = next((one for one in (SHAPES[shape](said), said) if _fits(asking.call, one)), None)
-            if output is None or not stage.pick(f"{asking.name} repeats", st.booleans()):
-                return honest(stage, asking, hidden)
+            if output is None or not case.pick(f"{asking.name} repeats", st.booleans()):
+                return honest(case, asking, hidden)
             repeated.append(said)
             return Answer("returns", output)
 
-        scene.world.decides.append(decide)
-        machine = scene.machine()
-        run = scene.carry_on(scene.start(machine), machine)
-        scene.oracle.judge(run)
-        _search(scene, run, hidden, repeated)
+        trial.world.decides.append(decide)
+        machine = trial.machine()
+        run = trial.carry_on(trial.start(machine), machine)
+        trial.oracle.judge(run)
+        _search(trial, run, hidden, repeated)
         if repeated:
-            stage.tell("erase the run")
-            gone = stage.do(scene.machine().erase(run.id))
-            _search(scene, gone, hidden, repeated)
-            _search_vault(scene, repeated)
+            case.tell("erase the run")
+            gone = case.do(trial.machine().erase(run.id))
+            _search(trial, gone, hidden, repeated)
+            _search_vault(trial, repeated)
         return Outcome.BLOCKED if repeated else Outcome.NOT_APPLICABLE
 
 
@@ -115,9 +115,9 @@ def _tells(text: str, hidden: Hidden, repeated: list[str]) -> bool:
     )
 
 
-def _search(scene: Scene, run: Run, hidden: Hidden, repeated: list[str]) -> None:
+def _search(trial: Trial, run: Run, hidden: Hidden, repeated: list[str]) -> None:
     """Look in all that is not the vault; raises Breach."""
-    places = {f"record {entry.seq}": entry.record.decode() for entry in scene.store.inner.read(run.id)}
+    places = {f"record {entry.seq}": entry.record.decode() for entry in trial.store.inner.read(run.id)}
     places |= {f"the {kind} view": to_json(freeze(dict(run.view(kind)))) for kind in ("trace", "model")}
     places["the error of the run"] = run.error
     for place, text in places.items():
@@ -125,8 +125,8 @@ def _search(scene: Scene, run: Run, hidden: Hidden, repeated: list[str]) -> None
             raise Breach(Invariant.SECRECY, f"{place} tells what an output repeated of a sensitive value")
 
 
-def _search_vault(scene: Scene, repeated: list[str]) -> None:
-    kept = b"".join(scene.store.inner.vault.get(scene.run).values())
+def _search_vault(trial: Trial, repeated: list[str]) -> None:
+    kept = b"".join(trial.store.inner.vault.get(trial.run).values())
     if any(said.encode() in kept for said in repeated):
         raise Breach(Invariant.SECRECY, "the vault has what an output repeated of a value that was erased")
 

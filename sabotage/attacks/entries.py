@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.sabotage.answers import Answer
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.injection import Meddler, called_tools
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.odd_values import NO_VALUES, made, strange
+from stepward.sabotage.playing.trial import MAX_DELIVERIES, Trial
+from stepward.sabotage.playing.variants import variant
 from stepward.sabotage.reference import Reference
-from stepward.sabotage.scene import MAX_DELIVERIES, Scene
-from stepward.sabotage.specimens import NO_VALUES, made, strange
-from stepward.sabotage.stage import Stage
 from stepward.sabotage.target import Target
-from stepward.sabotage.variants import variant
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.refusals import DeliveryRefused, RunRefused
 from stepward.vm.machine.run import Run
@@ -35,41 +35,41 @@ class InputsIllTyped(Attack):
     defence = "inputs are held against `inputs` before anything is written or called"
     severity = "high"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Spoil the inputs, and see that the run is refused if the reference refuses them."""
-        scene = Scene(stage, faults=False)
-        given = self._spoilt(stage, scene.inputs)
-        target = stage.target
+        trial = Trial(case, faults=False)
+        given = self._spoilt(case, trial.inputs)
+        target = case.target
         try:
             Reference(target.program, target.policies, target.plan.waived).start(given)
         except ValueError:
-            return self._refused(scene, given)
-        scene.inputs = given
-        scene.finish()
+            return self._refused(trial, given)
+        trial.inputs = given
+        trial.finish()
         return Outcome.ABSORBED
 
-    def _spoilt(self, stage: Stage, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def _spoilt(self, case: Case, inputs: Mapping[str, Any]) -> dict[str, Any]:
         from hypothesis import strategies as st
 
-        types = stage.target.plan.input_types
-        how = stage.pick("spoilt", st.sampled_from(("wrong", "missing", "unlisted") if types else ("unlisted",)))
+        types = case.target.plan.input_types
+        how = case.pick("spoilt", st.sampled_from(("wrong", "missing", "unlisted") if types else ("unlisted",)))
         if how == "unlisted":
-            name = stage.pick("name", st.sampled_from(("unlisted", "__class__", "$x", *stage.target.calls)))
-            return {**inputs, name: stage.pick("value", st.sampled_from((1, "x", None)))}
-        name = stage.pick("name", st.sampled_from(sorted(types)))
+            name = case.pick("name", st.sampled_from(("unlisted", "__class__", "$x", *case.target.calls)))
+            return {**inputs, name: case.pick("value", st.sampled_from((1, "x", None)))}
+        name = case.pick("name", st.sampled_from(sorted(types)))
         if how == "missing":
             return {key: value for key, value in inputs.items() if key != name}
-        return {**inputs, name: made(stage.pick("value", strange(stage.target, types[name], is_reply=False)))}
+        return {**inputs, name: made(case.pick("value", strange(case.target, types[name], is_reply=False)))}
 
-    def _refused(self, scene: Scene, given: Mapping[str, Any]) -> Outcome:
-        stage = scene.stage
-        stage.count()
-        stage.tell(f"run the program with inputs that it does not take: {sorted(given)}")
+    def _refused(self, trial: Trial, given: Mapping[str, Any]) -> Outcome:
+        case = trial.case
+        case.count()
+        case.tell(f"run the program with inputs that it does not take: {sorted(given)}")
         try:
-            stage.do(scene.machine().run(stage.target.program, given, run_id=scene.run))
+            case.do(trial.machine().run(case.target.program, given, run_id=trial.run))
         except RunRefused:
-            is_new = scene.store.inner.head(scene.run) is not None or scene.store.inner.vault.get(scene.run)
-            stage.hold(not scene.world.asked and not is_new, Invariant.REFUSAL, "a run that was refused left something")
+            is_new = trial.store.inner.head(trial.run) is not None or trial.store.inner.vault.get(trial.run)
+            case.hold(not trial.world.asked and not is_new, Invariant.REFUSAL, "a run that was refused left something")
             return Outcome.BLOCKED
         raise Breach(Invariant.DATA, "a run started with inputs that are not as its program declares them")
 
@@ -92,32 +92,32 @@ class _Delivered(Attack):
     invariant = Invariant.DATA
     severity = "high"
 
-    def _refused(self, scene: Scene, run: Run, what: str, step: str, work: Any) -> None:
+    def _refused(self, trial: Trial, run: Run, what: str, step: str, work: Any) -> None:
         """See that a delivery is refused, and that the run is what it was, but for what its journal says of that."""
-        stage = scene.stage
-        stage.count()
-        stage.tell(f"{what} `{step}` with {stage.choices.made[self._name(run, step)]}")
+        case = trial.case
+        case.count()
+        case.tell(f"{what} `{step}` with {case.choices.made[self._name(run, step)]}")
         try:
-            stage.do(work)
+            case.do(work)
         except DeliveryRefused:
-            now = scene.reload()
+            now = trial.reload()
             is_same = (now.status, now.step, now.suspensions, now.doubts) == (
                 run.status,
                 run.step,
                 run.suspensions,
                 run.doubts,
             )
-            stage.hold(is_same, Invariant.REFUSAL, f"a refused delivery made the run {now.status} at `{now.step}`")
+            case.hold(is_same, Invariant.REFUSAL, f"a refused delivery made the run {now.status} at `{now.step}`")
             return
         raise Breach(Invariant.DATA, f"`{step}` took an output that is not of its type")
 
     def _name(self, run: Run, step: str) -> str:
         return f"ill-typed output for {step}, record {run.seq}"
 
-    def _output(self, scene: Scene, run: Run, step: str) -> Any:
-        stage, target = scene.stage, scene.target
+    def _output(self, trial: Trial, run: Run, step: str) -> Any:
+        case, target = trial.case, trial.target
         among = target.once(("wrong", step), lambda: _wrong(target, target.calls[step].returns))
-        return made(stage.pick(self._name(run, step), among))
+        return made(case.pick(self._name(run, step), among))
 
 
 class PayloadIllTyped(_Delivered):
@@ -133,29 +133,29 @@ class PayloadIllTyped(_Delivered):
         """It needs a tool that suspends, or that a variant can let suspend."""
         return None if target.waits or target.program.tools else "no tool suspends"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Let one more tool suspend; resume wrongly wherever the run waits, and then rightly."""
         from hypothesis import strategies as st
 
-        target, declared = stage.target, stage.target.program.tools or {}
-        names = [call.tool for call in called_tools(stage) if call.tool in declared]
+        target, declared = case.target, case.target.program.tools or {}
+        names = [call.tool for call in called_tools(case) if call.tool in declared]
         if names:
-            name = stage.pick("suspends", st.sampled_from(names))
+            name = case.pick("suspends", st.sampled_from(names))
             target = variant(target, f"{name} suspends", lambda data: data["tools"][name].update(suspends=True))
-        scene = Scene(stage, target=target, faults=False)
-        scene.world.decides.append(
+        trial = Trial(case, target=target, faults=False)
+        trial.world.decides.append(
             lambda asking: Answer("suspends", {"asks": asking.call.id}) if asking.call.may_suspend else None
         )
-        machine = scene.machine()
-        run = scene.start(machine)
+        machine = trial.machine()
+        run = trial.start(machine)
         tried = 0
         while run.suspensions and not run.is_over and tried < MAX_DELIVERIES:
             token = run.suspensions[0]
-            payload = self._output(scene, run, token.step)
-            self._refused(scene, run, "resume", token.step, machine.resume(token.token, payload))
+            payload = self._output(trial, run, token.step)
+            self._refused(trial, run, "resume", token.step, machine.resume(token.token, payload))
             tried += 1
-            run = scene.deliver(scene.reload(), machine)
-        scene.oracle.judge(scene.carry_on(run, machine))
+            run = trial.deliver(trial.reload(), machine)
+        trial.oracle.judge(trial.carry_on(run, machine))
         return Outcome.BLOCKED if tried else Outcome.NOT_APPLICABLE
 
 
@@ -171,23 +171,23 @@ class ReconciliationIllTyped(_Delivered):
         """It needs a write."""
         return None if target.writes else "no tool writes"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Lose the answers of writes, reconcile them wrongly, and then rightly."""
-        scene = Scene(stage, faults=False)
-        scene.world.decides.append(Meddler(stage, lambda call: call.writes, lambda _: Answer("unknown-done")))
-        machine = scene.machine()
-        run = scene.start(machine)
+        trial = Trial(case, faults=False)
+        trial.world.decides.append(Meddler(case, lambda call: call.writes, lambda _: Answer("unknown-done")))
+        machine = trial.machine()
+        run = trial.start(machine)
         tried = 0
         for _ in range(MAX_DELIVERIES):
             if run.is_over:
                 break
             if run.doubts:
                 step = run.doubts[0].step
-                output = self._output(scene, run, step)
-                self._refused(scene, run, "reconcile", step, machine.reconcile(run.id, step, "done", output))
+                output = self._output(trial, run, step)
+                self._refused(trial, run, "reconcile", step, machine.reconcile(run.id, step, "done", output))
                 tried += 1
-            run = scene.deliver(run, machine)
-        scene.oracle.judge(run)
+            run = trial.deliver(run, machine)
+        trial.oracle.judge(run)
         return Outcome.BLOCKED if tried else Outcome.NOT_APPLICABLE
 
 
@@ -259,41 +259,41 @@ class HandOutsChanged(Attack):
     defence = "what crosses the boundary is copied, and what is kept is frozen"
     severity = "high"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Keep hold of everything that crosses the boundary, and change it again and again."""
-        scene = Scene(stage)
+        trial = Trial(case)
         hands: list[_Keeping] = []
 
         def around(inner: Tools) -> Tools:
             hands.append(_Keeping(inner))
             return hands[-1]
 
-        machine = scene.machine(around=around)
+        machine = trial.machine(around=around)
         mine = hands[0]
-        inputs = thawed(scene.inputs)
+        inputs = thawed(trial.inputs)
         mine.kept.append(inputs)
-        stage.tell("run the program, and change all that was handed over whenever a tool is called, and after the run")
-        stage.count()
-        run = stage.do(machine.run(scene.target.program, inputs, run_id=scene.run))
+        case.tell("run the program, and change all that was handed over whenever a tool is called, and after the run")
+        case.count()
+        run = case.do(machine.run(trial.target.program, inputs, run_id=trial.run))
         for _ in range(MAX_DELIVERIES):
             mine.spoil()
             if run.is_over:
                 break
             if run.suspensions and not run.doubts and run.status != "RUNNING":
-                stage.count()
-                payload = thawed(scene.payload(run.suspensions[0].step))
+                case.count()
+                payload = thawed(trial.payload(run.suspensions[0].step))
                 mine.kept.append(payload)
-                run = stage.do(machine.resume(run.suspensions[0].token, payload))
+                run = case.do(machine.resume(run.suspensions[0].token, payload))
             else:
-                run = scene.deliver(run, machine)
-        scene.oracle.judge(run)
+                run = trial.deliver(run, machine)
+        trial.oracle.judge(run)
         before = run.snapshot()
         mine.spoil()
         for handed in (run.output, run.view("tool"), [one.request for one in run.suspensions]):
             spoil(handed)
-        again = scene.reload()
-        stage.hold(again.snapshot() == before, Invariant.HISTORY, "the run is another one since somebody changed it")
-        scene.oracle.judge(again)
+        again = trial.reload()
+        case.hold(again.snapshot() == before, Invariant.HISTORY, "the run is another one since somebody changed it")
+        trial.oracle.judge(again)
         return Outcome.ABSORBED if mine.kept else Outcome.NOT_APPLICABLE
 
 
@@ -327,26 +327,26 @@ class StrangeRunId(Attack):
     defence = "an id is 1 to 200 printable characters, and stands in a query as a parameter only"
     severity = "medium"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Start a run under such an id: it is refused, or it is kept under that very id."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        how = stage.pick("id", st.sampled_from(sorted(_IDS)))
-        given: Any = _IDS[how](scene.run)
-        stage.count()
-        stage.tell(f"start a run whose id is or has {how}")
+        trial = Trial(case, faults=False)
+        how = case.pick("id", st.sampled_from(sorted(_IDS)))
+        given: Any = _IDS[how](trial.run)
+        case.count()
+        case.tell(f"start a run whose id is or has {how}")
         is_good = isinstance(given, str) and 1 <= len(given) <= 200 and all(map(str.isprintable, given))
         if is_good:
-            scene.run = given
-            run = scene.finish()
-            is_kept = run.id == given and scene.store.inner.head(given) is not None
-            stage.hold(is_kept, Invariant.IDENTITY, f"the id with {how} is not the one that is kept")
+            trial.run = given
+            run = trial.finish()
+            is_kept = run.id == given and trial.store.inner.head(given) is not None
+            case.hold(is_kept, Invariant.IDENTITY, f"the id with {how} is not the one that is kept")
             return Outcome.ABSORBED
         try:
-            stage.do(scene.machine().run(stage.target.program, scene.inputs, run_id=given))
+            case.do(trial.machine().run(case.target.program, trial.inputs, run_id=given))
         except RunRefused:
-            stage.hold(not scene.world.asked, Invariant.REFUSAL, "a run that was refused called a tool")
+            case.hold(not trial.world.asked, Invariant.REFUSAL, "a run that was refused called a tool")
             return Outcome.BLOCKED
         raise Breach(Invariant.REFUSAL, f"a run started whose id is or has {how}")
 

@@ -10,16 +10,16 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from stepward.sabotage.answers import Answer, answers
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.delivering import refused
-from stepward.sabotage.faulty_file import FaultyFile
-from stepward.sabotage.forging import Forger
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.answers import Answer, answers
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.delivering import refused
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.world import Asking
+from stepward.sabotage.stores.faulty_file import FaultyFile
+from stepward.sabotage.stores.forging import Forger
 from stepward.sabotage.target import Target
-from stepward.sabotage.world import Asking
 from stepward.vm.journal.canonical import ErasedError
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import JournalError
@@ -42,27 +42,27 @@ class ErasureAttack(Attack):
         return None if target.plan.has_sensitive else "no value is sensitive"
 
 
-def _some_run(scene: Scene) -> Run:
+def _some_run(trial: Trial) -> Run:
     """Return a run that has stopped, or ended: as is drawn."""
     from hypothesis import strategies as st
 
-    run = scene.start()
-    if scene.stage.pick(scene.named("the run has"), st.sampled_from(["stopped", "ended"])) == "ended":
-        run = scene.carry_on(run)
+    run = trial.start()
+    if trial.case.pick(trial.named("the run has"), st.sampled_from(["stopped", "ended"])) == "ended":
+        run = trial.carry_on(run)
     return run
 
 
-def _values(scene: Scene) -> dict[str, bytes]:
+def _values(trial: Trial) -> dict[str, bytes]:
     """Return the sensitive values that the vault has of the run, by reference, without what are tokens."""
-    held = scene.store.inner.vault.get(scene.run)
+    held = trial.store.inner.vault.get(trial.run)
     return {name: secret for name, secret in held.items() if not name.startswith("token:")}
 
 
-def _erase(scene: Scene) -> Run:
-    scene.stage.tell("erase the run")
-    scene.stage.count()
-    run = scene.stage.do(scene.machine().erase(scene.run))
-    scene.stage.hold(run.is_over, Invariant.ENDINGS, f"an erased run is {run.status}")
+def _erase(trial: Trial) -> Run:
+    trial.case.tell("erase the run")
+    trial.case.count()
+    run = trial.case.do(trial.machine().erase(trial.run))
+    trial.case.hold(run.is_over, Invariant.ENDINGS, f"an erased run is {run.status}")
     return run
 
 
@@ -94,25 +94,23 @@ class VaultRestored(ErasureAttack):
     severity = "critical"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Erase, put back, and see that nothing can be read, a verification tells, and a second erasure mends it."""
-        scene = Scene(stage, faults=False)
-        _some_run(scene)
-        scene.oracle.rest()
-        kept, values = scene.store.inner.vault.get(scene.run), _values(scene)
-        _erase(scene)
+        trial = Trial(case, faults=False)
+        _some_run(trial)
+        trial.oracle.rest()
+        kept, values = trial.store.inner.vault.get(trial.run), _values(trial)
+        _erase(trial)
         if not values:
             return Outcome.NOT_APPLICABLE
-        stage.tell("the rows of the vault are put back")
-        Forger(scene).put_secrets(kept)
-        shown = not_gone(scene.reload())
-        stage.hold(not shown, Invariant.ERASURE, f"`{shown[:1]}` can be read after its erasure")
-        stage.hold(
-            bool(scene.faults()), Invariant.ERASURE, "values that were erased are in the vault, and nobody tells"
-        )
-        _erase(scene)
-        stage.hold(not _values(scene), Invariant.ERASURE, "a second erasure leaves values in the vault")
-        stage.hold(not scene.faults(), Invariant.REPLAY, "a run that was erased twice is called damaged")
+        case.tell("the rows of the vault are put back")
+        Forger(trial).put_secrets(kept)
+        shown = not_gone(trial.reload())
+        case.hold(not shown, Invariant.ERASURE, f"`{shown[:1]}` can be read after its erasure")
+        case.hold(bool(trial.faults()), Invariant.ERASURE, "values that were erased are in the vault, and nobody tells")
+        _erase(trial)
+        case.hold(not _values(trial), Invariant.ERASURE, "a second erasure leaves values in the vault")
+        case.hold(not trial.faults(), Invariant.REPLAY, "a run that was erased twice is called damaged")
         return Outcome.DETECTED
 
 
@@ -127,32 +125,32 @@ class VaultOfAnotherRun(ErasureAttack):
     severity = "critical"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Run twice, exchange the values, and see that the run can't be read, and a verification tells."""
         from hypothesis import strategies as st
 
-        scene, other = Scene(stage, faults=False), Scene(stage, "other", faults=False)
-        run = _some_run(scene)
+        trial, other = Trial(case, faults=False), Trial(case, "other", faults=False)
+        run = _some_run(trial)
         other.start()
-        own, foreign = _values(scene), _values(other)
+        own, foreign = _values(trial), _values(other)
         if not own or not foreign:
             return Outcome.NOT_APPLICABLE
         strangers = sorted(foreign.values())
         exchanged = {name: strangers[number % len(strangers)] for number, name in enumerate(sorted(own))}
-        stage.tell("the values of another run are put in place of its own")
-        Forger(scene).put_secrets(scene.store.inner.vault.get(scene.run) | exchanged)
-        machine = scene.machine()
-        how = stage.pick("the run is", st.sampled_from(["read", "recovered", "cancelled", "resumed"]))
+        case.tell("the values of another run are put in place of its own")
+        Forger(trial).put_secrets(trial.store.inner.vault.get(trial.run) | exchanged)
+        machine = trial.machine()
+        how = case.pick("the run is", st.sampled_from(["read", "recovered", "cancelled", "resumed"]))
         if how == "resumed" and not run.suspensions:
             return Outcome.NOT_APPLICABLE
         asked: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
-            "read": lambda: machine.get(scene.run),
-            "recovered": lambda: machine.recover(scene.run),
-            "cancelled": lambda: machine.cancel(scene.run),
+            "read": lambda: machine.get(trial.run),
+            "recovered": lambda: machine.recover(trial.run),
+            "cancelled": lambda: machine.cancel(trial.run),
             "resumed": lambda: machine.resume(run.suspensions[0].token, None),
         }
-        refused(scene, f"the run is {how}", asked[how](), invariant=Invariant.TAMPERING, errors=(JournalError,))
-        stage.hold(bool(scene.faults()), Invariant.TAMPERING, "a verification takes the values of another run")
+        refused(trial, f"the run is {how}", asked[how](), invariant=Invariant.TAMPERING, errors=(JournalError,))
+        case.hold(bool(trial.faults()), Invariant.TAMPERING, "a verification takes the values of another run")
         return Outcome.BLOCKED
 
 
@@ -166,50 +164,50 @@ class ErasedRunAskedFor(ErasureAttack):
     severity = "critical"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Erase, do one thing more, and see that nothing has come back and nothing is out of order."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        _some_run(scene)
-        ended = _erase(scene)
-        machine = scene.machine()
-        how = stage.pick(
+        trial = Trial(case, faults=False)
+        _some_run(trial)
+        ended = _erase(trial)
+        machine = trial.machine()
+        how = case.pick(
             "then it is", st.sampled_from(["read", "recovered", "cancelled", "erased", "started", "replayed"])
         )
-        stage.tell(f"then it is {how}")
-        stage.count()
+        case.tell(f"then it is {how}")
+        case.count()
         if how == "started":
-            self._start(scene)
+            self._start(trial)
         elif how == "replayed":
-            again = replay(scene.store.inner, scene.run)
-            stage.hold(again is not None and not again.faults, Invariant.REPLAY, "an erased run can't be replayed")
+            again = replay(trial.store.inner, trial.run)
+            case.hold(again is not None and not again.faults, Invariant.REPLAY, "an erased run can't be replayed")
         else:
             asked: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
-                "read": lambda: machine.get(scene.run),
-                "recovered": lambda: machine.recover(scene.run),
-                "cancelled": lambda: machine.cancel(scene.run),
-                "erased": lambda: machine.erase(scene.run),
+                "read": lambda: machine.get(trial.run),
+                "recovered": lambda: machine.recover(trial.run),
+                "cancelled": lambda: machine.cancel(trial.run),
+                "erased": lambda: machine.erase(trial.run),
             }
-            stage.do(asked[how]())
-        run = scene.reload()
+            case.do(asked[how]())
+        run = trial.reload()
         shown = not_gone(run)
-        stage.hold(not shown, Invariant.ERASURE, f"`{shown[:1]}` can be read after its erasure")
-        left = scene.store.inner.vault.get(scene.run)
-        stage.hold(not left, Invariant.ERASURE, f"the vault has {len(left)} values of a run that was erased")
-        stage.hold(run.trace_hash == ended.trace_hash, Invariant.REPLAY, "the trace of an erased run has changed")
-        stage.hold(not scene.faults(), Invariant.REPLAY, "an erased run is called damaged")
+        case.hold(not shown, Invariant.ERASURE, f"`{shown[:1]}` can be read after its erasure")
+        left = trial.store.inner.vault.get(trial.run)
+        case.hold(not left, Invariant.ERASURE, f"the vault has {len(left)} values of a run that was erased")
+        case.hold(run.trace_hash == ended.trace_hash, Invariant.REPLAY, "the trace of an erased run has changed")
+        case.hold(not trial.faults(), Invariant.REPLAY, "an erased run is called damaged")
         return Outcome.ABSORBED
 
-    def _start(self, scene: Scene) -> None:
-        target = scene.stage.target
-        asked = scene.machine().run(target.program, scene.inputs, run_id=scene.run)
-        refused(scene, "start it again", asked, invariant=Invariant.ERASURE, errors=(RunRefused,))
+    def _start(self, trial: Trial) -> None:
+        target = trial.case.target
+        asked = trial.machine().run(target.program, trial.inputs, run_id=trial.run)
+        refused(trial, "start it again", asked, invariant=Invariant.ERASURE, errors=(RunRefused,))
 
 
-def _marker(scene: Scene) -> str:
+def _marker(trial: Trial) -> str:
     """Return a text that stands nowhere but in the sensitive values of this run."""
-    return f"Sensitive-{scene.run}-7d1f0c9a"
+    return f"Sensitive-{trial.run}-7d1f0c9a"
 
 
 class ErasureLeavesBytes(ErasureAttack):
@@ -225,51 +223,51 @@ class ErasureLeavesBytes(ErasureAttack):
     weight = 5
     store = "sqlite"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Run with values that can be recognized, look, erase, and look again."""
         # In files of its own: where bytes are left hangs on what else a file has.
         with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
             store = SQLiteJournal(os.path.join(folder, "runs.db"))
             with closing(store):
-                return self._play(stage, store)
+                return self._play(case, store)
 
-    def _play(self, stage: Stage, store: SQLiteJournal) -> Outcome:
+    def _play(self, case: Case, store: SQLiteJournal) -> Outcome:
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False, store=store)
-        text = _marker(scene)
+        trial = Trial(case, faults=False, store=store)
+        text = _marker(trial)
         marker = text.encode()
-        scene.inputs = {
-            name: _marked(value, stage.target.plan.input_types[name], text) for name, value in scene.inputs.items()
+        trial.inputs = {
+            name: _marked(value, case.target.plan.input_types[name], text) for name, value in trial.inputs.items()
         }
-        scene.world.decides.append(lambda asking: _marking(scene, asking))
-        _some_run(scene)
+        trial.world.decides.append(lambda asking: _marking(trial, asking))
+        _some_run(trial)
         path = store._file._path
-        stage.count()
+        case.count()
         found = [name for name in _files_with(path, marker) if not name.endswith(".vault")]
         if found:
             raise Breach(Invariant.SECRECY, f"`{_suffix(found[0], path)}` has a sensitive value")
-        if not any(marker in secret for secret in _values(scene).values()):
+        if not any(marker in secret for secret in _values(trial).values()):
             return Outcome.NOT_APPLICABLE
-        fails = stage.pick("statement of the erasure that fails", st.one_of(st.none(), st.integers(0, ERASING)))
+        fails = case.pick("statement of the erasure that fails", st.one_of(st.none(), st.integers(0, ERASING)))
         if fails is not None:
-            self._fail(scene, store, fails)
-        _erase(scene)
-        stage.count()
+            self._fail(trial, store, fails)
+        _erase(trial)
+        case.count()
         left = list(_files_with(path, marker))
         if left:
             raise Breach(Invariant.ERASURE, f"`{_suffix(left[0], path)}` still has a value that was erased")
         return Outcome.ABSORBED
 
-    def _fail(self, scene: Scene, store: SQLiteJournal, fails: int) -> None:
+    def _fail(self, trial: Trial, store: SQLiteJournal, fails: int) -> None:
         """Begin an erasure that fails at a statement of the vault: its rows may be gone, and their bytes there."""
         file = store.vault._file()
         # SQLite overwrites a row that goes, but no copy on a page that was split: as if each of them were such a copy.
         file._connection.execute("PRAGMA secure_delete = OFF")
         faulty = FaultyFile(file, fails)
-        scene.stage.tell(f"erase the run; statement {fails} of the vault fails")
+        trial.case.tell(f"erase the run; statement {fails} of the vault fails")
         with suppress(JournalError):
-            scene.stage.do(scene.machine().erase(scene.run))
+            trial.case.do(trial.machine().erase(trial.run))
         faulty.mend()
         file._connection.execute("PRAGMA secure_delete = ON")
 
@@ -286,26 +284,26 @@ class ErasedAmongOthers(ErasureAttack):
     weight = 10
     store = "sqlite"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Fill the vault with runs of which half are erased again, and look for what each had."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage)
-        store = scene.store.inner
+        trial = Trial(case)
+        store = trial.store.inner
         assert isinstance(store, SQLiteJournal), "it is played on files"
-        dice = Random(stage.pick("values are thrown from", st.integers(0, 2**16)))
+        dice = Random(case.pick("values are thrown from", st.integers(0, 2**16)))
         live: list[tuple[str, bytes]] = []
         for number in range(CROWD):
             marker = b"<%05d of %05d>" % (dice.randrange(10**5), number)
-            run = f"{dice.randrange(10**6)}-{scene.run}-{number}"
+            run = f"{dice.randrange(10**6)}-{trial.run}-{number}"
             store.vault.put(run, {f"{dice.random()}": marker * size for size in SIZES})
             live.append((run, marker))
             if number % 2:
                 erased, marker = live.pop(dice.randrange(len(live)))
-                stage.count()
+                case.count()
                 store.vault.erase(erased)
                 left = list(_files_with(store._file._path, marker))
-                stage.hold(not left, Invariant.ERASURE, f"the values of run `{erased}` are in a file after its erasure")
+                case.hold(not left, Invariant.ERASURE, f"the values of run `{erased}` are in a file after its erasure")
         for run, _ in live:
             store.vault.erase(run)
         return Outcome.ABSORBED
@@ -333,13 +331,13 @@ def _suffix(file: str, path: str) -> str:
     return f"runs.db{file[len(path) :]}"
 
 
-def _marking(scene: Scene, asking: Asking) -> Answer | None:
+def _marking(trial: Trial, asking: Asking) -> Answer | None:
     """Return what the world would answer, with sensitive values that can be recognized."""
-    target, call = scene.stage.target, asking.call
-    data = scene.stage.pick(scene.named(asking.name), answers(target, call, faults=False))
+    target, call = trial.case.target, asking.call
+    data = trial.case.pick(trial.named(asking.name), answers(target, call, faults=False))
     if data["does"] != "returns" or call.returns is None:
         return None
-    return Answer("returns", _marked(data["value"], call.returns, _marker(scene)))
+    return Answer("returns", _marked(data["value"], call.returns, _marker(trial)))
 
 
 def _marked(value: Any, spec: TypeSpec | None, text: str, *, inside: bool = False) -> Any:

@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple, get_args
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.audits import Shown
 from stepward.sabotage.attacks.tampering import is_carried
-from stepward.sabotage.forging import Data, Forger, chained
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.forging import Data, Forger, chained
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.events import Kind
 from stepward.vm.machine.replay import replayer
@@ -101,29 +101,29 @@ class FieldsEdited(Attack):
     weight = 8
     enumerates = "each field of each record of the run that was drawn, in each of a few ways"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that each change is found but those of what comes from outside, of which nobody can tell."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=True)
-        run = scene.start()
-        if not run.is_over and is_carried(stage):
-            run = scene.carry_on(run)
-        forger = Forger(scene)
+        trial = Trial(case, faults=True)
+        run = trial.start()
+        if not run.is_over and is_carried(case):
+            run = trial.carry_on(run)
+        forger = Forger(trial)
         honest = forger.shelf()
-        store = Shown(scene.store.inner, honest)
+        store = Shown(trial.store.inner, honest)
         records = forger.records()
-        steps = tuple(dict.fromkeys((*(step.id for step in stage.target.plan.steps), *stage.target.calls)))
+        steps = tuple(dict.fromkeys((*(step.id for step in case.target.plan.steps), *case.target.calls)))
         changes = [
             (seq, edit)
             for seq, record in enumerate(records)
             for edit in edits_of(record, steps)
             if not _is_free(record, edit)
         ]
-        random = Random(int(stage.pick("changes by the seed", st.integers(0, 1 << 32))))
+        random = Random(int(case.pick("changes by the seed", st.integers(0, 1 << 32))))
         changes = random.sample(changes, min(CHANGES, len(changes)))
-        replays = replayer(store, scene.run)
-        for number in stage.each("the change is number", len(changes)):
+        replays = replayer(store, trial.run)
+        for number in case.each("the change is number", len(changes)):
             seq, edit = changes[number]
             record = records[seq]
             changed = [*records[:seq], edit.made(record), *records[seq + 1 :]]
@@ -135,16 +135,16 @@ class FieldsEdited(Attack):
             assert honest.head is not None, "the run is there"
             head = honest.head._replace(seq=last.seq, digest=last.digest, signature=None)
             store.shelf = honest._replace(entries=[*honest.entries[:seq], *entries], head=head)
-            stage.count()
-            found = verify(store, scene.run, replay=replays)
+            case.count()
+            found = verify(store, trial.run, replay=replays)
             if found.is_intact:
-                self._passed(stage, seq, record, edit)
+                self._passed(case, seq, record, edit)
         return Outcome.DETECTED
 
-    def _passed(self, stage: Stage, seq: int, record: Data, edit: Edit) -> None:
+    def _passed(self, case: Case, seq: int, record: Data, edit: Edit) -> None:
         """Raise Breach for a change that nobody found."""
-        stage.tell(f"edit record {seq}, {json.dumps(record)[:300]}: {edit}")
-        stage.hold(False, self.invariant, f"`{edit.name}` of `{record['kind']}` was changed, and nobody finds it")
+        case.tell(f"edit record {seq}, {json.dumps(record)[:300]}: {edit}")
+        case.hold(False, self.invariant, f"`{edit.name}` of `{record['kind']}` was changed, and nobody finds it")
 
 
 CHANGES: Final = 60

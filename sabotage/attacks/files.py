@@ -6,13 +6,22 @@ from contextlib import closing, suppress
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.crashes import refuse_needless_doubts, wait_for_leases
-from stepward.sabotage.images import TEARS, Image, PhotographedJournal, Shelf, Tear, checkpointed, shelf, torn
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.machines import WatchedStore
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.rollback import PhotographedFile, Torn, tears, written
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.machines import WatchedStore
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.images import (
+    TEARS,
+    Image,
+    PhotographedJournal,
+    StoreFiles,
+    Tear,
+    checkpointed,
+    shelf,
+    torn,
+)
+from stepward.sabotage.stores.rollback import PhotographedFile, Torn, tears, written
 from stepward.sabotage.target import Target
 from stepward.vm.journal.sqlite_vault import SQLiteVault
 from stepward.vm.journal.store import JournalError
@@ -34,46 +43,48 @@ class TornLog(Attack):
     enumerates = "every append of the run that was drawn, torn in each of 18 ways; while the log is moved, too"
     weight = 60
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Take images around each append, tear them, and see that each is the run before or after it."""
         from hypothesis import strategies as st
 
-        pages = stage.pick("pages of the log", st.sampled_from([4, 1000]))
-        tear = stage.pick("recovered from", st.integers(0, len(TEARS) - 1))
+        pages = case.pick("pages of the log", st.sampled_from([4, 1000]))
+        tear = case.pick("recovered from", st.integers(0, len(TEARS) - 1))
         with shelf() as made:
             store = made.open(pages=pages)
-            whole = Scene(stage, store=store, faults=False)
+            whole = Trial(case, store=store, faults=False)
             whole.finish()
-            stage.story.clear()
-            for number in stage.each("torn append", len(store.images)):
-                for way in stage.each("way", len(TEARS)):
-                    stage.tell(f"append {number} is torn: {TEARS[way].told}")
+            case.story.clear()
+            for number in case.each("torn append", len(store.images)):
+                for way in case.each("way", len(TEARS)):
+                    case.tell(f"append {number} is torn: {TEARS[way].told}")
                     for image in _torn(store, number, TEARS[way]):
-                        stage.count()
-                        self._look(stage, made, store, number, image, whole.run)
-                self._recover(stage, made, number, TEARS[tear], pages)
+                        case.count()
+                        self._look(case, made, store, number, image, whole.run)
+                self._recover(case, made, number, TEARS[tear], pages)
         return Outcome.ABSORBED
 
-    def _look(self, stage: Stage, made: Shelf, store: PhotographedJournal, number: int, image: Image, run: str) -> None:
+    def _look(
+        self, case: Case, made: StoreFiles, store: PhotographedJournal, number: int, image: Image, run: str
+    ) -> None:
         """See that a torn image is the run as it was before the append, or after it."""
         entries, head = made.glance(image, run)
         ends = (store.ends[number - 1] if number else -1, store.ends[number])
         end = -1 if head is None else head.seq
         is_whole = end in ends and entries == store.read(run)[: end + 1]
-        stage.hold(is_whole, Invariant.KEPT, "a torn append left neither the run before it nor the one after it")
-        stage.hold(not head or head.digest == entries[-1].digest, Invariant.KEPT, "a torn append left another head")
+        case.hold(is_whole, Invariant.KEPT, "a torn append left neither the run before it nor the one after it")
+        case.hold(not head or head.digest == entries[-1].digest, Invariant.KEPT, "a torn append left another head")
 
-    def _recover(self, stage: Stage, made: Shelf, number: int, tear: Tear, pages: int) -> None:
+    def _recover(self, case: Case, made: StoreFiles, number: int, tear: Tear, pages: int) -> None:
         """Run again as far as that append, tear it, and carry on from what is left."""
         points = Points()
         store = made.open(dies_in=number, points=points, pages=pages)
-        scene = Scene(stage, store=store, faults=False)
-        machine = scene.machine(points)
+        trial = Trial(case, store=store, faults=False)
+        machine = trial.machine(points)
         with suppress(Killed):
-            scene.carry_on(scene.start(machine), machine)
-        stage.tell(f"the system goes down in append {number}: {tear.told}")
-        scene.store = WatchedStore(made.open(_torn(store, number, tear)[0]), scene.oracle)
-        outlive(scene)
+            trial.carry_on(trial.start(machine), machine)
+        case.tell(f"the system goes down in append {number}: {tear.told}")
+        trial.store = WatchedStore(made.open(_torn(store, number, tear)[0]), trial.oracle)
+        outlive(trial)
 
 
 class TornVault(Attack):
@@ -95,30 +106,30 @@ class TornVault(Attack):
         """It needs something that is kept in the vault."""
         return None if target.plan.has_sensitive or target.waits else "nothing of it is kept in the vault"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Take images of the vault around each commit, tear them, and see that each has the values before or after."""
         with shelf() as made:
             store = made.open()
             photographed = PhotographedFile(store.inner.vault._file())  # type: ignore[attr-defined]
-            scene = Scene(stage, store=store, faults=False)
-            scene.finish()
-            stage.do(scene.machine().erase(scene.run))
-            stage.story.clear()
-            for number in stage.each("torn commit", len(photographed.commits)):
+            trial = Trial(case, store=store, faults=False)
+            trial.finish()
+            case.do(trial.machine().erase(trial.run))
+            case.story.clear()
+            for number in case.each("torn commit", len(photographed.commits)):
                 commit = photographed.commits[number]
                 before, after = (
-                    self._values(made, Torn(file, None), scene.run) for file in (commit.before, commit.after)
+                    self._values(made, Torn(file, None), trial.run) for file in (commit.before, commit.after)
                 )
-                for way in stage.each("way", len(TEARS)):
-                    stage.tell(f"commit {number} of the vault is torn: {TEARS[way].told}")
+                for way in case.each("way", len(TEARS)):
+                    case.tell(f"commit {number} of the vault is torn: {TEARS[way].told}")
                     for image in tears(commit, TEARS[way]):
-                        stage.count()
+                        case.count()
                         due = after if image.is_done else before
-                        is_kept = self._values(made, image, scene.run) == due
-                        stage.hold(is_kept, Invariant.KEPT, "a torn commit of the vault left other values")
+                        is_kept = self._values(made, image, trial.run) == due
+                        case.hold(is_kept, Invariant.KEPT, "a torn commit of the vault left other values")
         return Outcome.ABSORBED if photographed.commits else Outcome.NOT_APPLICABLE
 
-    def _values(self, made: Shelf, image: Torn, run: str) -> dict[str, bytes]:
+    def _values(self, made: StoreFiles, image: Torn, run: str) -> dict[str, bytes]:
         """Return the values of a run that a process finds which opens an image; raises JournalError where it can't."""
         path = made.path()
         written(image, path)
@@ -133,14 +144,14 @@ def _torn(store: PhotographedJournal, number: int, tear: Tear) -> list[Image]:
     return [torn(before, after, tear), *moved]
 
 
-def outlive(scene: Scene) -> None:
+def outlive(trial: Trial) -> None:
     """Recover a run from the store that is there now, and see that it ends as it must."""
-    wait_for_leases(scene)
-    run = scene.found() or scene.start()
+    wait_for_leases(trial)
+    run = trial.found() or trial.start()
     if run.status == "RUNNING":
-        run = scene.deliver(run, scene.machine())
-    refuse_needless_doubts(scene)
-    scene.outlive(run)
+        run = trial.deliver(run, trial.machine())
+    refuse_needless_doubts(trial)
+    trial.outlive(run)
 
 
 class PowerLostInFiles(Attack):
@@ -156,34 +167,34 @@ class PowerLostInFiles(Attack):
     enumerates = "every state in which the run that was drawn can be left and in which something is not synced"
     weight = 8
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Run once to see where something is not synced, then lose it there."""
         outcome = Outcome.NOT_APPLICABLE
         with shelf() as made:
             store = made.open()
             whole = _Noting(store)
-            scene = Scene(stage, store=store, faults=False)
-            scene.finish(scene.machine(whole))
-            stage.story.clear()
-            for index in stage.each("power lost", len(whole.losing)):
-                self._lose(stage, made, whole.losing[index])
+            trial = Trial(case, store=store, faults=False)
+            trial.finish(trial.machine(whole))
+            case.story.clear()
+            for index in case.each("power lost", len(whole.losing)):
+                self._lose(case, made, whole.losing[index])
                 outcome = Outcome.ABSORBED
         return outcome
 
-    def _lose(self, stage: Stage, made: Shelf, number: int) -> None:
+    def _lose(self, case: Case, made: StoreFiles, number: int) -> None:
         store = made.open()
-        scene = Scene(stage, store=store, faults=False)
-        machine = scene.machine(Points(number, stage.tell))
+        trial = Trial(case, store=store, faults=False)
+        machine = trial.machine(Points(number, case.tell))
         with suppress(Killed):
-            scene.carry_on(scene.start(machine), machine)
-        durable = scene.oracle.durable
-        stage.tell("the power fails, and what was not synced is gone")
+            trial.carry_on(trial.start(machine), machine)
+        durable = trial.oracle.durable
+        case.tell("the power fails, and what was not synced is gone")
         lost = made.open(store.synced)
-        head = lost.head(scene.run)
+        head = lost.head(trial.run)
         is_kept = durable < 0 or (head is not None and head.seq >= durable)
-        stage.hold(is_kept, Invariant.INTENT, f"record {durable} was to be durable, and is gone with the power")
-        scene.store = WatchedStore(lost, scene.oracle)
-        outlive(scene)
+        case.hold(is_kept, Invariant.INTENT, f"record {durable} was to be durable, and is gone with the power")
+        trial.store = WatchedStore(lost, trial.oracle)
+        outlive(trial)
 
 
 class _Noting(Points):
@@ -214,36 +225,36 @@ class NoRoomInFiles(Attack):
     enumerates = "every page by which the files grow in the run that was drawn"
     weight = 40
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Run once to see how the files grow, then with less room for each page."""
         with shelf() as made:
             store = made.open(page_bytes=SMALL_PAGES)
             began = store.pages
-            Scene(stage, store=store, faults=False).finish()
-            stage.story.clear()
+            Trial(case, store=store, faults=False).finish()
+            case.story.clear()
             outcome = Outcome.NOT_APPLICABLE
-            for number in stage.each("pages of room", store.pages - began):
-                if self._run(stage, made, began + number):
+            for number in case.each("pages of room", store.pages - began):
+                if self._run(case, made, began + number):
                     outcome = Outcome.ABSORBED
         return outcome
 
-    def _run(self, stage: Stage, made: Shelf, room: int) -> bool:
+    def _run(self, case: Case, made: StoreFiles, room: int) -> bool:
         """Run with so much room, and go on when there is more; return whether it did not suffice."""
         store = made.open(page_bytes=SMALL_PAGES)
         store.room = room
-        scene = Scene(stage, store=store, faults=False)
-        machine = scene.machine()
+        trial = Trial(case, store=store, faults=False)
+        machine = trial.machine()
         try:
-            scene.carry_on(scene.start(machine), machine)
+            trial.carry_on(trial.start(machine), machine)
             return False  # the file grew for what another run did not write
         except JournalError as error:
             is_said = "the disk is full" in str(error)
-            stage.hold(is_said, Invariant.REFUSAL, f"the disk is full, and the machine says `{error}`")
-            stage.tell(f"there is no room: {error}")
-        faults = scene.faults() if scene.found() else ()
-        stage.hold(not faults, Invariant.KEPT, f"a full disk damaged the run: {faults[:1]}")
+            case.hold(is_said, Invariant.REFUSAL, f"the disk is full, and the machine says `{error}`")
+            case.tell(f"there is no room: {error}")
+        faults = trial.faults() if trial.found() else ()
+        case.hold(not faults, Invariant.KEPT, f"a full disk damaged the run: {faults[:1]}")
         store.room = None
-        outlive(scene)
+        outlive(trial)
         return True
 
 

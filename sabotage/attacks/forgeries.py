@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.hashes import tail_of
 from stepward.sabotage.attacks.tampering import Honest, must_find, place, receipt_for, tampering
-from stepward.sabotage.forging import Forger, Shelf, flipped, plant, stranger
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.forging import Forger, StoreSnapshot, flipped, plant, stranger
 from stepward.sabotage.target import Target
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.memory import MemoryJournal
@@ -28,36 +28,36 @@ FIRST_POINT, LAST_POINT = 4, 12
 class Halfway(NamedTuple):
     """A run that was interrupted, what the store had of it then, and how it ended once another process went on."""
 
-    scene: Scene
-    shelf: Shelf
+    trial: Trial
+    shelf: StoreSnapshot
     ended: Run
 
 
-def halfway(stage: Stage) -> Halfway | None:
+def halfway(case: Case) -> Halfway | None:
     """Kill a process, look at the store, and have another one end the run; None where the first got to the end."""
-    scene = Scene(stage, faults=False)
-    number = FIRST_POINT + place(stage, "points passed", LAST_POINT - FIRST_POINT)
+    trial = Trial(case, faults=False)
+    number = FIRST_POINT + place(case, "points passed", LAST_POINT - FIRST_POINT)
     try:
-        scene.start(scene.machine(Points(number, stage.tell)))
+        trial.start(trial.machine(Points(number, case.tell)))
     except Killed:
-        if scene.store.inner.head(scene.run) is None:
+        if trial.store.inner.head(trial.run) is None:
             return None
-        forger = Forger(scene)
+        forger = Forger(trial)
         shelf = forger.shelf()
-        ended = scene.carry_on(_released(scene))
-        return None if ended.seq == shelf.entries[-1].seq else Halfway(scene, shelf, ended)
+        ended = trial.carry_on(_released(trial))
+        return None if ended.seq == shelf.entries[-1].seq else Halfway(trial, shelf, ended)
     return None
 
 
-def _released(scene: Scene) -> Run:
+def _released(trial: Trial) -> Run:
     """Return the run once the lease of the process that is gone has expired."""
-    scene.clock.time += 1_000_000_000
-    return scene.reload()
+    trial.clock.time += 1_000_000_000
+    return trial.reload()
 
 
-def signed_receipt(stage: Stage, receipt: Receipt) -> Receipt:
+def signed_receipt(case: Case, receipt: Receipt) -> Receipt:
     """Return the receipt as the machine's key signs it."""
-    return Receipt.give(receipt.run, receipt.seq, receipt.digest, receipt.status, receipt.trace, stage.key)
+    return Receipt.give(receipt.run, receipt.seq, receipt.digest, receipt.status, receipt.trace, case.key)
 
 
 class Fork(Attack):
@@ -75,24 +75,24 @@ class Fork(Attack):
     severity = "high"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """End the run twice, from the same middle."""
-        was = halfway(stage)
+        was = halfway(case)
         if was is None or was.shelf.head is None:
             return Outcome.NOT_APPLICABLE
         store = MemoryJournal()
-        twin = Scene(stage, faults=False, store=store)
-        twin.run = was.scene.run
+        twin = Trial(case, faults=False, store=store)
+        twin.run = was.trial.run
         plant(store, twin.run, was.shelf.entries, was.shelf, signature=was.shelf.head.signature)
         twin.oracle.rest()
-        stage.tell("copy the store as it was when the process was killed, and carry on with the copy too, a day later")
+        case.tell("copy the store as it was when the process was killed, and carry on with the copy too, a day later")
         twin.clock.time += 86_400_000_000
         ended = twin.carry_on(twin.reload())
-        stage.hold(not twin.faults(), Invariant.REPLAY, "an honest journal is called damaged")
+        case.hold(not twin.faults(), Invariant.REPLAY, "an honest journal is called damaged")
         receipt = receipt_for(was.ended)
         must_find(twin, "somebody with a receipt of the other branch", (receipt,), trusts_key=False)
-        signed = signed_receipt(stage, receipt_for(ended))
-        must_find(was.scene, "somebody with the key and a receipt of the copy", (signed,), trusts_key=True)
+        signed = signed_receipt(case, receipt_for(ended))
+        must_find(was.trial, "somebody with the key and a receipt of the copy", (signed,), trusts_key=True)
         return Outcome.DETECTED
 
 
@@ -102,11 +102,11 @@ class Fork(Attack):
     defence="only the given keys count",
     by_itself=False,
 )
-def strange_signature(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def strange_signature(case: Case, forger: Forger, honest: Honest) -> bool:
     """The journal is changed, hashed anew, and its head signed by a key of the attacker's own."""
     entries, records = list(honest.shelf.entries), forger.records()
-    seq = place(stage, "record", len(entries))
-    stage.tell(f"write another time into record {seq}, hash the rest anew, and sign the head with another key")
+    seq = place(case, "record", len(entries))
+    case.tell(f"write another time into record {seq}, hash the rest anew, and sign the head with another key")
     records[seq]["at"] += 1
     forged = [*entries[:seq], *tail_of(records, seq)]
     forger.put_with_head(forged, stranger().sign_head(forger.run, forged[-1].seq, forged[-1].digest))
@@ -139,52 +139,52 @@ class ReceiptEdited(Attack):
     defence = "the signature covers every field, and the records say what status and trace were"
     severity = "high"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Edit a field of a receipt, signed or not, and verify the run with it."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        run = scene.start()
-        if not run.is_over and stage.pick("carried to its end", st.booleans()):
-            run = scene.carry_on(run)
+        trial = Trial(case, faults=False)
+        run = trial.start()
+        if not run.is_over and case.pick("carried to its end", st.booleans()):
+            run = trial.carry_on(run)
         receipt = receipt_for(run)
-        is_signed = stage.pick("signed", st.booleans())
+        is_signed = case.pick("signed", st.booleans())
         if is_signed:
-            receipt = signed_receipt(stage, receipt)
+            receipt = signed_receipt(case, receipt)
         edits = _SIGNED_EDITS if is_signed else _EDITS
-        stage.hold(not scene.faults((receipt,), trusts_key=is_signed), Invariant.REPLAY, "a good receipt is refused")
-        name = stage.pick("field", st.sampled_from(list(edits)))
-        stage.tell(f"edit the {name} of the receipt")
-        stage.count()
+        case.hold(not trial.faults((receipt,), trusts_key=is_signed), Invariant.REPLAY, "a good receipt is refused")
+        name = case.pick("field", st.sampled_from(list(edits)))
+        case.tell(f"edit the {name} of the receipt")
+        case.count()
         edited = Receipt.from_json(replace(receipt, **edits[name](receipt)).to_json())
-        must_find(scene, "somebody with the edited receipt", (edited,), trusts_key=is_signed)
+        must_find(trial, "somebody with the edited receipt", (edited,), trusts_key=is_signed)
         return Outcome.DETECTED
 
 
-def _document_edited_scene(stage: Stage) -> Scene:
+def _document_edited_scene(case: Case) -> Trial:
     """Return a run in a store of its own: documents are shared."""
-    return Scene(stage, faults=False, store=MemoryJournal())
+    return Trial(case, faults=False, store=MemoryJournal())
 
 
 @tampering(
     surface="program and policies in the store",
     action="edited under their old digests",
     defence="a document is the one that the first record names when it has that digest",
-    scene=_document_edited_scene,
+    trial=_document_edited_scene,
 )
-def document_edited(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def document_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     """The program or a policy that a run was started with is edited where the store keeps it."""
     from hypothesis import strategies as st
 
-    digest = forger.documents[place(stage, "document", len(forger.documents))]
+    digest = forger.documents[place(case, "document", len(forger.documents))]
     text = honest.shelf.documents[digest]
-    if stage.pick("still a document", st.sampled_from([True, False])):
+    if case.pick("still a document", st.sampled_from([True, False])):
         data = json.loads(text)
         data["policy" if "policy" in data else "name"] = "another"
         changed = canonical(data).encode()
     else:
-        changed = flipped(text, place(stage, "bit", len(text) * 8))
-    stage.tell(f"edit the document {digest[:8]}")
+        changed = flipped(text, place(case, "bit", len(text) * 8))
+    case.tell(f"edit the document {digest[:8]}")
     forger.put_document(digest, changed)
     return True
 
@@ -200,7 +200,7 @@ def _sensitive_value_edited_misses(target: Target) -> str | None:
     defence="the record has a commitment to value and salt",
     misses=_sensitive_value_edited_misses,
 )
-def sensitive_value_edited(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def sensitive_value_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     """The vault is edited: a value, its salt, two values that change places, or one that is gone."""
     from hypothesis import strategies as st
 
@@ -210,13 +210,13 @@ def sensitive_value_edited(stage: Stage, forger: Forger, honest: Honest) -> bool
     names = sorted((name for name in secrets if not name.startswith("token:")), key=lambda n: text.find(n.encode()))
     if not names:
         return False
-    name = names[place(stage, "value", len(names))]
-    how = stage.pick("change", st.sampled_from(["value", "salt", "removed", "swapped"]))
-    stage.tell(f"change a sensitive value in the vault: {how}")
+    name = names[place(case, "value", len(names))]
+    how = case.pick("change", st.sampled_from(["value", "salt", "removed", "swapped"]))
+    case.tell(f"change a sensitive value in the vault: {how}")
     if how == "removed":
         del secrets[name]
     elif how == "swapped":
-        other = names[place(stage, "with value", len(names))]
+        other = names[place(case, "with value", len(names))]
         secrets[name], secrets[other] = secrets[other], secrets[name]
     else:
         bit = 0 if how == "salt" else len(secrets[name]) * 8 - 1

@@ -13,14 +13,14 @@ from typing import Any, Final, NamedTuple, cast
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks import callers
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.variants import call_in, variant
+from stepward.sabotage.playing.virtual_time import START
+from stepward.sabotage.playing.world import ProcessModel, ProcessTools
+from stepward.sabotage.stores.through import ThroughStore
 from stepward.sabotage.target import Target
-from stepward.sabotage.through import ThroughStore
-from stepward.sabotage.variants import call_in, variant
-from stepward.sabotage.virtual_time import START
-from stepward.sabotage.world import ProcessModel, ProcessTools
 from stepward.vm.journal.records import digest_of
 from stepward.vm.journal.store import Append, Entry, Journal, JournalError, Lease
 from stepward.vm.machine import keeping
@@ -52,27 +52,27 @@ class _AtOnce:
 
 
 @contextmanager
-def _without_a_loop(stage: Stage) -> Iterator[None]:
-    before, stage.runner = stage.runner, cast(asyncio.Runner, _AtOnce())
+def _without_a_loop(case: Case) -> Iterator[None]:
+    before, case.runner = case.runner, cast(asyncio.Runner, _AtOnce())
     try:
         yield
     finally:
-        stage.runner = before
+        case.runner = before
 
 
-def _machine(scene: Scene, tools: Any = None) -> ExecutionVM:
+def _machine(trial: Trial, tools: Any = None) -> ExecutionVM:
     """Return the product's machine as it is, with nothing around its calls of the store."""
-    world, target, stage = scene.world, scene.target, scene.stage
+    world, target, case = trial.world, trial.target, trial.case
     made = tools or ProcessTools(world, Points())
     return ExecutionVM(
         made,
         ProcessModel(world, Points()),
-        scene.store,
+        trial.store,
         target.policies,
         checker=None,
-        key=stage.key,
-        clock=scene.clock,
-        random=stage.random,
+        key=case.key,
+        clock=trial.clock,
+        random=case.random,
     )
 
 
@@ -90,50 +90,50 @@ class FormsWithoutALoop(Attack):
     weight = 2
     store = "sqlite"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Play a run in one form, and see that it comes to what the program says, also where it is cancelled."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage)
-        scene.store.blocks = True
-        form = stage.pick("form", st.sampled_from(FORMS))
-        ends = stage.pick("then somebody", st.sampled_from(["carries on", "cancels", "erases"]))
+        trial = Trial(case)
+        trial.store.blocks = True
+        form = case.pick("form", st.sampled_from(FORMS))
+        ends = case.pick("then somebody", st.sampled_from(["carries on", "cancels", "erases"]))
         if form == FORMS[0]:
-            self._played(scene, _machine(scene), ends)
+            self._played(trial, _machine(trial), ends)
         else:
-            with _without_a_loop(stage):
-                self._played(scene, cast(ExecutionVM, _Forms(_machine(scene))), ends)
+            with _without_a_loop(case):
+                self._played(trial, cast(ExecutionVM, _Forms(_machine(trial))), ends)
         return Outcome.ABSORBED
 
-    def _played(self, scene: Scene, machine: Any, ends: str) -> None:
-        stage = scene.stage
-        run = scene.start(machine)
-        again = stage.do(machine.get(run.id))
-        stage.hold(again.head == run.head, self.invariant, "the run that was returned is not the one that is there")
+    def _played(self, trial: Trial, machine: Any, ends: str) -> None:
+        case = trial.case
+        run = trial.start(machine)
+        again = case.do(machine.get(run.id))
+        case.hold(again.head == run.head, self.invariant, "the run that was returned is not the one that is there")
         if ends == "carries on":
-            run = scene.carry_on(run, machine)
+            run = trial.carry_on(run, machine)
         elif ends == "cancels":
             was_over = run.is_over
-            run = stage.do(machine.cancel(run.id, by="ann"))
-            stage.hold(run.is_over, self.invariant, f"a cancelled run is {run.status}")
-            stage.hold(was_over or _said_by(scene, "cancel") == "ann", self.invariant, "who cancelled is not written")
+            run = case.do(machine.cancel(run.id, by="ann"))
+            case.hold(run.is_over, self.invariant, f"a cancelled run is {run.status}")
+            case.hold(was_over or _said_by(trial, "cancel") == "ann", self.invariant, "who cancelled is not written")
         else:
-            run = stage.do(machine.erase(run.id, by="bob"))
-            left = scene.store.inner.vault.get(run.id)
-            stage.hold(not left, Invariant.ERASURE, f"the vault has {len(left)} values of a run that was erased")
-            is_named = not scene.target.plan.has_sensitive or _said_by(scene, "erased") == "bob"
-            stage.hold(is_named, self.invariant, "who erased is not written")
-        stage.hold(
-            [one.id for one in stage.do(machine.recover(run.id))] == [run.id],
+            run = case.do(machine.erase(run.id, by="bob"))
+            left = trial.store.inner.vault.get(run.id)
+            case.hold(not left, Invariant.ERASURE, f"the vault has {len(left)} values of a run that was erased")
+            is_named = not trial.target.plan.has_sensitive or _said_by(trial, "erased") == "bob"
+            case.hold(is_named, self.invariant, "who erased is not written")
+        case.hold(
+            [one.id for one in case.do(machine.recover(run.id))] == [run.id],
             self.invariant,
             "an ended run is not returned to who recovers it",
         )
         if ends != "erases":
-            scene.oracle.judge(stage.do(machine.get(run.id)))
+            trial.oracle.judge(case.do(machine.get(run.id)))
 
 
-def _said_by(scene: Scene, kind: str) -> str | None:
-    found = [record["note"].get("by") for record in scene.oracle.records if record["kind"] == kind]
+def _said_by(trial: Trial, kind: str) -> str | None:
+    found = [record["note"].get("by") for record in trial.oracle.records if record["kind"] == kind]
     return found[-1] if found else None
 
 
@@ -183,30 +183,30 @@ class Interrupted(Attack):
             return "Ctrl-C is not ours to press here"
         return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that it is raised, that nothing is left of it, and that everything happens once."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        tools = _Interrupting(ProcessTools(scene.world, Points()), stage.pick("in call", st.integers(0, 3)))
-        machine = _machine(scene, tools)
+        trial = Trial(case, faults=False)
+        tools = _Interrupting(ProcessTools(trial.world, Points()), case.pick("in call", st.integers(0, 3)))
+        machine = _machine(trial, tools)
         raised: BaseException | None = None
         try:
-            machine.run_sync(stage.target.program, scene.inputs, run_id=scene.run)
+            machine.run_sync(case.target.program, trial.inputs, run_id=trial.run)
         except (KeyboardInterrupt, Killed) as error:
             raised = error
         if not tools.pressed:
             return Outcome.NOT_APPLICABLE
-        stage.tell("Ctrl-C is pressed while a tool is awaited")
-        stage.count()
-        stage.hold(isinstance(raised, KeyboardInterrupt), self.invariant, f"Ctrl-C comes to {raised!r}")
+        case.tell("Ctrl-C is pressed while a tool is awaited")
+        case.count()
+        case.hold(isinstance(raised, KeyboardInterrupt), self.invariant, f"Ctrl-C comes to {raised!r}")
         is_back = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        stage.hold(is_back, self.invariant, "what Ctrl-C does is another thing than before")
-        row = scene.store.inner.row(scene.run)
-        is_free = row is None or row.expires <= scene.clock.time / 1e6
-        stage.hold(is_free, self.invariant, "an interrupted caller keeps its lease, and nothing of it goes on")
-        scene.oracle.forget()
-        scene.oracle.judge(scene.carry_on(scene.reload()))
+        case.hold(is_back, self.invariant, "what Ctrl-C does is another thing than before")
+        row = trial.store.inner.row(trial.run)
+        is_free = row is None or row.expires <= trial.clock.time / 1e6
+        case.hold(is_free, self.invariant, "an interrupted caller keeps its lease, and nothing of it goes on")
+        trial.oracle.forget()
+        trial.oracle.judge(trial.carry_on(trial.reload()))
         return Outcome.ABSORBED
 
 
@@ -214,7 +214,7 @@ class Interrupted(Attack):
 
 
 class _Hands:
-    """Hands of a clock that only waiting moves."""
+    """RawStore of a clock that only waiting moves."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -294,7 +294,7 @@ class LeaseKeptForATool(Attack):
     defence = "it lasts as long as any of them goes on, and ends with the last"
     severity = "critical"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that the lease lasts all the while, is given back then, and that of another is left alone."""
         from hypothesis import strategies as st
 
@@ -304,11 +304,11 @@ class LeaseKeptForATool(Attack):
                 "given up at": st.one_of(st.none(), st.sampled_from(TIMES)),
             }
         )
-        said = stage.pick("calls", st.lists(one, min_size=1, max_size=3))
+        said = case.pick("calls", st.lists(one, min_size=1, max_size=3))
         calls = [_Kept([float(at) for at in call["parts end at"]], _number(call["given up at"])) for call in said]
-        fails = stage.pick("renewal that fails", st.one_of(st.none(), st.integers(0, 3)))
-        taken = stage.pick("taken by another at", st.one_of(st.none(), st.sampled_from(TIMES)))
-        _Vigil(stage, calls, fails, _number(taken)).play()
+        fails = case.pick("renewal that fails", st.one_of(st.none(), st.integers(0, 3)))
+        taken = case.pick("taken by another at", st.one_of(st.none(), st.sampled_from(TIMES)))
+        _Vigil(case, calls, fails, _number(taken)).play()
         return Outcome.ABSORBED
 
 
@@ -319,12 +319,12 @@ def _number(value: Any) -> float | None:
 class _Vigil:
     """One case: the hands, the lease, and what it has to be."""
 
-    def __init__(self, stage: Stage, calls: list[_Kept], fails: int | None, taken: float | None) -> None:
-        self.stage = stage
+    def __init__(self, case: Case, calls: list[_Kept], fails: int | None, taken: float | None) -> None:
+        self.case = case
         self.hands = _Hands()
         self.calls = calls
-        self.run = stage.run_id()
-        self._store = stage.store
+        self.run = case.run_id()
+        self._store = case.store
         self._fails = fails
         self._taken = taken
         self._other: Lease | None = None
@@ -357,7 +357,7 @@ class _Vigil:
             keeper.let_go()  # where a broken one has not done so
         finally:
             module.time = before
-        self.stage.count()
+        self.case.count()
         self._hold(not is_left, "whoever keeps a lease does not come to an end")
         self._hold(not self._wrong, self._wrong)
         assert row is not None, "the run is there"
@@ -381,7 +381,7 @@ class _Vigil:
                 self._wrong = f"after {self.hands.seconds} s the lease lasts for {row.expires - now:f} s more"
 
     def _hold(self, kept: bool, what: str) -> None:
-        self.stage.hold(kept, Invariant.DRIVER, what)
+        self.case.hold(kept, Invariant.DRIVER, what)
 
 
 SOON: Final = 0.05
@@ -404,42 +404,42 @@ class CallerCancelledForGood(callers.CallerCancelledInTool):
         """It needs a tool that writes or may suspend."""
         return None if any(_can_hang(call) for call in target.calls.values()) else "no tool writes or suspends"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that the lease is given back, though the tool goes on."""
         from hypothesis import strategies as st
 
-        names = sorted(call.id for call in stage.target.calls.values() if _can_hang(call))
-        name = stage.pick("hangs", st.sampled_from(names))
+        names = sorted(call.id for call in case.target.calls.values() if _can_hang(call))
+        name = case.pick("hangs", st.sampled_from(names))
 
         def change(data: dict[str, Any]) -> None:
             call_in(data, name)["timeout_seconds"] = SOON
 
-        target = variant(stage.target, f"{name} has little time", change)
-        scene = Scene(stage, target=target, faults=False)
-        scene.clock = callers._Tasks()
-        tools = _HangsIn(ProcessTools(scene.world, Points()), name)
+        target = variant(case.target, f"{name} has little time", change)
+        trial = Trial(case, target=target, faults=False)
+        trial.clock = callers._Tasks()
+        tools = _HangsIn(ProcessTools(trial.world, Points()), name)
         try:
-            return self._played(scene, tools)
+            return self._played(trial, tools)
         finally:
             tools.let_go()
 
-    def _played(self, scene: Scene, tools: callers._GoesOn) -> Outcome:
-        stage = scene.stage
-        machine = scene.machine(around=lambda _: tools)
-        task = stage.do(callers._begun(machine.run(scene.target.program, scene.inputs, run_id=scene.run), tools))
+    def _played(self, trial: Trial, tools: callers._GoesOn) -> Outcome:
+        case = trial.case
+        machine = trial.machine(around=lambda _: tools)
+        task = case.do(callers._begun(machine.run(trial.target.program, trial.inputs, run_id=trial.run), tools))
         if tools.call_plan is None:
             return Outcome.NOT_APPLICABLE
-        stage.tell(f"the caller is cancelled while `{tools.call_plan.id}` runs, which never ends")
-        stage.count()
-        stage.do(callers._cancelled(task))
-        self._wait_for_the_lease(scene, PATIENCE)
+        case.tell(f"the caller is cancelled while `{tools.call_plan.id}` runs, which never ends")
+        case.count()
+        case.do(callers._cancelled(task))
+        self._wait_for_the_lease(trial, PATIENCE)
         try:
-            stage.do(scene.machine().get(scene.run))
-            stage.do(scene.machine().cancel(scene.run))
+            case.do(trial.machine().get(trial.run))
+            case.do(trial.machine().cancel(trial.run))
         except RunBusy as error:
             raise Breach(self.invariant, f"a tool that nobody waits for keeps the run: {error}") from None
         tools.let_go()
-        stage.do(tools.ended())
+        case.do(tools.ended())
         return Outcome.ABSORBED
 
 

@@ -12,14 +12,14 @@ from inspect import Parameter, Signature
 from types import ModuleType, SimpleNamespace, coroutine
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.answers import Answer
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.world import Asking, ProcessTools, given
 from stepward.sabotage.target import Target
-from stepward.sabotage.world import Asking, ProcessTools, given
 from stepward.vm.machine.tools import FunctionTools, ToolContext
 from stepward.vm.values import freeze, to_json
 
@@ -93,10 +93,10 @@ class Adapted:
     one story, whatever threads do. `called` counts the calls of functions.
     """
 
-    def __init__(self, scene: Scene, points: Points) -> None:
+    def __init__(self, trial: Trial, points: Points) -> None:
         self.called = 0
-        self._scene = scene
-        self._world = ProcessTools(scene.world, points)
+        self._trial = trial
+        self._world = ProcessTools(trial.world, points)
         self._handed: ContextVar[Handed] = ContextVar("handed")
         self._wrong: list[str] = []
         self._looping: threading.Thread | None = None
@@ -131,7 +131,7 @@ class Adapted:
         if len(handed.threads) != 1:
             self._wrong.append(f"was called {len(handed.threads)} times for one attempt")
         if self._wrong:
-            self._scene.stage.error = Breach(Invariant.DATA, f"function `{name}` {self._wrong[0]}")
+            self._trial.case.error = Breach(Invariant.DATA, f"function `{name}` {self._wrong[0]}")
             raise Killed(self._wrong[0])
 
     def _raised(self, form: Form, asking: Asking, answer: Answer) -> Callable[[str], BaseException] | None:
@@ -145,19 +145,19 @@ class Adapted:
             *(name for name in _RAISED if form.blocks or name not in _ENDS_LOOPS),
             *(3 * _ENDS_LOOPS * form.blocks),
         ]
-        return _RAISED[self._scene.stage.pick(self._scene.named(f"raised: {asking.name}"), st.sampled_from(names))]
+        return _RAISED[self._trial.case.pick(self._trial.named(f"raised: {asking.name}"), st.sampled_from(names))]
 
     # -- the functions -------------------------------------------------------------------------------------------------
 
     def _drawn(self) -> dict[str, Form]:
         from hypothesis import strategies as st
 
-        stage, forms = self._scene.stage, {}
+        case, forms = self._trial.case, {}
         asks = st.lists(st.sampled_from(_ASKED_FOR), unique=True)
         how = st.fixed_dictionaries({"is": st.sampled_from(_KINDS), "asks for": asks})
-        for call in self._scene.target.calls.values():
+        for call in self._trial.target.calls.values():
             if not call.is_model:
-                said = stage.pick(f"function `{call.tool}`", how)
+                said = case.pick(f"function `{call.tool}`", how)
                 forms[call.tool] = Form(said["is"], tuple(said["asks for"]))
         return forms
 
@@ -165,7 +165,7 @@ class Adapted:
         """Return the functions where a user may keep them."""
         from hypothesis import strategies as st
 
-        place = self._scene.stage.pick("functions are in", st.sampled_from(_PLACES))
+        place = self._trial.case.pick("functions are in", st.sampled_from(_PLACES))
         functions = {name: self._function(form) for name, form in self._forms.items()}
         if place == "a mapping" or any(name.startswith("_") for name in functions):
             return functions
@@ -272,17 +272,17 @@ class ToolsAsFunctions(Attack):
         """It needs a tool."""
         return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Run with functions, and see that the program goes where their answers lead."""
-        scene = Scene(stage)
+        trial = Trial(case)
         made: list[Adapted] = []
 
         def around(points: Points) -> Adapted:
-            made.append(Adapted(scene, points))
+            made.append(Adapted(trial, points))
             return made[-1]
 
         points = Points()
-        scene.finish(scene.machine(points, around=lambda _: around(points)))
+        trial.finish(trial.machine(points, around=lambda _: around(points)))
         return Outcome.ABSORBED if made[0].called else Outcome.NOT_APPLICABLE
 
 

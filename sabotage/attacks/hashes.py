@@ -7,10 +7,10 @@ from typing import Any
 
 from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks.tampering import Honest, ask_all, place, spot, tampering
-from stepward.sabotage.forging import Data, Forger, chained, entry_of, flipped
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.forging import Data, Forger, chained, entry_of, flipped
 from stepward.vm.journal.records import digest_of
 from stepward.vm.journal.store import Entry
 
@@ -20,12 +20,12 @@ from stepward.vm.journal.store import Entry
     action="one bit turned over",
     defence="the digest beside each record is that of its bytes",
 )
-def bit_flip_in_record(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def bit_flip_in_record(case: Case, forger: Forger, honest: Honest) -> bool:
     """One bit of one record is turned over, as a bad disk or a careless hand does it."""
     entries = list(honest.shelf.entries)
-    seq = place(stage, "record", len(entries))
-    bit = spot(stage, "bit of it", len(entries[seq].record))
-    stage.tell(f"turn over bit {bit % 8} of byte {bit // 8} of record {seq}")
+    seq = place(case, "record", len(entries))
+    bit = spot(case, "bit of it", len(entries[seq].record))
+    case.tell(f"turn over bit {bit % 8} of byte {bit // 8} of record {seq}")
     entries[seq] = entries[seq]._replace(record=flipped(entries[seq].record, bit))
     forger.put(entries)
     return True
@@ -36,12 +36,12 @@ def bit_flip_in_record(stage: Stage, forger: Forger, honest: Honest) -> bool:
     action="one bit turned over",
     defence="the digest beside each record is that of its bytes, and the next record names it",
 )
-def bit_flip_in_digest(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def bit_flip_in_digest(case: Case, forger: Forger, honest: Honest) -> bool:
     """One bit of the digest that is kept beside a record is turned over."""
     entries = list(honest.shelf.entries)
-    seq = place(stage, "record", len(entries))
-    bit = place(stage, "bit of its digest", len(entries[seq].digest) * 8)
-    stage.tell(f"turn over bit {bit} of the digest beside record {seq}")
+    seq = place(case, "record", len(entries))
+    bit = place(case, "bit of its digest", len(entries[seq].digest) * 8)
+    case.tell(f"turn over bit {bit} of the digest beside record {seq}")
     entries[seq] = entries[seq]._replace(digest=flipped(entries[seq].digest, bit))
     forger.put(entries)
     return True
@@ -52,11 +52,11 @@ def bit_flip_in_digest(stage: Stage, forger: Forger, honest: Honest) -> bool:
     action="changed, with this one digest computed anew",
     defence="each record names the digest of the one before",
 )
-def record_hashed_alone(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def record_hashed_alone(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record is changed and its own digest computed anew; the records behind it stay as they are."""
     entries, records = list(honest.shelf.entries), forger.records()
-    seq = place(stage, "record", len(entries) - 1)
-    stage.tell(f"write another time into record {seq}, and compute its digest anew")
+    seq = place(case, "record", len(entries) - 1)
+    case.tell(f"write another time into record {seq}, and compute its digest anew")
     record = records[seq] | {"at": records[seq]["at"] + 1}
     entries[seq] = entry_of(record, bytes.fromhex(record["prev"]), seq)
     forger.put(entries)
@@ -69,11 +69,11 @@ def record_hashed_alone(stage: Stage, forger: Forger, honest: Honest) -> bool:
     defence="the head is signed, and a receipt has its digest",
     by_itself=False,
 )
-def tail_hashed_again(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def tail_hashed_again(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record is changed, and it and all behind it are hashed anew, head included; the signature stays as it was."""
     entries, records = list(honest.shelf.entries), forger.records()
-    seq = place(stage, "record", len(entries))
-    stage.tell(f"write another time into record {seq}, and hash everything from there on anew")
+    seq = place(case, "record", len(entries))
+    case.tell(f"write another time into record {seq}, and hash everything from there on anew")
     records[seq]["at"] += 1
     rewritten(forger, honest, [*entries[:seq], *tail_of(records, seq)])
     return True
@@ -96,7 +96,7 @@ def rewritten(forger: Forger, honest: Honest, entries: list[Entry]) -> None:
     defence="the head is signed, and a receipt has its digest",
     by_itself=False,
 )
-def value_rewritten(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def value_rewritten(case: Case, forger: Forger, honest: Honest) -> bool:
     """What a call returned, or what the run was given, is replaced by another value, and the whole is hashed anew.
 
     The value is one that the program admits. Without key and receipt nobody can tell that from another run.
@@ -105,9 +105,9 @@ def value_rewritten(stage: Stage, forger: Forger, honest: Honest) -> bool:
     found = [value for record in records for value in _values(record)]
     if not found:
         return False
-    value = found[place(stage, "value", len(found))]
+    value = found[place(case, "value", len(found))]
     other = _another(value)
-    stage.tell(f"write {json.dumps(other)} wherever the records have {json.dumps(value)}, and hash the whole anew")
+    case.tell(f"write {json.dumps(other)} wherever the records have {json.dumps(value)}, and hash the whole anew")
     changed = [record | {"body": _replaced(record["body"], value, other)} for record in records]
     rewritten(forger, honest, chained(changed))
     return True
@@ -146,12 +146,12 @@ def _replaced(data: Any, value: Any, other: Any) -> Any:
     action="two records change places",
     defence="each record has its number in it, and names the digest of the one before",
 )
-def records_swapped(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def records_swapped(case: Case, forger: Forger, honest: Honest) -> bool:
     """Two records change places, each with its digest, under the numbers of their new places."""
     entries = list(honest.shelf.entries)
-    first = place(stage, "record", len(entries) - 1)
-    second = first + 1 + place(stage, "records between", len(entries) - first - 1)
-    stage.tell(f"swap records {first} and {second}")
+    first = place(case, "record", len(entries) - 1)
+    second = first + 1 + place(case, "records between", len(entries) - first - 1)
+    case.tell(f"swap records {first} and {second}")
     entries[first], entries[second] = entries[second], entries[first]
     forger.put(renumbered(entries))
     return True
@@ -167,12 +167,12 @@ def renumbered(entries: list[Entry]) -> list[Entry]:
     action="a record inserted again",
     defence="each record has its number in it, and names the digest of the one before",
 )
-def record_twice(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def record_twice(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record is put into the journal a second time, and what is behind it moves down."""
     entries = list(honest.shelf.entries)
-    seq = place(stage, "record", len(entries))
-    to = seq + 1 + place(stage, "records between", len(entries) - seq)
-    stage.tell(f"insert a copy of record {seq} at {to}")
+    seq = place(case, "record", len(entries))
+    to = seq + 1 + place(case, "records between", len(entries) - seq)
+    case.tell(f"insert a copy of record {seq} at {to}")
     rewritten(forger, honest, renumbered([*entries[:to], entries[seq], *entries[to:]]))
     return True
 
@@ -182,14 +182,14 @@ def record_twice(stage: Stage, forger: Forger, honest: Honest) -> bool:
     action="a record taken out of the middle",
     defence="each record has its number in it, and names the digest of the one before",
 )
-def record_dropped(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def record_dropped(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record that is not the last is taken out; what is behind it moves up, or leaves a gap."""
     from hypothesis import strategies as st
 
     entries = list(honest.shelf.entries)
-    seq = place(stage, "record", len(entries) - 1)
-    moves_up = stage.pick("the rest moves up", st.booleans())
-    stage.tell(f"drop record {seq}" + (", and number the rest anew" if moves_up else ""))
+    seq = place(case, "record", len(entries) - 1)
+    moves_up = case.pick("the rest moves up", st.booleans())
+    case.tell(f"drop record {seq}" + (", and number the rest anew" if moves_up else ""))
     rest = [*entries[:seq], *entries[seq + 1 :]]
     rewritten(forger, honest, renumbered(rest) if moves_up else rest)
     return True
@@ -202,14 +202,14 @@ def record_dropped(stage: Stage, forger: Forger, honest: Honest) -> bool:
     by_receipt=False,
     by_itself=False,
 )
-def record_appended(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def record_appended(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record that anybody could have caused, a refused delivery, is put behind the last one, with number, link and
     digest as they must be; the signature stays as it was.
 
     A receipt from before speaks of the records before: it does not tell.
     """
     last = honest.shelf.entries[-1]
-    stage.tell("append a record of a delivery that nobody made")
+    case.tell("append a record of a delivery that nobody made")
     record = {"at": 0, "body": {"what": "resume", "why": "nobody knows"}, "kind": "refused", "note": {}}
     rewritten(forger, honest, [*honest.shelf.entries, entry_of(record, last.digest, last.seq + 1)])
     return True
@@ -221,7 +221,7 @@ def record_appended(stage: Stage, forger: Forger, honest: Honest) -> bool:
     defence="the head is signed, and a receipt names a later record",
     by_itself=False,
 )
-def tail_cut_with_head(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def tail_cut_with_head(case: Case, forger: Forger, honest: Honest) -> bool:
     """The last records are cut off, and the head is rewritten to be the last one that is left.
 
     The signature is that of the old head, or none; `journal-rolled-back` has the genuine one of the older head.
@@ -229,9 +229,9 @@ def tail_cut_with_head(stage: Stage, forger: Forger, honest: Honest) -> bool:
     from hypothesis import strategies as st
 
     entries = list(honest.shelf.entries)
-    length = len(entries) - 1 - place(stage, "records cut off, but one", len(entries) - 1)
-    stage.tell(f"cut the journal to {length} records, and write the head anew")
-    if stage.pick("signature removed", st.booleans()):
+    length = len(entries) - 1 - place(case, "records cut off, but one", len(entries) - 1)
+    case.tell(f"cut the journal to {length} records, and write the head anew")
+    if case.pick("signature removed", st.booleans()):
         forger.put_with_head(entries[:length], None, "RUNNING")
     else:
         rewritten(forger, honest, entries[:length])
@@ -243,24 +243,24 @@ def tail_cut_with_head(stage: Stage, forger: Forger, honest: Honest) -> bool:
     action="another run's records, in order and signed, or the tail of them",
     defence="the first record names the run, and so does the signature",
 )
-def journal_grafted(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def journal_grafted(case: Case, forger: Forger, honest: Honest) -> bool:
     """The records of another run, or its tail, are put under the name of this one, with the signature of that run."""
-    other = Scene(stage, "other", faults=False)
+    other = Trial(case, "other", faults=False)
     other.carry_on(other.start())
     theirs = other.store.inner.read(other.run)
     entries = honest.shelf.entries
-    start = place(stage, "own records kept", min(len(entries), len(theirs)))
-    stage.tell(f"put the records of another run in the place of those from {start} on")
+    start = place(case, "own records kept", min(len(entries), len(theirs)))
+    case.tell(f"put the records of another run in the place of those from {start} on")
     head = other.store.inner.head(other.run)
     forger.put_with_head([*entries[:start], *theirs[start:]], None if head is None else head.signature)
     return True
 
 
-def _other_bytes_one_meaning_noticed(stage: Stage, scene: Any, honest: Honest) -> Outcome:
+def _other_bytes_one_meaning_noticed(case: Case, trial: Any, honest: Honest) -> Outcome:
     """Besides, nobody may read another run in it."""
-    outcome = ask_all(stage, scene, honest)
-    found = stage.do(scene.machine(key=None).get(scene.run))
-    stage.hold(found.snapshot() == honest.run.snapshot(), Invariant.TAMPERING, "it reads as another run")
+    outcome = ask_all(case, trial, honest)
+    found = case.do(trial.machine(key=None).get(trial.run))
+    case.hold(found.snapshot() == honest.run.snapshot(), Invariant.TAMPERING, "it reads as another run")
     return outcome
 
 
@@ -270,7 +270,7 @@ def _other_bytes_one_meaning_noticed(stage: Stage, scene: Any, honest: Honest) -
     defence="a record is canonical JSON: it has to be what writing it again gives",
     noticed=_other_bytes_one_meaning_noticed,
 )
-def other_bytes_one_meaning(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def other_bytes_one_meaning(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record is written with other bytes that say the same, with a space, and the whole is hashed anew.
 
     The machine reads the same in it; but there must be one text for each datum, or what one reader takes for the last
@@ -279,9 +279,9 @@ def other_bytes_one_meaning(stage: Stage, forger: Forger, honest: Honest) -> boo
     from hypothesis import strategies as st
 
     entries, records = list(honest.shelf.entries), forger.records()
-    seq = place(stage, "record", len(entries))
-    change = stage.pick("change", st.sampled_from(["space", "order", "field twice"]))
-    stage.tell(f"write record {seq} in another way ({change}), and hash everything from there on anew")
+    seq = place(case, "record", len(entries))
+    change = case.pick("change", st.sampled_from(["space", "order", "field twice"]))
+    case.tell(f"write record {seq} in another way ({change}), and hash everything from there on anew")
     text = entries[seq].record
     other = {
         "space": lambda: text.replace(b'"at":', b'"at": ', 1),

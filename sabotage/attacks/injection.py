@@ -7,25 +7,25 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from stepward.sabotage.answers import Answer, wrong_answers
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.specimens import made, soiled, strange
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.answers import Answer, wrong_answers
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.odd_values import made, soiled, strange
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.world import Asking
 from stepward.sabotage.target import Target
-from stepward.sabotage.world import Asking
 from stepward.vm.machine.plan import CallPlan
 
 
 class Meddler:
     """Answers in place of the world, from some call on that fits: which one, the attack decides. `met` are those."""
 
-    def __init__(self, stage: Stage, fits: Callable[[CallPlan], bool], answer: Callable[[Asking], Answer]) -> None:
+    def __init__(self, case: Case, fits: Callable[[CallPlan], bool], answer: Callable[[Asking], Answer]) -> None:
         from hypothesis import strategies as st
 
         self.met: list[Asking] = []
-        self._before = stage.pick("calls before it", st.sampled_from((0, 0, 0, 1, 0, 2, 0, 3)))
+        self._before = case.pick("calls before it", st.sampled_from((0, 0, 0, 1, 0, 2, 0, 3)))
         self._fits = fits
         self._answer = answer
 
@@ -40,19 +40,19 @@ class Meddler:
         return self._answer(asking)
 
 
-def kind_of_outcome(scene: Scene, asking: Asking) -> str | None:
+def kind_of_outcome(trial: Trial, asking: Asking) -> str | None:
     """Return what the journal says became of an attempt; None where it says nothing."""
     wanted = (asking.call.id, asking.visit, asking.attempt)
-    for record in scene.oracle.records:
+    for record in trial.oracle.records:
         body = record["body"]
         if record["kind"] == "attempt" and (body["step"], body["visit"], record["note"]["attempt"]) == wanted:
             return str(body["kind"])
     return None
 
 
-def outcome_of(scene: Scene, met: Iterable[Asking]) -> Outcome:
+def outcome_of(trial: Trial, met: Iterable[Asking]) -> Outcome:
     """Return what became of answers that should not be taken."""
-    kinds = [kind_of_outcome(scene, asking) for asking in met]
+    kinds = [kind_of_outcome(trial, asking) for asking in met]
     if not kinds:
         return Outcome.NOT_APPLICABLE
     return Outcome.BLOCKED if any(kind not in ("success", "suspended") for kind in kinds) else Outcome.ABSORBED
@@ -63,13 +63,13 @@ def tools_of(target: Target) -> list[CallPlan]:
     return sorted((call for call in target.calls.values() if not call.is_model), key=lambda call: not call.writes)
 
 
-def called_tools(stage: Stage) -> list[CallPlan]:
+def called_tools(case: Case) -> list[CallPlan]:
     """Return the calls of tools, writes first, that a run makes which nobody attacks; the next one is like it."""
-    scene = Scene(stage, faults=False)
-    scene.finish()
-    stage.story.clear()
-    met = {asked.asking.call.id for asked in scene.world.asked}
-    return [call for call in tools_of(stage.target) if call.id in met]
+    trial = Trial(case, faults=False)
+    trial.finish()
+    case.story.clear()
+    met = {asked.asking.call.id for asked in trial.world.asked}
+    return [call for call in tools_of(case.target) if call.id in met]
 
 
 class ReplyOutsideTheSet(Attack):
@@ -87,22 +87,22 @@ class ReplyOutsideTheSet(Attack):
         """It needs a step with `allowed_outputs`."""
         return None if any(call.allowed for call in target.models) else "no step has `allowed_outputs`"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Answer every closed question wrongly, and see that the program goes where a rejected reply leads."""
-        scene = Scene(stage)
+        trial = Trial(case)
         wrong = []
 
         def decide(asking: Asking) -> Answer | None:
             if asking.call.allowed is None:
                 return None
-            among = wrong_answers(stage.target, asking.call)
+            among = wrong_answers(case.target, asking.call)
             assert among is not None, "there is always a reply that is not allowed"
-            data = stage.pick(f"wrong reply: {asking.name}", among)
+            data = case.pick(f"wrong reply: {asking.name}", among)
             wrong.append(asking)
             return Answer(data["does"], data["value"])
 
-        scene.world.decides.append(decide)
-        scene.finish()
+        trial.world.decides.append(decide)
+        trial.finish()
         return Outcome.BLOCKED if wrong else Outcome.NOT_APPLICABLE
 
 
@@ -118,23 +118,23 @@ class _Strange(Attack):
     def fits(call: CallPlan) -> bool:
         """Return whether a call is answered by the attacker."""
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Answer strangely from some call on, and see that what is no value of the type is a failure."""
-        scene = Scene(stage, faults=False)
+        trial = Trial(case, faults=False)
 
         def answer(asking: Asking) -> Answer:
             call = asking.call
-            among = stage.target.once(
-                ("strange", call.id), lambda: strange(stage.target, call.returns, is_reply=call.is_model)
+            among = case.target.once(
+                ("strange", call.id), lambda: strange(case.target, call.returns, is_reply=call.is_model)
             )
-            said = stage.pick(f"strange answer: {asking.name}", among)
-            stage.tell(f"`{call.id}` is answered with {said}")
+            said = case.pick(f"strange answer: {asking.name}", among)
+            case.tell(f"`{call.id}` is answered with {said}")
             return Answer("wrong", made(said))
 
-        meddler = Meddler(stage, self.fits, answer)
-        scene.world.decides.append(meddler)
-        scene.finish()
-        return outcome_of(scene, meddler.met)
+        meddler = Meddler(case, self.fits, answer)
+        trial.world.decides.append(meddler)
+        trial.finish()
+        return outcome_of(trial, meddler.met)
 
 
 class ReplyIllTyped(_Strange):
@@ -194,37 +194,37 @@ class _Soiling(Attack):
         is_open = any(_is_open(call) for call in target.calls.values())
         return None if is_open or target.plan.input_types else "nothing comes from outside but closed replies"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Write into inputs, outputs, replies and payloads, and see that the run goes as with any other text."""
         from hypothesis import strategies as st
 
-        target = stage.target
+        target = case.target
         texts = target.once((self.name, "texts"), lambda: st.sampled_from(self.texts(target)))
         fields = self.fields(target)
         written = 0
 
         def soil(what: str, value: Any, spec: Any) -> Any:
             nonlocal written
-            dirty = soiled(value, spec, stage.pick(f"text in {what}", texts), fields)
+            dirty = soiled(value, spec, case.pick(f"text in {what}", texts), fields)
             written += dirty != value
             return dirty
 
-        scene = Scene(stage, faults=False)
+        trial = Trial(case, faults=False)
         given = target.plan.input_types
-        scene.inputs = {
+        trial.inputs = {
             name: value if given[name] is None and isinstance(value, bool) else soil(name, value, given[name])
-            for name, value in scene.inputs.items()
+            for name, value in trial.inputs.items()
         }
 
         def decide(asking: Asking) -> Answer | None:
             call = asking.call
             if not _is_open(call) or call.may_suspend:
                 return None
-            value = stage.pick(f"answer: {asking.name}", target.output(call))
+            value = case.pick(f"answer: {asking.name}", target.output(call))
             return Answer("returns", soil(asking.name, value, call.returns))
 
-        scene.world.decides.append(decide)
-        scene.finish()
+        trial.world.decides.append(decide)
+        trial.finish()
         return Outcome.ABSORBED if written else Outcome.NOT_APPLICABLE
 
 
@@ -300,19 +300,19 @@ class UndeclaredSuspension(Attack):
         """It needs a tool that may not suspend."""
         return None if any(map(_must_not_wait, target.calls.values())) else "every tool may suspend"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Suspend from some call on, and see that nobody is waited for."""
-        scene = Scene(stage, faults=False)
-        meddler = Meddler(stage, _must_not_wait, lambda asking: Answer("suspends", {"asks": asking.call.id}))
-        scene.world.decides.append(meddler)
-        machine = scene.machine()
-        run = scene.start(machine)
+        trial = Trial(case, faults=False)
+        meddler = Meddler(case, _must_not_wait, lambda asking: Answer("suspends", {"asks": asking.call.id}))
+        trial.world.decides.append(meddler)
+        machine = trial.machine()
+        run = trial.start(machine)
         met = {asking.call.id for asking in meddler.met}
         waiting = [one.step for one in run.suspensions if one.step in met]
         if waiting or (run.status == "SUSPENDED" and not run.suspensions):
             raise Breach(Invariant.GRAPH, f"the run waits for {waiting}, and no tool there may suspend")
-        scene.oracle.judge(scene.carry_on(run, machine))
-        return outcome_of(scene, meddler.met)
+        trial.oracle.judge(trial.carry_on(run, machine))
+        return outcome_of(trial, meddler.met)
 
 
 def _must_not_wait(call: CallPlan) -> bool:

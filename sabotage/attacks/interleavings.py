@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stepward.sabotage.actors import Actors
 from stepward.sabotage.attack import Attack, Family, Stateful
-from stepward.sabotage.interleaving import Crossing, interleave
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.actors import Actors
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.interleaving import Crossing, interleave
+from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.target import Target
 from stepward.vm.machine.run import Run
 
@@ -34,35 +34,35 @@ class ActorsInAnyOrder(Stateful):
     severity = "critical"
     weight = 4
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Make the moves of a script, one after the other."""
-        actors = Actors(stage)
+        actors = Actors(case)
         number = 1
-        while (move := stage.choices.made.get(f"move {number}")) is not None:
+        while (move := case.choices.made.get(f"move {number}")) is not None:
             actors.do(move)
             number += 1
         return _outcome(actors)
 
     def state_machine(
         self,
-        begin: Callable[[], Stage],
-        end: Callable[[Stage, Outcome], None],
-        broke: Callable[[Stage, Exception], None],
+        begin: Callable[[], Case],
+        end: Callable[[Case, Outcome], None],
+        broke: Callable[[Case, Exception], None],
     ) -> type[RuleBasedStateMachine]:
         """Return the state machine whose rules are the moves."""
-        from stepward.sabotage.everybody import Everybody
+        from stepward.sabotage.playing.everybody import Everybody
 
         class OneCase(Everybody):
             pass
 
         OneCase.begin = staticmethod(begin)
-        OneCase.end = staticmethod(lambda stage, actors: end(stage, _outcome(actors)))
+        OneCase.end = staticmethod(lambda case, actors: end(case, _outcome(actors)))
         OneCase.broke = staticmethod(broke)
         return OneCase
 
 
 def _outcome(actors: Actors) -> Outcome:
-    if not actors.scenes:
+    if not actors.trials:
         return Outcome.NOT_APPLICABLE
     return Outcome.BLOCKED if actors.refusals else Outcome.ABSORBED
 
@@ -85,18 +85,18 @@ class SiblingComesLate(Attack):
         """It needs a parallel step."""
         return None if _siblings(target) else "no step is parallel"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that the run comes to what it has to, also for another process that reads it."""
-        siblings = _siblings(stage.target)
-        for number in stage.each("which comes how late", len(siblings) * LATEST):
+        siblings = _siblings(case.target)
+        for number in case.each("which comes how late", len(siblings) * LATEST):
             sibling, late = siblings[number // LATEST], number % LATEST
-            scene = Scene(stage)
-            stage.tell(f"`{sibling}` comes back after {late} other points")
-            stage.count()
-            works = {"alone": partial(_whole, scene)}
-            result = stage.do(interleave(stage, works, choose=_Late(sibling, late)))["alone"]
-            stage.hold(isinstance(result, Run), self.invariant, f"the run came to {result}")
-            scene.oracle.judge(scene.carry_on(result))
+            trial = Trial(case)
+            case.tell(f"`{sibling}` comes back after {late} other points")
+            case.count()
+            works = {"alone": partial(_whole, trial)}
+            result = case.do(interleave(case, works, choose=_Late(sibling, late)))["alone"]
+            case.hold(isinstance(result, Run), self.invariant, f"the run came to {result}")
+            trial.oracle.judge(trial.carry_on(result))
         return Outcome.ABSORBED
 
 
@@ -123,8 +123,8 @@ def _siblings(target: Target) -> list[str]:
     return [call.id for step in target.plan.steps if step.is_parallel for call in step.calls]
 
 
-async def _whole(scene: Scene, points: Crossing) -> Run:
-    return await scene.machine(points).run(scene.target.program, scene.inputs, run_id=scene.run)
+async def _whole(trial: Trial, points: Crossing) -> Run:
+    return await trial.machine(points).run(trial.target.program, trial.inputs, run_id=trial.run)
 
 
 ATTACKS: tuple[type[Attack], ...] = (ActorsInAnyOrder, SiblingComesLate)

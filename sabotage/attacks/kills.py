@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.images import memory_folder
+from stepward.sabotage.campaigns.killing import Forks
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.killing import Forks
-from stepward.sabotage.points import Points
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.points import Points
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.images import memory_folder
 from stepward.sabotage.target import Target
 
 MOST_KILLS: Final = 100
@@ -40,40 +40,40 @@ class Killed9(Attack):
         """It needs processes that fork."""
         return None if hasattr(os, "fork") else "processes can't fork on this system"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Run once in memory to count the points and to decide the answers, then for real."""
         from hypothesis import strategies as st
 
         whole = Points()
-        scene = Scene(stage)
-        driver = scene.machine(whole)
-        scene.oracle.judge(scene.carry_on(scene.start(driver), driver))
-        stage.story.clear()
+        trial = Trial(case)
+        driver = trial.machine(whole)
+        trial.oracle.judge(trial.carry_on(trial.start(driver), driver))
+        case.story.clear()
         stride = -(-len(whole.passed) // MOST_KILLS)
-        first = stage.pick("first point", st.integers(0, stride - 1))
+        first = case.pick("first point", st.integers(0, stride - 1))
         points = range(first, len(whole.passed), stride)
-        made = dict(stage.choices.made)
+        made = dict(case.choices.made)
         with memory_folder() as folder:
-            for number in stage.each("killed at the point of number", len(points)):
+            for number in case.each("killed at the point of number", len(points)):
                 inner = folder / str(number)
                 inner.mkdir()
-                stage.tell(f"SIGKILL {whole.passed[points[number]]}")
-                self._kill(stage, inner, made, points[number])
+                case.tell(f"SIGKILL {whole.passed[points[number]]}")
+                self._kill(case, inner, made, points[number])
         return Outcome.ABSORBED
 
-    def _kill(self, stage: Stage, folder: Path, made: dict[str, Any], point: int) -> None:
-        target = stage.target
+    def _kill(self, case: Case, folder: Path, made: dict[str, Any], point: int) -> None:
+        target = case.target
         (dead,) = self._forks.play(target, folder, made, "begin", kill=point)
         if dead.status != -signal.SIGKILL:
             dead.hold()
-            stage.hold(False, Invariant.REPLAY, "the same run passes other points in another process")
-        stage.count()
+            case.hold(False, Invariant.REPLAY, "the same run passes other points in another process")
+        case.count()
         racing = self._forks.play(target, folder, made, "recover", generation=1, processes=2)
         (last,) = self._forks.play(target, folder, made, "end", generation=2)
         for process in (*racing, last):
-            stage.count(process.events)
+            case.count(process.events)
             for line in process.story:
-                stage.tell(line)
+                case.tell(line)
             process.hold()
 
 

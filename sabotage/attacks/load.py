@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from stepward.sabotage.answers import Answer
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.injection import Meddler, kind_of_outcome, outcome_of
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.machines import Machine
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.machines import Machine
+from stepward.sabotage.playing.odd_values import nested, soiled
+from stepward.sabotage.playing.trial import MAX_DELIVERIES, Trial
+from stepward.sabotage.playing.world import Asking
 from stepward.sabotage.reference import Reference
 from stepward.sabotage.reference.plain import size as plain_size
 from stepward.sabotage.reference.plain import to_value
-from stepward.sabotage.scene import MAX_DELIVERIES, Scene
-from stepward.sabotage.specimens import nested, soiled
-from stepward.sabotage.stage import Stage
 from stepward.sabotage.target import Target
-from stepward.sabotage.world import Asking
 from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.machine.plan import CallPlan
@@ -72,30 +72,30 @@ class OutputTooLarge(Attack):
         """It needs a call whose output may be long."""
         return None if any(map(_has_room, target.calls.values())) else "no output may be long"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Fill an output up to the limit, see that this is kept to the byte, and that no record is any longer."""
         from hypothesis import strategies as st
 
-        beside = stage.pick("beside the limit", st.sampled_from((1, 0, -1, 1_000)))
-        scene = Scene(stage, faults=False, limits=Limits(output_bytes=MOST))
-        stage.tell(f"outputs may have {MOST} bytes, and some have {MOST + beside}")
+        beside = case.pick("beside the limit", st.sampled_from((1, 0, -1, 1_000)))
+        trial = Trial(case, faults=False, limits=Limits(output_bytes=MOST))
+        case.tell(f"outputs may have {MOST} bytes, and some have {MOST + beside}")
         filled = []
 
         def answer(asking: Asking) -> Answer:
             call = asking.call
-            value = stage.pick(f"answer: {asking.name}", stage.target.output(call))
+            value = case.pick(f"answer: {asking.name}", case.target.output(call))
             full = _filled(value, call.returns, MOST + beside)
             if full is None:
                 return Answer("returns", value)
             filled.append(asking)
             return Answer("returns", full)
 
-        scene.world.decides.append(Meddler(stage, _has_room, answer))
-        scene.finish()
+        trial.world.decides.append(Meddler(case, _has_room, answer))
+        trial.finish()
         for asking in filled:
-            is_taken = kind_of_outcome(scene, asking) == "success"
-            stage.hold(is_taken == (beside <= 0), Invariant.BOUNDS, f"`{asking.call.id}` is not held to its limit")
-        return outcome_of(scene, filled)
+            is_taken = kind_of_outcome(trial, asking) == "success"
+            case.hold(is_taken == (beside <= 0), Invariant.BOUNDS, f"`{asking.call.id}` is not held to its limit")
+        return outcome_of(trial, filled)
 
 
 def _has_room(call: CallPlan) -> bool:
@@ -124,48 +124,48 @@ class StateTooLarge(Attack):
     defence = "an output that would take the state over its limit fails its step, and inputs over it are refused"
     severity = "medium"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Bound the state somewhere below what the run would come to, and add up what it holds."""
         from hypothesis import strategies as st
 
-        most = stage.pick("bytes of state", st.sampled_from((800, 1_000, 2_000, 4_000, 40)))
-        scene = Scene(stage, faults=False, limits=Limits(state_bytes=most))
-        stage.tell(f"outputs have {SOME} bytes where they can, and all together may have {most}")
+        most = case.pick("bytes of state", st.sampled_from((800, 1_000, 2_000, 4_000, 40)))
+        trial = Trial(case, faults=False, limits=Limits(state_bytes=most))
+        case.tell(f"outputs have {SOME} bytes where they can, and all together may have {most}")
 
         def answer(asking: Asking) -> Answer:
             call = asking.call
-            value = stage.pick(f"answer: {asking.name}", stage.target.output(call))
+            value = case.pick(f"answer: {asking.name}", case.target.output(call))
             full = _filled(value, call.returns, SOME)
             return Answer("returns", value if full is None else full)
 
-        scene.world.decides.append(Meddler(stage, _has_room, answer))
+        trial.world.decides.append(Meddler(case, _has_room, answer))
         # The reference does not add up sizes, so it can't walk beside this run.
-        scene.oracle.rest()
-        machine = scene.machine()
+        trial.oracle.rest()
+        machine = trial.machine()
         try:
-            run = scene.start(machine)
+            run = trial.start(machine)
             for _ in range(MAX_DELIVERIES):
-                _add_up(stage, run, most)
+                _add_up(case, run, most)
                 if run.is_over:
                     break
-                run = scene.deliver(run, machine)
+                run = trial.deliver(run, machine)
         except RunRefused:
-            stage.hold(size(scene.inputs) + 1_000 > most, Invariant.REFUSAL, "small inputs are refused for their size")
+            case.hold(size(trial.inputs) + 1_000 > most, Invariant.REFUSAL, "small inputs are refused for their size")
             return Outcome.BLOCKED
         except DeliveryRefused:
-            run = scene.reload()
-            _add_up(stage, run, most)
+            run = trial.reload()
+            _add_up(case, run, most)
             return Outcome.BLOCKED
-        stage.hold(not scene.faults(), Invariant.REPLAY, "an honest journal is called damaged")
-        is_full = any(b"the state would have" in entry.record for entry in scene.store.inner.read(run.id))
+        case.hold(not trial.faults(), Invariant.REPLAY, "an honest journal is called damaged")
+        is_full = any(b"the state would have" in entry.record for entry in trial.store.inner.read(run.id))
         return Outcome.BLOCKED if is_full else Outcome.ABSORBED
 
 
-def _add_up(stage: Stage, run: Run, most: int) -> None:
+def _add_up(case: Case, run: Run, most: int) -> None:
     """Say whether the outputs that a run holds are within the limit. Raises Breach."""
-    steps = {f"{step.id}.output" for step in stage.target.plan.steps}
+    steps = {f"{step.id}.output" for step in case.target.plan.steps}
     total = sum(size(value) for name, value in run.view("tool").items() if name in steps)
-    stage.hold(total <= most, Invariant.BOUNDS, f"the outputs of the run have {total} bytes, and {most} are allowed")
+    case.hold(total <= most, Invariant.BOUNDS, f"the outputs of the run have {total} bytes, and {most} are allowed")
 
 
 _HUGE: Final[dict[str, Callable[[], Any]]] = {
@@ -206,69 +206,69 @@ class HugeValues(Attack):
     severity = "high"
     weight = 3
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Give something huge to one entry, and see that it is taken or refused as the limits say."""
         from hypothesis import strategies as st
 
         # What is quick to look at comes twice as often.
-        name = stage.pick("huge", st.sampled_from([*_HUGE, *QUICK]))
-        types = stage.target.plan.input_types
-        entries = ["calls", *types] if stage.target.calls else [*types]
+        name = case.pick("huge", st.sampled_from([*_HUGE, *QUICK]))
+        types = case.target.plan.input_types
+        entries = ["calls", *types] if case.target.calls else [*types]
         if not entries:
             return Outcome.NOT_APPLICABLE
-        entry = stage.pick("given to", st.sampled_from(entries))
-        scene = Scene(stage, faults=False)
-        stage.tell(f"{name} for {entry}")
+        entry = case.pick("given to", st.sampled_from(entries))
+        trial = Trial(case, faults=False)
+        case.tell(f"{name} for {entry}")
         if entry != "calls":
-            return self._start(scene, {**scene.inputs, entry: _HUGE[name]()})
+            return self._start(trial, {**trial.inputs, entry: _HUGE[name]()})
 
         def answer(asking: Asking) -> Answer:
-            value = stage.pick(f"answer: {asking.name}", stage.target.output(asking.call))
+            value = case.pick(f"answer: {asking.name}", case.target.output(asking.call))
             return Answer("wrong", _huge(value, asking.call, name))
 
-        meddler = Meddler(stage, lambda call: not call.may_suspend, answer)
-        scene.world.decides.append(meddler)
-        scene.finish()
-        return outcome_of(scene, meddler.met)
+        meddler = Meddler(case, lambda call: not call.may_suspend, answer)
+        trial.world.decides.append(meddler)
+        trial.finish()
+        return outcome_of(trial, meddler.met)
 
-    def _start(self, scene: Scene, inputs: dict[str, Any]) -> Outcome:
-        stage, target = scene.stage, scene.target
+    def _start(self, trial: Trial, inputs: dict[str, Any]) -> Outcome:
+        case, target = trial.case, trial.target
         try:
             Reference(target.program, target.policies, target.plan.waived).start(inputs)
         except ValueError:
             is_wanted = False
         else:
             is_wanted = True
-            scene.inputs = inputs
-        stage.count()
-        machine = scene.machine()
+            trial.inputs = inputs
+        case.count()
+        machine = trial.machine()
         try:
-            run = stage.do(machine.run(target.program, inputs, run_id=scene.run))
+            run = case.do(machine.run(target.program, inputs, run_id=trial.run))
         except RunRefused:
-            stage.hold(not is_wanted, Invariant.REFUSAL, "inputs that are as declared are refused")
+            case.hold(not is_wanted, Invariant.REFUSAL, "inputs that are as declared are refused")
             return Outcome.BLOCKED
-        stage.hold(is_wanted, Invariant.BOUNDS, "a run started with an input beyond the limits")
-        scene.oracle.judge(scene.carry_on(run, machine))
+        case.hold(is_wanted, Invariant.BOUNDS, "a run started with an input beyond the limits")
+        trial.oracle.judge(trial.carry_on(run, machine))
         return Outcome.ABSORBED
 
 
 # -- from within -------------------------------------------------------------------------------------------------------
 
-Deed = Callable[[Machine, Scene, ToolContext], Awaitable[Any]]
+Deed = Callable[[Machine, Trial, ToolContext], Awaitable[Any]]
 
 _DEEDS: Final[dict[str, tuple[Deed, type[Exception] | None]]] = {
-    "run": (lambda machine, scene, _: machine.run(scene.target.program, scene.inputs, run_id=scene.run), None),
-    "recover": (lambda machine, scene, _: machine.recover(scene.run), RunBusy),
+    "run": (lambda machine, trial, _: machine.run(trial.target.program, trial.inputs, run_id=trial.run), None),
+    "recover": (lambda machine, trial, _: machine.recover(trial.run), RunBusy),
     "resume": (
-        lambda machine, scene, context: machine.resume(context.resume_token or f"{scene.run}.x", 1),
+        lambda machine, trial, context: machine.resume(context.resume_token or f"{trial.run}.x", 1),
         DeliveryRefused,
     ),
     "reconcile": (
-        lambda machine, scene, context: machine.reconcile(scene.run, context.step, "done", 1),
+        lambda machine, trial, context: machine.reconcile(trial.run, context.step, "done", 1),
         DeliveryRefused,
     ),
-    "erase": (lambda machine, scene, _: machine.erase(scene.run), RunBusy),
-    "cancel": (lambda machine, scene, _: machine.cancel(scene.run), None),
+    "erase": (lambda machine, trial, _: machine.erase(trial.run), RunBusy),
+    "cancel": (lambda machine, trial, _: machine.cancel(trial.run), None),
 }
 """What a tool asks of the machine about its own run, and how that is refused; None where it is not."""
 
@@ -309,15 +309,15 @@ class ReentrantTool(Attack):
         """It needs a tool."""
         return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Have one call of a tool do it, and see that the run goes its way."""
         from hypothesis import strategies as st
 
-        which = stage.pick("deed", st.sampled_from(list(_DEEDS)))
-        number = stage.pick("calls before it", st.sampled_from((0, 0, 1, 2, 0, 3)))
+        which = case.pick("deed", st.sampled_from(list(_DEEDS)))
+        number = case.pick("calls before it", st.sampled_from((0, 0, 1, 2, 0, 3)))
         deed, refusal = _DEEDS[which]
-        scene = Scene(stage, faults=False)
-        is_own = stage.pick("it asks its own machine", st.booleans())
+        trial = Trial(case, faults=False)
+        is_own = case.pick("it asks its own machine", st.booleans())
         called = 0
         effects, under_way = -1, 0
 
@@ -326,42 +326,42 @@ class ReentrantTool(Attack):
             called += 1
             if called != number + 1:
                 return
-            stage.count()
-            stage.tell(f"`{context.step}` asks {'its' if is_own else 'another'} machine to {which} its own run")
+            case.count()
+            case.tell(f"`{context.step}` asks {'its' if is_own else 'another'} machine to {which} its own run")
             if which in ("cancel", "erase"):
                 # When a run hears that it is cancelled hangs on when it next writes: the reference can't say it.
-                scene.oracle.rest()
-                effects = len(scene.world.effects)
-                steps = stage.target.plan.steps
+                trial.oracle.rest()
+                effects = len(trial.world.effects)
+                steps = case.target.plan.steps
                 under_way = next(len(s.calls) for s in steps if any(c.id == context.step for c in s.calls))
             try:
-                await deed(machine if is_own else scene.machine(), scene, context)
+                await deed(machine if is_own else trial.machine(), trial, context)
             except Exception as error:
                 # What is raised here the machine takes for an error of the tool.
                 if refusal is None or not isinstance(error, refusal):
-                    stage.error = Breach(Invariant.REFUSAL, f"{which} raised {type(error).__name__}: {error}")
+                    case.error = Breach(Invariant.REFUSAL, f"{which} raised {type(error).__name__}: {error}")
             else:
                 if refusal is not None:
-                    stage.error = Breach(Invariant.DRIVER, f"{which} went well in a run that somebody drives")
+                    case.error = Breach(Invariant.DRIVER, f"{which} went well in a run that somebody drives")
 
-        machine = scene.machine(around=lambda inner: _Within(inner, do))
-        run = scene.carry_on(scene.start(machine), scene.machine())
+        machine = trial.machine(around=lambda inner: _Within(inner, do))
+        run = trial.carry_on(trial.start(machine), trial.machine())
         if called <= number:
-            scene.oracle.judge(run)
+            trial.oracle.judge(run)
             return Outcome.NOT_APPLICABLE
-        if scene.oracle.rests:
-            self._cancelled(scene, run, effects + under_way)
+        if trial.oracle.rests:
+            self._cancelled(trial, run, effects + under_way)
             return Outcome.ABSORBED
-        scene.oracle.judge(run)
+        trial.oracle.judge(run)
         return Outcome.BLOCKED if refusal is not None else Outcome.ABSORBED
 
-    def _cancelled(self, scene: Scene, run: Run, most: int) -> None:
+    def _cancelled(self, trial: Trial, run: Run, most: int) -> None:
         """See that a run which somebody cancelled in a call starts no further effect than those under way."""
-        stage = scene.stage
-        late = len(scene.world.effects) - most
-        stage.hold(run.is_over, Invariant.ENDINGS, "a run that was cancelled does not end")
-        stage.hold(late <= 0, Invariant.ENDINGS, f"{late} effects started after the run was cancelled")
-        stage.hold(not scene.faults(), Invariant.REPLAY, "an honest journal is called damaged")
+        case = trial.case
+        late = len(trial.world.effects) - most
+        case.hold(run.is_over, Invariant.ENDINGS, "a run that was cancelled does not end")
+        case.hold(late <= 0, Invariant.ENDINGS, f"{late} effects started after the run was cancelled")
+        case.hold(not trial.faults(), Invariant.REPLAY, "an honest journal is called damaged")
 
 
 class RefusedDeliveries(Attack):
@@ -377,34 +377,34 @@ class RefusedDeliveries(Attack):
     weight = 25
     most = 100
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Flood the run where it stops; see that its journal stays bounded, and that it goes on."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        machine = scene.machine()
-        run = scene.start(machine)
-        stops = stage.pick("stops before it", st.integers(0, 2))
+        trial = Trial(case, faults=False)
+        machine = trial.machine()
+        run = trial.start(machine)
+        stops = case.pick("stops before it", st.integers(0, 2))
         for _ in range(stops):
             if not run.is_over:
-                run = scene.deliver(run, machine)
-        times = stage.pick("deliveries", st.sampled_from((101, 1, 100, 99, 130)))
-        stage.tell(f"deliver {times} times with a token that is not of the run")
+                run = trial.deliver(run, machine)
+        times = case.pick("deliveries", st.sampled_from((101, 1, 100, 99, 130)))
+        case.tell(f"deliver {times} times with a token that is not of the run")
         for number in range(times):
-            stage.count()
+            case.count()
             try:
-                stage.do(machine.resume(f"{scene.run}.{number}", "approve"))
+                case.do(machine.resume(f"{trial.run}.{number}", "approve"))
             except DeliveryRefused:
                 continue
             raise Breach(Invariant.DELIVERY, "a token that nobody gave out was taken")
-        refused = [one for one in scene.store.inner.read(scene.run) if b'"kind":"refused"' in one.record]
-        stage.hold(len(refused) <= self.most, Invariant.BOUNDS, f"the journal records {len(refused)} refusals")
-        stage.hold(
+        refused = [one for one in trial.store.inner.read(trial.run) if b'"kind":"refused"' in one.record]
+        case.hold(len(refused) <= self.most, Invariant.BOUNDS, f"the journal records {len(refused)} refusals")
+        case.hold(
             len(refused) == min(times, self.most), Invariant.KEPT, f"{len(refused)} refusals of {times} are recorded"
         )
-        now = scene.reload()
-        stage.hold((now.status, now.suspensions) == (run.status, run.suspensions), Invariant.DELIVERY, "the run moved")
-        scene.oracle.judge(scene.carry_on(now, machine))
+        now = trial.reload()
+        case.hold((now.status, now.suspensions) == (run.status, run.suspensions), Invariant.DELIVERY, "the run moved")
+        trial.oracle.judge(trial.carry_on(now, machine))
         return Outcome.BLOCKED
 
 

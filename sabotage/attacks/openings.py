@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.forging import stranger
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.stage import KEY_SEED, Stage
+from stepward.sabotage.playing.case import KEY_SEED, Case
+from stepward.sabotage.stores.forging import stranger
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.records import digest_of
 from stepward.vm.journal.signing import KeyRefused, SigningKey, VerifyKey, signer_of
@@ -86,24 +86,24 @@ class FileOfAnotherKind(Attack):
     weight = 40
     enumerates = "what the file of the journal and that of the vault may have become"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that what is opened is refused in words, and left as it is."""
-        for number in stage.each("the file and what became of it", len(OURS) * len(DEEDS)):
+        for number in case.each("the file and what became of it", len(OURS) * len(DEEDS)):
             name = list(OURS)[number // len(DEEDS)]
             what = list(DEEDS)[number % len(DEEDS)]
             with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
-                self._played(stage, os.path.join(folder, "runs.db"), name, what)
-        self._missing(stage)
+                self._played(case, os.path.join(folder, "runs.db"), name, what)
+        self._missing(case)
         return Outcome.DETECTED
 
-    def _played(self, stage: Stage, path: str, name: str, what: str) -> None:
-        stage.tell(f"the file of the {'vault' if name.endswith('vault') else 'journal'} has {what}")
-        stage.count()
+    def _played(self, case: Case, path: str, name: str, what: str) -> None:
+        case.tell(f"the file of the {'vault' if name.endswith('vault') else 'journal'} has {what}")
+        case.count()
         with closing(SQLiteJournal(path)) as store:
             _filled(store)
-            self._hold_file(stage, store, path)
-            self._hold_settings(stage, store)
-        self._hold_closed(stage, store)
+            self._hold_file(case, store, path)
+            self._hold_settings(case, store)
+        self._hold_closed(case, store)
         file = path if name == "runs.db" else f"{path}.vault"
         _spoil(file, what, "records" if name == "runs.db" else "secrets")
         before = None if os.path.isdir(file) else Path(file).read_bytes()
@@ -112,50 +112,48 @@ class FileOfAnotherKind(Attack):
                 found: Any = store.vault.get("a run") if name != "runs.db" else store.read("a run")
         except JournalError as error:
             is_said = "`" in str(error)
-            stage.hold(is_said, Invariant.REFUSAL, f"it is refused, and not in words: {error}")
+            case.hold(is_said, Invariant.REFUSAL, f"it is refused, and not in words: {error}")
         else:
             # Only a vault without anything in it is made anew: it may be that nothing was ever kept in it.
             is_new = name != "runs.db" and what == "nothing in it" and not found
-            stage.hold(is_new, self.invariant, f"a file that has {what} was opened, and {found} was read")
+            case.hold(is_new, self.invariant, f"a file that has {what} was opened, and {found} was read")
             return
         after = None if os.path.isdir(file) else Path(file).read_bytes()
-        stage.hold(after == before, self.invariant, "a file that was refused is not as it was")
+        case.hold(after == before, self.invariant, "a file that was refused is not as it was")
 
-    def _hold_file(self, stage: Stage, store: SQLiteJournal, path: str) -> None:
+    def _hold_file(self, case: Case, store: SQLiteJournal, path: str) -> None:
         for name, (owner, mode) in OURS.items():
             file = path if name == "runs.db" else f"{path}.vault"
             allowed = stat.S_IMODE(os.stat(file).st_mode)
-            stage.hold(allowed == 0o600, Invariant.SECRECY, f"the file `{name}` may be read by others: {allowed:o}")
+            case.hold(allowed == 0o600, Invariant.SECRECY, f"the file `{name}` may be read by others: {allowed:o}")
             with closing(sqlite3.connect(file)) as connection:
                 said = [connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("application_id", "user_version")]
                 found = connection.execute("PRAGMA journal_mode").fetchone()[0]
-            stage.hold(said == [owner, 1], self.invariant, f"the file `{name}` is marked {said}")
-            stage.hold(found == mode, Invariant.KEPT, f"the file `{name}` is written in the mode `{found}`")
+            case.hold(said == [owner, 1], self.invariant, f"the file `{name}` is marked {said}")
+            case.hold(found == mode, Invariant.KEPT, f"the file `{name}` is written in the mode `{found}`")
         del store
 
-    def _hold_settings(self, stage: Stage, store: SQLiteJournal) -> None:
+    def _hold_settings(self, case: Case, store: SQLiteJournal) -> None:
         """See that what a durable write asks of the disk is asked, also after one that is not."""
         levels = []
         for durable in (True, False, True):
             store._file._synchronize(store._file._layout.synchronous)
             with store._file.writing(durable=durable) as connection:
                 levels.append(connection.execute("PRAGMA synchronous").fetchone()[0])
-        stage.hold(
-            levels == [2, 1, 2], Invariant.KEPT, f"durable writes of the journal are made at the levels {levels}"
-        )
+        case.hold(levels == [2, 1, 2], Invariant.KEPT, f"durable writes of the journal are made at the levels {levels}")
         with store.vault._file().writing(durable=True) as connection:
             asked = [connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("synchronous", "secure_delete")]
-        stage.hold(asked == [3, 1], Invariant.ERASURE, f"writes of the vault are made at the levels {asked}")
+        case.hold(asked == [3, 1], Invariant.ERASURE, f"writes of the vault are made at the levels {asked}")
 
-    def _hold_closed(self, stage: Stage, store: SQLiteJournal) -> None:
+    def _hold_closed(self, case: Case, store: SQLiteJournal) -> None:
         try:
             store.read("a run")
         except JournalError as error:
-            stage.hold("closed" in str(error), Invariant.REFUSAL, f"a closed journal says: {error}")
+            case.hold("closed" in str(error), Invariant.REFUSAL, f"a closed journal says: {error}")
             return
         raise Breach(Invariant.REFUSAL, "a closed journal was read")
 
-    def _missing(self, stage: Stage) -> None:
+    def _missing(self, case: Case) -> None:
         """See that a store that is not there is not made where nobody asked for it."""
         with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
             for path in (os.path.join(folder, "no.db"), "", ":memory:", os.path.join(folder, "no", "such.db")):
@@ -164,7 +162,7 @@ class FileOfAnotherKind(Attack):
                 except JournalError:
                     continue
                 raise Breach(Invariant.REFUSAL, f"`{path}` was opened")
-            stage.hold(not os.listdir(folder), self.invariant, "a store that nobody asked for was made")
+            case.hold(not os.listdir(folder), self.invariant, "a store that nobody asked for was made")
 
 
 def _spoil(file: str, what: str, table: str) -> None:
@@ -194,40 +192,40 @@ class KeysOfAnotherKind(Attack):
     severity = "high"
     weight = 50
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that each is refused in words, and that a key is what it was when it was saved."""
         ours, other = SigningKey.from_seed(KEY_SEED), stranger()
         with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
             path = os.path.join(folder, "key.pem")
             ours.save(path)
             allowed = stat.S_IMODE(os.stat(path).st_mode)
-            stage.hold(allowed == 0o600, Invariant.SECRECY, f"a key may be read by others: {allowed:o}")
+            case.hold(allowed == 0o600, Invariant.SECRECY, f"a key may be read by others: {allowed:o}")
             before = Path(path).read_bytes()
-            _refused(stage, "a key is saved over another one", lambda: other.save(path))
-            stage.hold(Path(path).read_bytes() == before, Invariant.KEPT, "a key was written over")
+            _refused(case, "a key is saved over another one", lambda: other.save(path))
+            case.hold(Path(path).read_bytes() == before, Invariant.KEPT, "a key was written over")
             loaded = SigningKey.load(path)
-            stage.hold(loaded.id == ours.id == ours.public.id, self.invariant, "a key has another id when it is read")
+            case.hold(loaded.id == ours.id == ours.public.id, self.invariant, "a key has another id when it is read")
             public = os.path.join(folder, "public.pem")
             Path(public).write_bytes(ours.public.pem())
-            stage.hold(VerifyKey.load(public) == ours.public, self.invariant, "a public key is read as another one")
-            _refused(stage, "a private key is given to check with", lambda: VerifyKey.load(path))
-            _refused(stage, "a public key is given to sign with", lambda: SigningKey.load(public))
+            case.hold(VerifyKey.load(public) == ours.public, self.invariant, "a public key is read as another one")
+            _refused(case, "a private key is given to check with", lambda: VerifyKey.load(path))
+            _refused(case, "a public key is given to sign with", lambda: SigningKey.load(public))
             for name in ("no.pem", ""):
-                _refused(stage, "no file is given", lambda name=name: SigningKey.load(os.path.join(folder, name)))  # type: ignore[misc]
-                _refused(stage, "no file is given", lambda name=name: VerifyKey.load(os.path.join(folder, name)))  # type: ignore[misc]
+                _refused(case, "no file is given", lambda name=name: SigningKey.load(os.path.join(folder, name)))  # type: ignore[misc]
+                _refused(case, "no file is given", lambda name=name: VerifyKey.load(os.path.join(folder, name)))  # type: ignore[misc]
         for pem in _others():
-            _refused(stage, "another key is given to sign with", lambda pem=pem: SigningKey.from_pem(pem))  # type: ignore[misc]
-            _refused(stage, "another key is given to check with", lambda pem=pem: VerifyKey.from_pem(pem))  # type: ignore[misc]
+            _refused(case, "another key is given to sign with", lambda pem=pem: SigningKey.from_pem(pem))  # type: ignore[misc]
+            _refused(case, "another key is given to check with", lambda pem=pem: VerifyKey.from_pem(pem))  # type: ignore[misc]
         for size in (0, 31, 33):
-            _refused(stage, "a seed has another size", lambda size=size: SigningKey.from_seed(bytes(size)))  # type: ignore[misc]
-        self._signed(stage, ours, other)
+            _refused(case, "a seed has another size", lambda size=size: SigningKey.from_seed(bytes(size)))  # type: ignore[misc]
+        self._signed(case, ours, other)
         return Outcome.BLOCKED
 
-    def _signed(self, stage: Stage, ours: SigningKey, other: SigningKey) -> None:
+    def _signed(self, case: Case, ours: SigningKey, other: SigningKey) -> None:
         digest = digest_of(b"last")
         head = Head("a run", 3, digest, ours.sign_head("a run", 3, digest))
         keys = [other.public, ours.public]
-        stage.hold(signer_of("a run", head, keys) == ours.public, self.invariant, "who has signed is not known")
+        case.hold(signer_of("a run", head, keys) == ours.public, self.invariant, "who has signed is not known")
         signature = head.signature or b""
         wrong = (
             ("b run", head, keys),
@@ -241,7 +239,7 @@ class KeysOfAnotherKind(Attack):
         )
         for run, shown, known in wrong:
             found = signer_of(run, shown, known)
-            stage.hold(found is None, self.invariant, f"{shown} of `{run}` is called signed by {found}")
+            case.hold(found is None, self.invariant, f"{shown} of `{run}` is called signed by {found}")
 
 
 def _others() -> list[bytes]:
@@ -268,8 +266,8 @@ def _others() -> list[bytes]:
     ]
 
 
-def _refused(stage: Stage, what: str, call: Callable[[], Any]) -> None:
-    stage.count()
+def _refused(case: Case, what: str, call: Callable[[], Any]) -> None:
+    case.count()
     try:
         call()
     except KeyRefused:

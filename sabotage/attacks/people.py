@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.delivering import in_doubt, refused, suspended
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.delivering import in_doubt, refused, suspended
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.variants import under
 from stepward.sabotage.target import Target
-from stepward.sabotage.variants import under
 
 STARTED_BY: Final = "ann"
 OTHER: Final = "bob"
@@ -34,30 +34,30 @@ class SettledByOne(Attack):
         """It needs a step that suspends, or a write."""
         return None if target.waits or target.writes else "no tool suspends or writes"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that the delivery is refused, and that of another person is taken."""
         from hypothesis import strategies as st
 
-        tools = sorted({call.tool for call in (*stage.target.waits, *stage.target.writes)})
-        eyes = under(stage.target, "four eyes", {"policy": "two-people", "four_eyes": tools})
-        waits = bool(stage.target.waits) and (not stage.target.writes or stage.pick("a step waits", st.booleans()))
+        tools = sorted({call.tool for call in (*case.target.waits, *case.target.writes)})
+        eyes = under(case.target, "four eyes", {"policy": "two-people", "four_eyes": tools})
+        waits = bool(case.target.waits) and (not case.target.writes or case.pick("a step waits", st.booleans()))
         outcome = Outcome.NOT_APPLICABLE
-        for number in stage.each("the case is", len(_CASES)):
+        for number in case.each("the case is", len(_CASES)):
             by, is_new = _CASES[number]
-            if self._play(stage, eyes, by, is_new=is_new, waits=waits):
+            if self._play(case, eyes, by, is_new=is_new, waits=waits):
                 outcome = Outcome.BLOCKED
         return outcome
 
-    def _play(self, stage: Stage, eyes: Target, by: str | None, *, is_new: bool, waits: bool) -> bool:
+    def _play(self, case: Case, eyes: Target, by: str | None, *, is_new: bool, waits: bool) -> bool:
         """Play one case; return whether the run came to a delivery."""
-        scene = Scene(stage, target=stage.target if is_new else eyes, faults=False)
-        scene.by = STARTED_BY
-        run = suspended(scene, scene.start()) if waits else in_doubt(scene)
+        trial = Trial(case, target=case.target if is_new else eyes, faults=False)
+        trial.by = STARTED_BY
+        run = suspended(trial, trial.start()) if waits else in_doubt(trial)
         if run is None:
             return False
-        machine = scene.machine(policy=eyes.policies)
+        machine = trial.machine(policy=eyes.policies)
         step = run.suspensions[0].step if waits else run.doubts[0].step
-        payload = scene.payload(step)
+        payload = trial.payload(step)
         if waits:
             token = run.suspensions[0].token
             work = machine.resume(token, payload, by=by)
@@ -66,13 +66,13 @@ class SettledByOne(Attack):
             work = machine.reconcile(run.id, step, "done", payload, by=by)
             other = machine.reconcile(run.id, step, "done", payload, by=OTHER)
         try:
-            refused(scene, f"{by or 'somebody'} settles `{step}`", work, invariant=self.invariant)
+            refused(trial, f"{by or 'somebody'} settles `{step}`", work, invariant=self.invariant)
         except BaseException:
             other.close()
             raise
-        stage.tell(f"{OTHER} settles `{step}`")
-        stage.count()
-        stage.do(other)
+        case.tell(f"{OTHER} settles `{step}`")
+        case.count()
+        case.do(other)
         return True
 
 

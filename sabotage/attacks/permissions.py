@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.injection import called_tools, tools_of
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.points import Points
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.points import Points
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.variants import call_in, under, variant
+from stepward.sabotage.playing.world import ProcessModel
 from stepward.sabotage.target import Target
-from stepward.sabotage.variants import call_in, under, variant
-from stepward.sabotage.world import ProcessModel
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.plan import CallPlan
@@ -79,49 +79,49 @@ class ForgedToolName(Attack):
         """It needs a tool."""
         return None if tools_of(target) else "no step calls a tool"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Forge the tool of one step, and see that the machine does not even start."""
         from hypothesis import strategies as st
 
-        calls = tools_of(stage.target)
-        step = stage.pick("forged in", st.sampled_from([call.id for call in calls]))
-        kind = stage.pick("the tools are", st.sampled_from(list(_FORGED)))
-        own = stage.target.calls[step].tool
+        calls = tools_of(case.target)
+        step = case.pick("forged in", st.sampled_from([call.id for call in calls]))
+        kind = case.pick("the tools are", st.sampled_from(list(_FORGED)))
+        own = case.target.calls[step].tool
         near = (own.upper(), f" {own}", f"{own}\u200b", f"{own}.__call__", f"_{own}")
         known = {call.tool for call in calls}
         names = [name for name in (*_FORGED[kind], *near) if name and name not in known]
-        forged = stage.pick("forged name", st.sampled_from(names))
+        forged = case.pick("forged name", st.sampled_from(names))
 
         def forge(data: dict[str, Any]) -> None:
             call_in(data, step)["tool"] = forged
             if own in data.get("tools", {}):
                 data["tools"][forged] = data["tools"][own]
 
-        target = variant(stage.target, f"forged {step} {forged}", forge)
-        return self._refused(Scene(stage, target=target, faults=False), kind, forged, sorted(known))
+        target = variant(case.target, f"forged {step} {forged}", forge)
+        return self._refused(Trial(case, target=target, faults=False), kind, forged, sorted(known))
 
-    def _refused(self, scene: Scene, kind: str, forged: str, known: list[str]) -> Outcome:
-        stage, target = scene.stage, scene.target
+    def _refused(self, trial: Trial, kind: str, forged: str, known: list[str]) -> Outcome:
+        case, target = trial.case, trial.target
         called: list[str] = []
         machine = ExecutionVM(
             _shop(kind, known, called),
-            ProcessModel(scene.world, Points()),
-            scene.store,
+            ProcessModel(trial.world, Points()),
+            trial.store,
             target.policies,
             checker=None,
-            key=stage.key,
-            clock=scene.clock,
+            key=case.key,
+            clock=trial.clock,
         )
-        stage.count()
-        stage.tell(f"run a program that calls `{forged}`, where {kind} has the tools")
-        scene.oracle.rest()
+        case.count()
+        case.tell(f"run a program that calls `{forged}`, where {kind} has the tools")
+        trial.oracle.rest()
         try:
-            stage.do(machine.run(target.program, scene.inputs, run_id=scene.run))
+            case.do(machine.run(target.program, trial.inputs, run_id=trial.run))
         except RunRefused as error:
             is_said = f"`{forged}`" in str(error)
-            stage.hold(is_said, Invariant.REFUSAL, f"the run is refused for something else: {error}")
-            stage.hold(not called, Invariant.REFUSAL, f"a refused run called {called}")
-            stage.hold(scene.store.inner.head(scene.run) is None, Invariant.REFUSAL, "a refused run left records")
+            case.hold(is_said, Invariant.REFUSAL, f"the run is refused for something else: {error}")
+            case.hold(not called, Invariant.REFUSAL, f"a refused run called {called}")
+            case.hold(trial.store.inner.head(trial.run) is None, Invariant.REFUSAL, "a refused run left records")
             return Outcome.BLOCKED
         raise Breach(Invariant.PERMISSION, f"the machine takes `{forged}` of {kind} for a tool, and called {called}")
 
@@ -129,9 +129,9 @@ class ForgedToolName(Attack):
 # -- policies ----------------------------------------------------------------------------------------------------------
 
 
-def _rejected(scene: Scene) -> bool:
+def _rejected(trial: Trial) -> bool:
     """Whether the journal says that a policy does not allow a call."""
-    return any(one["kind"] == "rejected" and one["body"].get("rule") == "allow" for one in scene.oracle.records)
+    return any(one["kind"] == "rejected" and one["body"].get("rule") == "allow" for one in trial.oracle.records)
 
 
 class ToolOutsideThePolicy(Attack):
@@ -150,22 +150,22 @@ class ToolOutsideThePolicy(Attack):
         """It needs a tool."""
         return None if tools_of(target) else "no step calls a tool"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Run under a policy that allows all tools but one, and see that this one is never called."""
         from hypothesis import strategies as st
 
-        names = list(dict.fromkeys(call.tool for call in tools_of(stage.target)))
-        called = {call.tool for call in called_tools(stage)}
+        names = list(dict.fromkeys(call.tool for call in tools_of(case.target)))
+        called = {call.tool for call in called_tools(case)}
         if not called:
             return Outcome.NOT_APPLICABLE
-        barred = stage.pick("not allowed", st.sampled_from([name for name in names if name in called]))
+        barred = case.pick("not allowed", st.sampled_from([name for name in names if name in called]))
         policy = {"policy": "gate", "allow": [name for name in names if name != barred]}
-        scene = Scene(stage, target=under(stage.target, f"without {barred}", policy), faults=False)
-        stage.tell(f"a policy allows all tools but `{barred}`")
-        scene.finish()
-        done = [asked.asking.call.id for asked in scene.world.asked if asked.asking.call.tool == barred]
-        stage.hold(not done, Invariant.PERMISSION, f"`{barred}` was called, and no policy allows it")
-        return Outcome.BLOCKED if _rejected(scene) else Outcome.NOT_APPLICABLE
+        trial = Trial(case, target=under(case.target, f"without {barred}", policy), faults=False)
+        case.tell(f"a policy allows all tools but `{barred}`")
+        trial.finish()
+        done = [asked.asking.call.id for asked in trial.world.asked if asked.asking.call.tool == barred]
+        case.hold(not done, Invariant.PERMISSION, f"`{barred}` was called, and no policy allows it")
+        return Outcome.BLOCKED if _rejected(trial) else Outcome.NOT_APPLICABLE
 
 
 class ArgumentOutsideThePolicy(Attack):
@@ -186,26 +186,26 @@ class ArgumentOutsideThePolicy(Attack):
         """It needs a tool with arguments."""
         return None if any(map(_args, tools_of(target))) else "no tool has arguments"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Draw a condition on one argument, and see that the tool is called exactly where the reference admits it."""
         from hypothesis import strategies as st
 
-        calls = [call for call in called_tools(stage) if _args(call)]
+        calls = [call for call in called_tools(case) if _args(call)]
         if not calls:
             return Outcome.NOT_APPLICABLE
-        step = stage.pick("limited", st.sampled_from([call.id for call in calls]))
-        call = stage.target.calls[step]
-        name = stage.pick("argument", st.sampled_from(sorted(_args(call))))
-        limits = stage.target.once(("limits", step, name), lambda: _limits(stage.target, name, _args(call)[name]))
-        when = stage.pick("allowed when", limits)
-        others = {one.tool for one in tools_of(stage.target)} - {call.tool}
+        step = case.pick("limited", st.sampled_from([call.id for call in calls]))
+        call = case.target.calls[step]
+        name = case.pick("argument", st.sampled_from(sorted(_args(call))))
+        limits = case.target.once(("limits", step, name), lambda: _limits(case.target, name, _args(call)[name]))
+        when = case.pick("allowed when", limits)
+        others = {one.tool for one in tools_of(case.target)} - {call.tool}
         policy = {"policy": "limit", "allow": [*sorted(others), {"tool": call.tool, "when": when}]}
-        scene = Scene(stage, target=under(stage.target, f"{call.tool} when {when}", policy), faults=False)
-        stage.tell(f"a policy allows `{call.tool}` only when {when}")
-        scene.finish()
-        if _rejected(scene):
+        trial = Trial(case, target=under(case.target, f"{call.tool} when {when}", policy), faults=False)
+        case.tell(f"a policy allows `{call.tool}` only when {when}")
+        trial.finish()
+        if _rejected(trial):
             return Outcome.BLOCKED
-        is_called = any(asked.asking.call.tool == call.tool for asked in scene.world.asked)
+        is_called = any(asked.asking.call.tool == call.tool for asked in trial.world.asked)
         return Outcome.ABSORBED if is_called else Outcome.NOT_APPLICABLE
 
 

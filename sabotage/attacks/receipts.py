@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.audits import signed_receipt
-from stepward.sabotage.forging import flipped
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.forging import flipped
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.receipts import Receipt, ReceiptRefused
 from stepward.vm.journal.signing import SigningKey
@@ -32,37 +32,37 @@ class StoreAudited(Attack):
     severity = "high"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Verify all, and see which runs are called damaged."""
         from hypothesis import strategies as st
 
-        deeds = stage.pick("runs are", st.lists(st.sampled_from(_DEEDS), min_size=1, max_size=4))
-        with_key = stage.pick("with the key", st.booleans())
+        deeds = case.pick("runs are", st.lists(st.sampled_from(_DEEDS), min_size=1, max_size=4))
+        with_key = case.pick("with the key", st.booleans())
         store = MemoryJournal()
         receipts: list[Receipt] = []
         due: dict[str, bool] = {}
         gone: list[str] = []
         for number, deed in enumerate(deeds):
-            scene = Scene(stage, f"run {number}", faults=False, store=store)
-            run = scene.start()
-            receipt = signed_receipt(stage, run)
+            trial = Trial(case, f"run {number}", faults=False, store=store)
+            run = trial.start()
+            receipt = signed_receipt(case, run)
             if not deed.endswith("without a receipt"):
                 receipts.append(receipt)
-                _hold_text(stage, receipt)
-            stage.tell(f"run {number}: {deed}")
-            due[run.id] = self._done(scene, store, deed, with_key=with_key)
+                _hold_text(case, receipt)
+            case.tell(f"run {number}: {deed}")
+            due[run.id] = self._done(trial, store, deed, with_key=with_key)
             if run.id not in store._runs:
                 gone.append(run.id)
-        self._audit(stage, store, receipts, due, gone, keys=[stage.key] if with_key else [])
+        self._audit(case, store, receipts, due, gone, keys=[case.key] if with_key else [])
         return Outcome.DETECTED if not all(due.values()) else Outcome.ABSORBED
 
-    def _done(self, scene: Scene, store: MemoryJournal, deed: str, *, with_key: bool) -> bool:
+    def _done(self, trial: Trial, store: MemoryJournal, deed: str, *, with_key: bool) -> bool:
         """Do something to a run; return whether it still has to be in order."""
-        kept = store._runs[scene.run]
+        kept = store._runs[trial.run]
         if deed.startswith("left"):
             return True
         if deed.startswith("taken away"):
-            del store._runs[scene.run]
+            del store._runs[trial.run]
             return deed.endswith("without a receipt")
         if deed.startswith("cut"):
             del kept.entries[-1]
@@ -72,7 +72,7 @@ class StoreAudited(Attack):
 
     def _audit(
         self,
-        stage: Stage,
+        case: Case,
         store: MemoryJournal,
         receipts: list[Receipt],
         due: dict[str, bool],
@@ -80,7 +80,7 @@ class StoreAudited(Attack):
         *,
         keys: list[SigningKey],
     ) -> None:
-        stage.count()
+        case.count()
         public = [key.public for key in keys]
         found = {
             verdict.run: verdict
@@ -90,10 +90,10 @@ class StoreAudited(Attack):
         }
         named = [run for run in due if run not in gone]
         told = [receipt.run for receipt in receipts if receipt.run in gone]
-        stage.hold(list(found) == [*named, *told], self.invariant, f"the runs that are verified are {list(found)}")
+        case.hold(list(found) == [*named, *told], self.invariant, f"the runs that are verified are {list(found)}")
         for run, verdict in found.items():
             what = f"a run that is {'in order' if due[run] else 'damaged'} is told of {verdict.faults[:1]}"
-            stage.hold(verdict.is_intact == due[run], self.invariant, what)
+            case.hold(verdict.is_intact == due[run], self.invariant, what)
 
 
 _DEEDS: Final = (
@@ -108,21 +108,21 @@ _DEEDS: Final = (
 )
 
 
-def _hold_text(stage: Stage, receipt: Receipt) -> None:
+def _hold_text(case: Case, receipt: Receipt) -> None:
     """See that a receipt comes back from its text, and that no other text passes for one."""
     text = receipt.to_json()
-    stage.hold(Receipt.from_json(text) == receipt, Invariant.TAMPERING, "a receipt is read as another one")
+    case.hold(Receipt.from_json(text) == receipt, Invariant.TAMPERING, "a receipt is read as another one")
     data = json.loads(text)
     spread = json.dumps(dict(reversed(data.items())), indent=1)
-    stage.hold(Receipt.from_json(spread) == receipt, Invariant.TAMPERING, "spaces in a receipt matter")
+    case.hold(Receipt.from_json(spread) == receipt, Invariant.TAMPERING, "spaces in a receipt matter")
     for name, values in _NO_RECEIPTS.items():
         for value in values:
-            _refused(stage, json.dumps({**data, name: value}), f"`{name}` is {value!r}")
-        _refused(stage, json.dumps({key: data[key] for key in data if key != name}), f"`{name}` is missing")
-    _refused(stage, json.dumps({**data, "more": 1}), "a field more")
-    _refused(stage, text[:-1] + ',"seq":0}', "a field that comes twice")
-    _refused(stage, f"[{text}]", "a list")
-    _refused(stage, text[1:], "half a text")
+            _refused(case, json.dumps({**data, name: value}), f"`{name}` is {value!r}")
+        _refused(case, json.dumps({key: data[key] for key in data if key != name}), f"`{name}` is missing")
+    _refused(case, json.dumps({**data, "more": 1}), "a field more")
+    _refused(case, text[:-1] + ',"seq":0}', "a field that comes twice")
+    _refused(case, f"[{text}]", "a list")
+    _refused(case, text[1:], "half a text")
 
 
 _NO_RECEIPTS: Final[dict[str, tuple[Any, ...]]] = {
@@ -138,8 +138,8 @@ _NO_RECEIPTS: Final[dict[str, tuple[Any, ...]]] = {
 """What a field of a receipt can't be."""
 
 
-def _refused(stage: Stage, text: str, what: str) -> None:
-    stage.count()
+def _refused(case: Case, text: str, what: str) -> None:
+    case.count()
     try:
         Receipt.from_json(text)
     except ReceiptRefused:

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.forging import hands_of
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import LEASE_SECONDS, Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
+from stepward.sabotage.playing.variants import under, variant
+from stepward.sabotage.playing.world import ProcessModel, ProcessTools, WorldClock
+from stepward.sabotage.stores.forging import hands_of
+from stepward.sabotage.stores.through import ThroughStore
 from stepward.sabotage.target import Target
-from stepward.sabotage.through import ThroughStore
-from stepward.sabotage.variants import under, variant
-from stepward.sabotage.world import ProcessModel, ProcessTools, WorldClock
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Append, JournalError, Lease, Row
@@ -61,22 +61,22 @@ class _Store(ThroughStore):
     def __init__(self) -> None:
         super().__init__(MemoryJournal())
         self.faulty: set[str] = set()
-        self.scenes: dict[str, Scene] = {}
+        self.trials: dict[str, Trial] = {}
         self.last = ""
 
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
         """Lease a run."""
         self.last = run
         lease = super().acquire(run, holder, now, ttl)
-        if lease is not None and run in self.scenes:
-            self.scenes[run].oracle.look(durable=True)
+        if lease is not None and run in self.trials:
+            self.trials[run].oracle.look(durable=True)
         return lease
 
     def append(self, append: Append, fence: int | None) -> None:
         """Add entries, and have the oracle of the run look."""
         super().append(append, fence)
-        if append.run in self.scenes:
-            self.scenes[append.run].oracle.look(durable=append.durable)
+        if append.run in self.trials:
+            self.trials[append.run].oracle.look(durable=append.durable)
 
     def rows(self, statuses: Any = None, **filters: Any) -> list[Row]:
         """Return the list of runs."""
@@ -87,9 +87,9 @@ class _Store(ThroughStore):
 class _AllWorlds:
     """Tools and model of one machine, for the worlds of many runs."""
 
-    def __init__(self, store: _Store, scenes: Mapping[str, Scene], missing: frozenset[str]) -> None:
+    def __init__(self, store: _Store, trials: Mapping[str, Trial], missing: frozenset[str]) -> None:
         self._store = store
-        self._scenes = scenes
+        self._trials = trials
         self._missing = missing
 
     def has(self, name: str) -> bool:
@@ -98,16 +98,16 @@ class _AllWorlds:
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
         """Return what to await for the output of a tool."""
-        scene, row = self._scenes[context.run], self._store.inner.row(context.run)
-        left = 0.0 if row is None else row.expires - scene.clock.time / 1e6
+        trial, row = self._trials[context.run], self._store.inner.row(context.run)
+        left = 0.0 if row is None else row.expires - trial.clock.time / 1e6
         if not 0 < left <= LEASE_SECONDS:
-            scene.stage.error = Breach(Invariant.DRIVER, f"the lease of a run that was picked up lasts {left:g} s more")
+            trial.case.error = Breach(Invariant.DRIVER, f"the lease of a run that was picked up lasts {left:g} s more")
             raise Killed("the lease is wrong")
-        return ProcessTools(scene.world, Points()).call(name, args, context)
+        return ProcessTools(trial.world, Points()).call(name, args, context)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the reply."""
-        return await ProcessModel(self._scenes[self._store.last].world, Points()).complete(request)
+        return await ProcessModel(self._trials[self._store.last].world, Points()).complete(request)
 
 
 class RunsFoundTogether(Attack):
@@ -127,69 +127,69 @@ class RunsFoundTogether(Attack):
         """It needs a tool."""
         return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Recover all, and see which are picked up, which are named with an error, and which are left alone."""
         from hypothesis import strategies as st
 
-        states = stage.pick("runs", st.lists(st.sampled_from(STATES), min_size=1, max_size=MOST))
-        return _Fleet(stage, [*states, STATES[0]]).play()
+        states = case.pick("runs", st.lists(st.sampled_from(STATES), min_size=1, max_size=MOST))
+        return _Fleet(case, [*states, STATES[0]]).play()
 
 
 class _Fleet:
     """The runs of one case, all with one clock."""
 
-    def __init__(self, stage: Stage, states: list[str]) -> None:
-        self.stage = stage
+    def __init__(self, case: Case, states: list[str]) -> None:
+        self.case = case
         self.store = _Store()
         self.clock = WorldClock()
-        self.scenes = self.store.scenes
+        self.trials = self.store.trials
         self.states: dict[str, str] = {}
-        self.broken = under(stage.target, "nothing may", {"policy": "nothing-may", "allow": []})
+        self.broken = under(case.target, "nothing may", {"policy": "nothing-may", "allow": []})
         for number, state in enumerate(states):
             self._made(number, state)
 
     def _made(self, number: int, state: str) -> None:
         """Bring a run into a state."""
-        stage = self.stage
-        target = stage.target
+        case = self.case
+        target = case.target
         if state == "its tools are another machine's":
             target = variant(target, "other tools", _with_other_tools)
-        scene = Scene(stage, f"run {number}", faults=False, store=self.store, target=target)
-        scene.clock = self.clock
+        trial = Trial(case, f"run {number}", faults=False, store=self.store, target=target)
+        trial.clock = self.clock
         points = Points(None if state == "it waits or has ended" else 3 + number)
         try:
-            scene.start(scene.machine(points))
+            trial.start(trial.machine(points))
         except Killed:
-            scene.oracle.forget()
-        if scene.found() is None:
+            trial.oracle.forget()
+        if trial.found() is None:
             return
-        self.scenes[scene.run] = scene
-        self.states[scene.run] = state
-        stage.tell(f"run {number}: {state}")
+        self.trials[trial.run] = trial
+        self.states[trial.run] = state
+        case.tell(f"run {number}: {state}")
         if state == "its first record was edited":
-            scene.oracle.rest()
-            entries = self.store.inner.read(scene.run)
+            trial.oracle.rest()
+            entries = self.store.inner.read(trial.run)
             edited = entries[0]._replace(record=entries[0].record.replace(b'"at":1', b'"at":2', 1))
-            hands_of(self.store.inner).put(scene.run, [edited, *entries[1:]], None, None)
+            hands_of(self.store.inner).put(trial.run, [edited, *entries[1:]], None, None)
         elif state == "its line in the list can't be read":
-            self.store.faulty.add(scene.run)
+            self.store.faulty.add(trial.run)
 
     def play(self) -> Outcome:
         """Set the leases, recover all, and look."""
         self.clock.time += 10_000_000_000
         now = self.clock.time / 1e6
-        runs = {run: self.scenes[run].reload() for run, state in self.states.items() if "edited" not in state}
+        runs = {run: self.trials[run].reload() for run, state in self.states.items() if "edited" not in state}
         for run, state in self.states.items():
             self.store.inner._runs[run].expires = now + AHEAD.get(state, LONG_AGO)  # type: ignore[attr-defined]
         machine = self._machine()
         due = [run for run in self.states if self._is_due(run, runs)]
-        asked = {run: len(scene.world.asked) for run, scene in self.scenes.items()}
+        asked = {run: len(trial.world.asked) for run, trial in self.trials.items()}
         if self._is_strict():  # what a run comes to under a policy that is new to it, the reference does not know
-            for scene in self.scenes.values():
-                scene.oracle.rest()
-        self.stage.tell("a machine recovers all runs")
-        self.stage.count()
-        recovered, failures = self.stage.do(machine.recover_all())
+            for trial in self.trials.values():
+                trial.oracle.rest()
+        self.case.tell("a machine recovers all runs")
+        self.case.count()
+        recovered, failures = self.case.do(machine.recover_all())
         self._same("the runs that are picked up", [run.id for run in recovered], due)
         wrong = [run for run in self.states if self._is_wrong(run, runs)]
         self._same("the runs that are named with an error", sorted(failures), sorted(wrong))
@@ -202,14 +202,14 @@ class _Fleet:
         return Outcome.BLOCKED if len(due) < len(self.states) else Outcome.ABSORBED
 
     def _machine(self) -> ExecutionVM:
-        plan = self.stage.target.plan
+        plan = self.case.target.plan
         others = frozenset(f"{call.tool}_elsewhere" for step in plan.steps for call in step.calls if not call.is_model)
-        worlds = _AllWorlds(self.store, self.scenes, others)
+        worlds = _AllWorlds(self.store, self.trials, others)
         broken = [run for run, state in self.states.items() if state == "its policy is new, and broken"]
-        policies = self.broken.policies if broken else self.stage.target.policies
-        stage = self.stage
+        policies = self.broken.policies if broken else self.case.target.policies
+        case = self.case
         return ExecutionVM(
-            worlds, worlds, self.store, policies, checker=None, key=stage.key, clock=self.clock, random=stage.random
+            worlds, worlds, self.store, policies, checker=None, key=case.key, clock=self.clock, random=case.random
         )
 
     def _is_due(self, run: str, runs: Mapping[str, Run]) -> bool:
@@ -244,7 +244,7 @@ class _Fleet:
         """Whether a tool has started, which no policy allows now."""
         return any(re.search(rb'"kind":"intent"', entry.record) for entry in self.store.inner.read(run)) or any(
             not asked.asking.call.is_model and self._is_recorded(run, asked.asking.call.id)
-            for asked in self.scenes[run].world.asked
+            for asked in self.trials[run].world.asked
         )
 
     def _is_recorded(self, run: str, step: str) -> bool:
@@ -261,13 +261,13 @@ class _Fleet:
         row = self.store.inner.row(run)
         assert row is not None, "the run was there"
         if not is_due:
-            self._hold(len(self.scenes[run].world.asked) == asked, "a run that is not to be picked up has called")
+            self._hold(len(self.trials[run].world.asked) == asked, "a run that is not to be picked up has called")
             ends = self.clock.time / 1e6
             free = AHEAD.get(self.states[run], LONG_AGO) <= 0
             self._hold(not free or row.expires <= ends, "a run that was not picked up is leased all the same")
             return
         if self._is_strict():
-            later = [one.asking.call.id for one in self.scenes[run].world.asked[asked:] if not one.asking.call.is_model]
+            later = [one.asking.call.id for one in self.trials[run].world.asked[asked:] if not one.asking.call.is_model]
             self._hold(not later, f"`{later[:1]}` was called, which a policy that is new to the run does not allow")
         if self._status(run) != "RUNNING":
             over = self._status(run) not in ("SUSPENDED", "IN_DOUBT")
@@ -283,7 +283,7 @@ class _Fleet:
             state, ends = self.states[run], AHEAD.get(self.states[run], LONG_AGO)
             if run in due or known.status != "RUNNING":
                 continue
-            self.stage.tell(f"it recovers a run by its name: {state}")
+            self.case.tell(f"it recovers a run by its name: {state}")
             is_ahead = ends > DAY
             expected: type[StepwardError] | None = RunBusy if ends > 0.4 and not is_ahead else None
             if state == "its tools are another machine's" or (expected is None and self._refuses(run)):
@@ -292,7 +292,7 @@ class _Fleet:
                 self._is_said(machine, run)
             got: type[StepwardError] | None = None
             try:
-                self.stage.do(machine.recover(run))
+                self.case.do(machine.recover(run))
             except (RunBusy, RunRefused, JournalError) as error:
                 got = type(error)
             self._same(f"what a recovery by name comes to ({state})", got, expected)
@@ -309,12 +309,12 @@ class _Fleet:
         row = self.store.inner.row(run)
         assert row is not None, "the run was there"
         days = (row.expires - self.clock.time / 1e6) / DAY
-        busy = self.stage.do(machine._busy(run))
+        busy = self.case.do(machine._busy(run))
         self._hold(f"{days:,.0f} more days" in str(busy), f"of a lease that lasts {days} days is said: {busy}")
 
     def _unknown(self, machine: ExecutionVM) -> None:
         try:
-            self.stage.do(machine.recover("no such run"))
+            self.case.do(machine.recover("no such run"))
         except NoSuchRun:
             return
         raise Breach(Invariant.REFUSAL, "a run that does not exist was recovered")
@@ -323,11 +323,11 @@ class _Fleet:
         self._hold(got == due, f"{what}: {got}, and they have to be {due}")
 
     def _hold(self, kept: bool, what: str) -> None:
-        self.stage.hold(kept, Invariant.DRIVER, what)
+        self.case.hold(kept, Invariant.DRIVER, what)
 
 
 def _with_other_tools(data: dict[str, Any]) -> None:
-    from stepward.sabotage.variants import calls_in
+    from stepward.sabotage.playing.variants import calls_in
 
     for call in calls_in(data):
         if call["type"] == "tool":

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stepward.sabotage.answers import Answer
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks import copies, tokens
 from stepward.sabotage.attacks.tokens import TokenAttack, variant
-from stepward.sabotage.delivering import in_doubt, refused, suspended
-from stepward.sabotage.interleaving import Work, interleave
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.delivering import in_doubt, refused, suspended
+from stepward.sabotage.playing.interleaving import Work, interleave
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.world import Asking
 from stepward.sabotage.target import Target
-from stepward.sabotage.world import Asking
 from stepward.vm.errors import StepwardError
 from stepward.vm.language.policy import Policy
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy, RunRefused
@@ -33,29 +33,29 @@ class LateDelivery(TokenAttack):
     severity = "critical"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """End a run that waits, deliver, and see that it stays ended."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        run = suspended(scene, scene.start())
+        trial = Trial(case, faults=False)
+        run = suspended(trial, trial.start())
         if run is None:
             return Outcome.NOT_APPLICABLE
         token = run.suspensions[0]
-        how = stage.pick("the run is", st.sampled_from(["cancelled", "erased"]))
-        stage.tell(f"the run is {how} while `{token.step}` waits")
-        stage.count()
-        machine = scene.machine()
-        ended = stage.do(machine.cancel(run.id) if how == "cancelled" else machine.erase(run.id))
-        stage.hold(ended.is_over, Invariant.ENDINGS, f"the run was {how}, and is {ended.status}")
-        call = stage.target.calls[token.step]
-        payload = stage.pick("late payload", stage.target.output(call))
+        how = case.pick("the run is", st.sampled_from(["cancelled", "erased"]))
+        case.tell(f"the run is {how} while `{token.step}` waits")
+        case.count()
+        machine = trial.machine()
+        ended = case.do(machine.cancel(run.id) if how == "cancelled" else machine.erase(run.id))
+        case.hold(ended.is_over, Invariant.ENDINGS, f"the run was {how}, and is {ended.status}")
+        call = case.target.calls[token.step]
+        payload = case.pick("late payload", case.target.output(call))
         what = f"deliver the token of `{token.step}` after the end"
-        refused(scene, what, scene.machine().resume(token.token, payload), invariant=Invariant.ENDINGS)
-        again = scene.reload()
+        refused(trial, what, trial.machine().resume(token.token, payload), invariant=Invariant.ENDINGS)
+        again = trial.reload()
         said = (again.status, again.reason, again.trace_hash)
         is_same = said == (ended.status, ended.reason, ended.trace_hash) or how == "erased"
-        stage.hold(is_same and again.is_over, Invariant.ENDINGS, f"the ended run is {again.status} now")
+        case.hold(is_same and again.is_over, Invariant.ENDINGS, f"the ended run is {again.status} now")
         return Outcome.BLOCKED
 
 
@@ -75,40 +75,40 @@ class ReconciledAgain(Attack):
         """It needs a write."""
         return None if target.writes else "no tool writes"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Reconcile a write that was lost, and once more, with any verdict; and others that were not lost."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        run = in_doubt(scene)
+        trial = Trial(case, faults=False)
+        run = in_doubt(trial)
         if run is None:
             return Outcome.NOT_APPLICABLE
         doubts = {doubt.step for doubt in run.doubts}
         step = run.doubts[0].step
-        verdict = stage.pick("the second verdict", st.sampled_from(["done", "not_done", "abandon"]))
-        others = sorted(stage.target.calls.keys() - doubts)
-        first = stage.pick("the first verdict", st.sampled_from(["the truth", "abandon", "of another step"]))
+        verdict = case.pick("the second verdict", st.sampled_from(["done", "not_done", "abandon"]))
+        others = sorted(case.target.calls.keys() - doubts)
+        first = case.pick("the first verdict", st.sampled_from(["the truth", "abandon", "of another step"]))
         if first == "of another step" and others:
-            other = stage.pick("another step", st.sampled_from(others))
-            self._again(scene, other, verdict)
+            other = case.pick("another step", st.sampled_from(others))
+            self._again(trial, other, verdict)
         elif first == "abandon":
-            stage.tell(f"reconcile `{step}`: abandon")
-            stage.count()
-            run = stage.do(scene.machine().reconcile(run.id, step, "abandon"))
-            stage.hold(run.is_over, Invariant.ENDINGS, f"an abandoned run is {run.status}")
+            case.tell(f"reconcile `{step}`: abandon")
+            case.count()
+            run = case.do(trial.machine().reconcile(run.id, step, "abandon"))
+            case.hold(run.is_over, Invariant.ENDINGS, f"an abandoned run is {run.status}")
         if not run.is_over:
-            run = scene.deliver(run, scene.machine())
-        self._again(scene, step, verdict)
-        scene.oracle.judge(scene.carry_on(scene.reload()))
+            run = trial.deliver(run, trial.machine())
+        self._again(trial, step, verdict)
+        trial.oracle.judge(trial.carry_on(trial.reload()))
         return Outcome.BLOCKED
 
-    def _again(self, scene: Scene, step: str, verdict: Any) -> None:
-        target = scene.stage.target
+    def _again(self, trial: Trial, step: str, verdict: Any) -> None:
+        target = trial.case.target
         output = None
         if verdict == "done":
-            output = scene.stage.pick(f"forged output of {step}", target.output(target.calls[step]))
+            output = trial.case.pick(f"forged output of {step}", target.output(target.calls[step]))
         what = f"reconcile `{step}`, which is not in doubt: {verdict}"
-        refused(scene, what, scene.machine().reconcile(scene.run, step, verdict, output))
+        refused(trial, what, trial.machine().reconcile(trial.run, step, verdict, output))
 
 
 class ReconciledAtOnce(Attack):
@@ -127,33 +127,33 @@ class ReconciledAtOnce(Attack):
         """It needs a write."""
         return None if target.writes else "no tool writes"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Have them race, and see that exactly one counts."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        run = in_doubt(scene)
+        trial = Trial(case, faults=False)
+        run = in_doubt(trial)
         if run is None:
             return Outcome.NOT_APPLICABLE
         doubt = run.doubts[0]
-        happened = any(effect.key == doubt.key for effect in scene.world.effects)
-        output = scene.payload(doubt.step) if happened else None
+        happened = any(effect.key == doubt.key for effect in trial.world.effects)
+        output = trial.payload(doubt.step) if happened else None
         if not happened:
-            scene.world.settled[doubt.step] += 1
-        count = stage.pick("processes", st.integers(2, 3))
+            trial.world.settled[doubt.step] += 1
+        count = case.pick("processes", st.integers(2, 3))
         verdict: Any = "done" if happened else "not_done"
-        stage.tell(f"{count} processes reconcile `{doubt.step}` at once: {verdict}")
-        stage.count(count)
+        case.tell(f"{count} processes reconcile `{doubt.step}` at once: {verdict}")
+        case.count(count)
 
         def say(points: Points) -> Any:
-            return scene.machine(points).reconcile(scene.run, doubt.step, verdict, output)
+            return trial.machine(points).reconcile(trial.run, doubt.step, verdict, output)
 
         works: dict[str, Work] = {str(number): say for number in range(1, count + 1)}
-        results = stage.do(interleave(stage, works))
+        results = case.do(interleave(case, works))
         taken = [result for result in results.values() if isinstance(result, Run)]
         _only(results, (Run, RunBusy, DeliveryRefused))
-        stage.hold(len(taken) == 1, Invariant.DELIVERY, f"one reconciliation was taken {len(taken)} times")
-        scene.oracle.judge(scene.carry_on(scene.reload()))
+        case.hold(len(taken) == 1, Invariant.DELIVERY, f"one reconciliation was taken {len(taken)} times")
+        trial.oracle.judge(trial.carry_on(trial.reload()))
         return Outcome.BLOCKED
 
 
@@ -176,44 +176,44 @@ class RunIdReused(Attack):
     severity = "high"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Ask again, and see that the run that exists is returned, or the request refused, and nothing is performed."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        run = scene.start()
-        if stage.pick("the run has", st.sampled_from(["stopped", "ended"])) == "ended":
-            run = scene.carry_on(run)
-        target = stage.target
-        other = stage.pick("other than before", st.sampled_from(["inputs", "program", "policies", "nothing"]))
-        program, inputs, policies = target.program, dict(scene.inputs), target.policies
+        trial = Trial(case, faults=False)
+        run = trial.start()
+        if case.pick("the run has", st.sampled_from(["stopped", "ended"])) == "ended":
+            run = trial.carry_on(run)
+        target = case.target
+        other = case.pick("other than before", st.sampled_from(["inputs", "program", "policies", "nothing"]))
+        program, inputs, policies = target.program, dict(trial.inputs), target.policies
         if other == "program":
             program = variant(target)
         elif other == "policies":
             policies = policies[1:] if policies else (Policy.from_dict({"policy": "another", "guardrails": []}),)
         elif other == "inputs":
-            inputs = stage.pick("other inputs", target.inputs)
-            if not differs(target, inputs, scene.inputs):
+            inputs = case.pick("other inputs", target.inputs)
+            if not differs(target, inputs, trial.inputs):
                 return Outcome.NOT_APPLICABLE
-        asked = scene.machine(policy=policies).run(program, inputs, run_id=scene.run)
+        asked = trial.machine(policy=policies).run(program, inputs, run_id=trial.run)
         what = f"ask for the run again with {'the same' if other == 'nothing' else 'other ' + other}"
         if other != "nothing":
-            refused(scene, what, asked, invariant=Invariant.IDENTITY, errors=(RunRefused,))
+            refused(trial, what, asked, invariant=Invariant.IDENTITY, errors=(RunRefused,))
         else:
-            self._same(scene, run, what, asked)
-        scene.oracle.judge(scene.carry_on(scene.reload()))
+            self._same(trial, run, what, asked)
+        trial.oracle.judge(trial.carry_on(trial.reload()))
         return Outcome.ABSORBED if other == "nothing" else Outcome.BLOCKED
 
-    def _same(self, scene: Scene, run: Run, what: str, asked: Any) -> None:
-        stage = scene.stage
-        stage.tell(what)
-        stage.count()
-        before = len(scene.world.asked)
-        found = stage.do(asked)
+    def _same(self, trial: Trial, run: Run, what: str, asked: Any) -> None:
+        case = trial.case
+        case.tell(what)
+        case.count()
+        before = len(trial.world.asked)
+        found = case.do(asked)
         is_same = (found.id, found.status, found.trace_hash) == (run.id, run.status, run.trace_hash)
-        stage.hold(is_same, Invariant.IDENTITY, f"the run that exists is {run.status}, and {found.status} was returned")
-        stage.hold(
-            len(scene.world.asked) == before, Invariant.ONCE, "something was performed again for an equal request"
+        case.hold(is_same, Invariant.IDENTITY, f"the run that exists is {run.status}, and {found.status} was returned")
+        case.hold(
+            len(trial.world.asked) == before, Invariant.ONCE, "something was performed again for an equal request"
         )
 
 
@@ -239,24 +239,24 @@ class RunIdRaced(Attack):
     severity = "critical"
     weight = 5
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Have them race, and see that there is one run, and everything in it happens once."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        count = stage.pick("callers", st.integers(2, 4))
-        stage.tell(f"{count} callers run the program under one id with {to_json(scene.inputs)}")
-        stage.count(count)
+        trial = Trial(case, faults=False)
+        count = case.pick("callers", st.integers(2, 4))
+        case.tell(f"{count} callers run the program under one id with {to_json(trial.inputs)}")
+        case.count(count)
 
         def ask(points: Points) -> Any:
-            return scene.machine(points).run(stage.target.program, scene.inputs, run_id=scene.run)
+            return trial.machine(points).run(case.target.program, trial.inputs, run_id=trial.run)
 
         works: dict[str, Work] = {str(number): ask for number in range(1, count + 1)}
-        results = stage.do(interleave(stage, works))
+        results = case.do(interleave(case, works))
         _only(results, (Run,))
-        strangers = [run.id for run in results.values() if run.id != scene.run]
-        stage.hold(not strangers, Invariant.IDENTITY, f"the run `{strangers[:1]}` was returned")
-        scene.oracle.judge(scene.carry_on(scene.reload()))
+        strangers = [run.id for run in results.values() if run.id != trial.run]
+        case.hold(not strangers, Invariant.IDENTITY, f"the run `{strangers[:1]}` was returned")
+        trial.oracle.judge(trial.carry_on(trial.reload()))
         return Outcome.ABSORBED
 
 
@@ -276,14 +276,14 @@ class KeysThatCollide(Attack):
         """It needs a tool."""
         return None if len(target.models) < len(target.calls) else "no tool is called"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Make two equal runs, kill one, and see that performances and keys are one to one."""
         from hypothesis import strategies as st
 
-        first, second = Scene(stage), Scene(stage)
-        for scene in (first, second):
-            scene.world.decides.append(lambda asking: _failing_at_first(stage, asking))
-        points = Points(stage.pick("killed at point", st.integers(0, 40)), stage.tell)
+        first, second = Trial(case), Trial(case)
+        for trial in (first, second):
+            trial.world.decides.append(lambda asking: _failing_at_first(case, asking))
+        points = Points(case.pick("killed at point", st.integers(0, 40)), case.tell)
         try:
             run = first.start(first.machine(points))
         except Killed:
@@ -292,30 +292,30 @@ class KeysThatCollide(Attack):
         second.finish()
         keys: dict[tuple[str, str, int, int], str] = {}
         owners: dict[str, tuple[str, str, int, int]] = {}
-        for scene in (first, second):
-            for asking, _ in scene.world.asked:
+        for trial in (first, second):
+            for asking, _ in trial.world.asked:
                 if asking.call.is_model:
                     continue
-                performance = (scene.run, asking.call.id, asking.visit, asking.performance)
+                performance = (trial.run, asking.call.id, asking.visit, asking.performance)
                 key = keys.setdefault(performance, asking.key)
-                stage.hold(key == asking.key, Invariant.ONCE, f"one performance of `{asking.call.id}` has two keys")
+                case.hold(key == asking.key, Invariant.ONCE, f"one performance of `{asking.call.id}` has two keys")
                 owner = owners.setdefault(key, performance)
                 said = f"{_named(owner, first)} and {_named(performance, first)} have one key"
-                stage.hold(owner == performance, Invariant.KEPT, said)
+                case.hold(owner == performance, Invariant.KEPT, said)
         return Outcome.ABSORBED if keys else Outcome.NOT_APPLICABLE
 
 
-def _failing_at_first(stage: Stage, asking: Asking) -> Answer | None:
+def _failing_at_first(case: Case, asking: Asking) -> Answer | None:
     """Have what is tried again fail at first, where the attack decides so: a performance of its own follows."""
     from hypothesis import strategies as st
 
     if asking.call.is_model or asking.call.attempts == 1 or asking.attempt > 1:
         return None
-    fails = stage.pick(f"fails at first: {asking.call.id}, visit {asking.visit}", st.booleans())
+    fails = case.pick(f"fails at first: {asking.call.id}, visit {asking.visit}", st.booleans())
     return Answer("fails", "it broke") if fails else None
 
 
-def _named(performance: tuple[str, str, int, int], first: Scene) -> str:
+def _named(performance: tuple[str, str, int, int], first: Trial) -> str:
     run, step, visit, number = performance
     which = "first" if run == first.run else "second"
     return f"performance {number} of visit {visit} of `{step}` in the {which} run"

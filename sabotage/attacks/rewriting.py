@@ -11,10 +11,10 @@ from typing import ClassVar, NamedTuple, Unpack
 
 from stepward.sabotage.attack import Attack, AttackFacts, Family, attack_of
 from stepward.sabotage.attacks.tampering import must_not_go_on
-from stepward.sabotage.forging import Data, Forger, chained, plant
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.forging import Data, Forger, chained, plant
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.machine.history import fold
 from stepward.vm.machine.plan import CallPlan
@@ -46,40 +46,40 @@ class Rewriting(Attack):
     may_be_honest: ClassVar[bool] = False
     forge: Forge
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Play a run to its end without a key, forge its journal, and have somebody verify it and a machine go on."""
         from hypothesis import strategies as st
 
-        scene = self.scene(stage)
-        unsigned = scene.machine(key=None)
-        run = scene.carry_on(scene.start(unsigned), unsigned)
-        forger = Forger(scene)
-        forged = self.forge(scene, forger.records())
+        trial = self.trial(case)
+        unsigned = trial.machine(key=None)
+        run = trial.carry_on(trial.start(unsigned), unsigned)
+        forger = Forger(trial)
+        forged = self.forge(trial, forger.records())
         if forged is None:
             return Outcome.NOT_APPLICABLE
-        is_cut = forged.end == len(forged.records) or not stage.pick("what follows is kept", st.booleans())
+        is_cut = forged.end == len(forged.records) or not case.pick("what follows is kept", st.booleans())
         records = forged.records[: forged.end] if is_cut else forged.records
         if is_cut:
-            stage.tell("cut off what follows")
-        stage.tell("hash the whole journal anew")
-        return self._read(stage, scene, run, records)
+            case.tell("cut off what follows")
+        case.tell("hash the whole journal anew")
+        return self._read(case, trial, run, records)
 
-    def scene(self, stage: Stage) -> Scene:
+    def trial(self, case: Case) -> Trial:
         """Return the run to be."""
-        return Scene(stage, faults=False)
+        return Trial(case, faults=False)
 
-    def _read(self, stage: Stage, scene: Scene, run: Run, records: list[Data]) -> Outcome:
+    def _read(self, case: Case, trial: Trial, run: Run, records: list[Data]) -> Outcome:
         """Have the forged run verified, and recovered in a world in which nothing of it happened yet."""
-        twin = Scene(stage, scene.name, faults=False, store=MemoryJournal(), target=scene.target)
-        twin.run = scene.run
+        twin = Trial(case, trial.name, faults=False, store=MemoryJournal(), target=trial.target)
+        twin.run = trial.run
         twin.oracle.rest()
-        plant(twin.store.inner, twin.run, chained(records), Forger(scene).shelf())
-        stage.count(len(records))
+        plant(twin.store.inner, twin.run, chained(records), Forger(trial).shelf())
+        case.count(len(records))
         if not twin.faults(trusts_key=False):
-            is_the_same = self.may_be_honest and _bytes(twin, len(records)) == _bytes(scene, len(records))
-            stage.hold(is_the_same, self.invariant, "a verification finds nothing in the forged journal")
+            is_the_same = self.may_be_honest and _bytes(twin, len(records)) == _bytes(trial, len(records))
+            case.hold(is_the_same, self.invariant, "a verification finds nothing in the forged journal")
             return Outcome.ABSORBED
-        must_not_go_on(stage, twin, twin.machine(key=None), run)
+        must_not_go_on(case, twin, twin.machine(key=None), run)
         return Outcome.DETECTED
 
 
@@ -87,10 +87,10 @@ class Facts(AttackFacts, total=False):
     """What a rewriting attack may say of itself, beside what every attack says."""
 
     may_be_honest: bool
-    scene: Callable[[Stage], Scene]
+    trial: Callable[[Case], Trial]
 
 
-Forge = Callable[[Scene, list[Data]], Forged | None]
+Forge = Callable[[Trial, list[Data]], Forged | None]
 
 
 def rewriting(**facts: Unpack[Facts]) -> Callable[[Forge], type[Rewriting]]:
@@ -101,15 +101,15 @@ def rewriting(**facts: Unpack[Facts]) -> Callable[[Forge], type[Rewriting]]:
     return lambda forge: attack_of(Rewriting, forge, forge=forge, **facts)
 
 
-def _bytes(scene: Scene, count: int) -> bytes:
+def _bytes(trial: Trial, count: int) -> bytes:
     """Return the state of a run after some of its records."""
-    found = scene.history()
+    found = trial.history()
     return snapshot(found.plan, fold(found.plan, found.events[:count]))
 
 
-def call_of(scene: Scene, record: Data) -> CallPlan | None:
+def call_of(trial: Trial, record: Data) -> CallPlan | None:
     """Return the call that a record speaks of, or None."""
-    return scene.target.calls.get(record["body"].get("step", ""))
+    return trial.target.calls.get(record["body"].get("step", ""))
 
 
 def changed(records: list[Data], seq: int, *instead: Data) -> Forged:

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.answers import Answer
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.specimens import part_of
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.odd_values import part_of
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.variants import call_in, variant
+from stepward.sabotage.playing.world import Asking
 from stepward.sabotage.target import Target
-from stepward.sabotage.variants import call_in, variant
-from stepward.sabotage.world import Asking
 from stepward.vm.errors import StepwardError
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.machine.ask import MAX_ERROR
@@ -72,14 +72,14 @@ def _texts_in(target: Target) -> list[str]:
     return [name for name, spec in declared.items() if any(refusal(text, spec) is None for text in texts)]
 
 
-def with_secrets(stage: Stage) -> Target:
+def with_secrets(case: Case) -> Target:
     """Return the target, or one like it of whose inputs one is sensitive."""
     from hypothesis import strategies as st
 
-    target = stage.target
+    target = case.target
     if _has_sensitive(target):
         return target
-    name = stage.pick("made sensitive", st.sampled_from(_texts_in(target)))
+    name = case.pick("made sensitive", st.sampled_from(_texts_in(target)))
     return variant(target, f"sensitive {name}", lambda data: data["inputs"][name].update(sensitive=True))
 
 
@@ -128,24 +128,24 @@ class SecretQuoted(Attack):
         """It needs something sensitive, or what can be made so."""
         return can_hide(target)
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Quote secrets wherever a tool is given any, and look for them in all that is not the vault."""
         from hypothesis import strategies as st
 
-        target = with_secrets(stage)
-        scene = Scene(stage, target=target, faults=False)
+        target = with_secrets(case)
+        trial = Trial(case, target=target, faults=False)
         hidden = Hidden()
         types = target.plan.input_types
-        scene.inputs = {name: hidden.put(value, types[name]) for name, value in scene.inputs.items()}
-        form = stage.pick("quoted", st.sampled_from(list(_FORMS)))
+        trial.inputs = {name: hidden.put(value, types[name]) for name, value in trial.inputs.items()}
+        form = case.pick("quoted", st.sampled_from(list(_FORMS)))
         ways = ("in an error", "in a request", "by its type")
         quoted = []
 
         def decide(asking: Asking) -> Answer | None:
             call = asking.call
             if call.is_model or not hidden.found_in(to_json(asking.args)):
-                return honest(stage, asking, hidden)
-            way = stage.pick(f"{asking.name} quotes", st.sampled_from(("not", *ways)))
+                return honest(case, asking, hidden)
+            way = case.pick(f"{asking.name} quotes", st.sampled_from(("not", *ways)))
             leaf = next(text for text in map(as_text, leaves(asking.args)) if hidden.found_in(text))
             if way == "in an error":
                 quoted.append(asking)
@@ -156,25 +156,25 @@ class SecretQuoted(Attack):
             if way == "by its type" and call.returns is not None:
                 quoted.append(asking)
                 return Answer("wrong", {"quotes": [leaf]} if "object" not in call.returns.kinds else [leaf])
-            return honest(stage, asking, hidden)
+            return honest(case, asking, hidden)
 
-        scene.world.decides.append(decide)
-        machine = scene.machine()
-        run = scene.start(machine)
-        _search(scene, run, hidden)
-        run = scene.carry_on(run, machine)
-        scene.oracle.judge(run)
-        _search(scene, run, hidden)
-        _refusals(scene, hidden)
+        trial.world.decides.append(decide)
+        machine = trial.machine()
+        run = trial.start(machine)
+        _search(trial, run, hidden)
+        run = trial.carry_on(run, machine)
+        trial.oracle.judge(run)
+        _search(trial, run, hidden)
+        _refusals(trial, hidden)
         return Outcome.BLOCKED if quoted else Outcome.ABSORBED if hidden.texts else Outcome.NOT_APPLICABLE
 
 
-def honest(stage: Stage, asking: Asking, hidden: Hidden) -> Answer | None:
+def honest(case: Case, asking: Asking, hidden: Hidden) -> Answer | None:
     """Return an output with secrets where its type calls for them; None where the world may say anything."""
     call = asking.call
     if call.returns is None or call.may_suspend:
         return None
-    return Answer("returns", hidden.put(stage.pick(f"answer: {asking.name}", stage.target.output(call)), call.returns))
+    return Answer("returns", hidden.put(case.pick(f"answer: {asking.name}", case.target.output(call)), call.returns))
 
 
 def leaves(value: Any) -> list[Any]:
@@ -186,9 +186,9 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
-def _search(scene: Scene, run: Run, hidden: Hidden) -> None:
+def _search(trial: Trial, run: Run, hidden: Hidden) -> None:
     """Look for secrets in all that is not the vault; raises Breach."""
-    places = {f"record {entry.seq}": entry.record.decode() for entry in scene.store.inner.read(run.id)}
+    places = {f"record {entry.seq}": entry.record.decode() for entry in trial.store.inner.read(run.id)}
     places |= {
         "the error of the run": run.error,
         "the trace view": to_json(freeze(dict(run.view("trace")))),
@@ -201,16 +201,16 @@ def _search(scene: Scene, run: Run, hidden: Hidden) -> None:
             raise Breach(Invariant.SECRECY, f"{place} tells a sensitive value")
 
 
-def _refusals(scene: Scene, hidden: Hidden) -> None:
+def _refusals(trial: Trial, hidden: Hidden) -> None:
     """Have sensitive inputs refused, and look at what the refusal says; raises Breach."""
-    for name in scene.inputs:
-        spec = scene.target.plan.input_types[name]
+    for name in trial.inputs:
+        spec = trial.target.plan.input_types[name]
         if spec is None or not spec.sensitive:
             continue
-        wrong = {**scene.inputs, name: [scene.inputs[name]]}
-        scene.stage.count()
+        wrong = {**trial.inputs, name: [trial.inputs[name]]}
+        trial.case.count()
         try:
-            scene.stage.do(scene.machine().run(scene.target.program, wrong, run_id=f"{scene.run}-refused"))
+            trial.case.do(trial.machine().run(trial.target.program, wrong, run_id=f"{trial.run}-refused"))
         except StepwardError as error:
             if hidden.found_in(str(error)):
                 raise Breach(Invariant.SECRECY, f"a refusal quotes `{name}`") from None
@@ -233,25 +233,25 @@ class SecretToModel(Attack):
             return "no step asks a model"
         return None if _texts_in(target) else "no input can be any text"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Add the value to the prompt of one step, and see that no model is asked for anything with it."""
         from hypothesis import strategies as st
 
-        step = stage.pick("prompt of", st.sampled_from([call.id for call in stage.target.models]))
-        name = stage.pick("value", st.sampled_from(_texts_in(stage.target)))
-        field = stage.pick("added to", st.sampled_from(("prompt", "system")))
-        shape = stage.pick("as", st.sampled_from(("alone", "in text")))
+        step = case.pick("prompt of", st.sampled_from([call.id for call in case.target.models]))
+        name = case.pick("value", st.sampled_from(_texts_in(case.target)))
+        field = case.pick("added to", st.sampled_from(("prompt", "system")))
+        shape = case.pick("as", st.sampled_from(("alone", "in text")))
 
         def add(data: dict[str, Any]) -> None:
             data["inputs"][name]["sensitive"] = True
             call = call_in(data, step)
             call[field] = f"${name}" if shape == "alone" else f"{call.get(field) or ''} (${name})"
 
-        target = variant(stage.target, f"{step} {field} {name} {shape}", add)
-        scene = Scene(stage, target=target, faults=False)
+        target = variant(case.target, f"{step} {field} {name} {shape}", add)
+        trial = Trial(case, target=target, faults=False)
         hidden = Hidden()
         types = target.plan.input_types
-        scene.inputs = {key: hidden.put(value, types[key]) for key, value in scene.inputs.items()}
+        trial.inputs = {key: hidden.put(value, types[key]) for key, value in trial.inputs.items()}
 
         def decide(asking: Asking) -> Answer | None:
             request = asking.request
@@ -259,9 +259,9 @@ class SecretToModel(Attack):
                 raise Breach(Invariant.SECRECY, f"the model is told a sensitive value by `{asking.call.id}`")
             return None
 
-        scene.world.decides.append(decide)
-        scene.finish()
-        is_blocked = any(one["body"].get("rule") == "sensitive-to-model" for one in scene.oracle.records)
+        trial.world.decides.append(decide)
+        trial.finish()
+        is_blocked = any(one["body"].get("rule") == "sensitive-to-model" for one in trial.oracle.records)
         return Outcome.BLOCKED if is_blocked else Outcome.NOT_APPLICABLE
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.tampering import Honest, ask_all, must_find, must_refuse, place, receipt_for, tampering
-from stepward.sabotage.forging import FileHands, Forger, flipped
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.forging import Forger, RawFile, flipped
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import JournalError
 
@@ -25,11 +25,11 @@ from stepward.vm.journal.store import JournalError
     store="sqlite",
     weight=2,
 )
-def tail_cut(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def tail_cut(case: Case, forger: Forger, honest: Honest) -> bool:
     """The last records are deleted from the file; the head, which the store keeps apart, stays as it was."""
     entries = honest.shelf.entries
-    length = len(entries) - 1 - place(stage, "rows deleted, but one", len(entries))
-    stage.tell(f"delete all records from {length} on")
+    length = len(entries) - 1 - place(case, "rows deleted, but one", len(entries))
+    case.tell(f"delete all records from {length} on")
     forger.put(entries[:length])
     return True
 
@@ -41,20 +41,20 @@ def tail_cut(stage: Stage, forger: Forger, honest: Honest) -> bool:
     store="sqlite",
     weight=2,
 )
-def head_edited(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def head_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     """The head is edited in the file: its number, its digest, or both, as they were earlier."""
     from hypothesis import strategies as st
 
     head, entries = honest.shelf.head, honest.shelf.entries
     assert head is not None, "the run is there"
-    change = stage.pick("change", st.sampled_from(["number", "digest", "earlier"]))
-    stage.tell(f"edit the head: {change}")
+    change = case.pick("change", st.sampled_from(["number", "digest", "earlier"]))
+    case.tell(f"edit the head: {change}")
     if change == "number":
-        head = head._replace(seq=head.seq + stage.pick("higher by", st.sampled_from([1, -1, 2**62])))
+        head = head._replace(seq=head.seq + case.pick("higher by", st.sampled_from([1, -1, 2**62])))
     elif change == "digest":
-        head = head._replace(digest=flipped(head.digest, place(stage, "bit", 256)))
+        head = head._replace(digest=flipped(head.digest, place(case, "bit", 256)))
     else:
-        seq = place(stage, "record", len(entries) - 1)
+        seq = place(case, "record", len(entries) - 1)
         head = head._replace(seq=seq, digest=entries[seq].digest)
     forger.put(entries, head)
     return True
@@ -69,18 +69,18 @@ def head_edited(stage: Stage, forger: Forger, honest: Honest) -> bool:
     store="sqlite",
     weight=2,
 )
-def signature_edited(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def signature_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     """The signature of the head is edited in the file, or removed; all else is in order."""
     from hypothesis import strategies as st
 
     head = honest.shelf.head
     assert head is not None, "the run is there"
     assert head.signature is not None, "the run was signed"
-    change = stage.pick("change", st.sampled_from(["removed", "bit", "cut"]))
-    stage.tell(f"edit the signature of the head: {change}")
+    change = case.pick("change", st.sampled_from(["removed", "bit", "cut"]))
+    case.tell(f"edit the signature of the head: {change}")
     signature = {"removed": None, "cut": head.signature[:63]}.get(change)
     if change == "bit":
-        signature = flipped(head.signature, place(stage, "bit", 512))
+        signature = flipped(head.signature, place(case, "bit", 512))
     forger.put(honest.shelf.entries, head._replace(signature=signature))
     return True
 
@@ -95,15 +95,15 @@ _TYPES: dict[str, str] = {
 }
 
 
-def _types_of_columns_noticed(stage: Stage, scene: Scene, honest: Honest) -> Outcome:
+def _types_of_columns_noticed(case: Case, trial: Trial, honest: Honest) -> Outcome:
     """Ask all readers, and put documents back: other runs of the file share them."""
     try:
-        return ask_all(stage, scene, honest)
+        return ask_all(case, trial, honest)
     finally:
-        store = scene.store.inner
+        store = trial.store.inner
         assert isinstance(store, SQLiteJournal), "it is played on a file"
         for digest, text in honest.shelf.documents.items():
-            FileHands(store).put_document(digest, text)
+            RawFile(store).put_document(digest, text)
 
 
 @tampering(
@@ -114,14 +114,14 @@ def _types_of_columns_noticed(stage: Stage, scene: Scene, honest: Honest) -> Out
     weight=2,
     noticed=_types_of_columns_noticed,
 )
-def types_of_columns(stage: Stage, forger: Forger, honest: Honest) -> bool:
+def types_of_columns(case: Case, forger: Forger, honest: Honest) -> bool:
     """A value in the file is made one of another type: text in place of bytes, or in place of a number."""
     from hypothesis import strategies as st
 
-    assert isinstance(forger.hands, FileHands), "it is played on a file"
-    column = stage.pick("column", st.sampled_from([*_TYPES, "document", "sensitive value"]))
-    stage.tell(f"put a value of another type in a column: {column}")
-    stage.count()
+    assert isinstance(forger.hands, RawFile), "it is played on a file"
+    column = case.pick("column", st.sampled_from([*_TYPES, "document", "sensitive value"]))
+    case.tell(f"put a value of another type in a column: {column}")
+    case.count()
     if column == "document":
         digest = forger.documents[0]
         forger.put_document(digest, honest.shelf.documents[digest].decode())
@@ -131,7 +131,7 @@ def types_of_columns(stage: Stage, forger: Forger, honest: Honest) -> bool:
             return False
         forger.put_secrets(honest.shelf.secrets | {names[0]: "text"})
     else:
-        seq = place(stage, "record", len(honest.shelf.entries))
+        seq = place(case, "record", len(honest.shelf.entries))
         forger.hands.do((_TYPES[column].format(seq=seq), (forger.run,)))
     return True
 
@@ -164,28 +164,28 @@ class ListOfRunsEdited(Attack):
     store = "sqlite"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Edit the list, recover all, and see that nothing happened."""
-        scene = Scene(stage, faults=False)
-        run = scene.start()
-        forger = Forger(scene)
-        shelf, asked = forger.shelf(), len(scene.world.asked)
-        column, value = _COLUMNS[place(stage, "edit", len(_COLUMNS))]
-        stage.tell(f"write `{value}` as the {column} of the run into the list of runs, and recover all runs")
-        assert isinstance(forger.hands, FileHands), "it is played on a file"
-        before = next(row for row in scene.store.rows() if row.run == run.id)
+        trial = Trial(case, faults=False)
+        run = trial.start()
+        forger = Forger(trial)
+        shelf, asked = forger.shelf(), len(trial.world.asked)
+        column, value = _COLUMNS[place(case, "edit", len(_COLUMNS))]
+        case.tell(f"write `{value}` as the {column} of the run into the list of runs, and recover all runs")
+        assert isinstance(forger.hands, RawFile), "it is played on a file"
+        before = next(row for row in trial.store.rows() if row.run == run.id)
         # Other cases may have left runs in the middle: they are none of this one's business.
         forger.hands.do(("UPDATE runs SET status = 'FAILED' WHERE run != ? AND status = 'RUNNING'", (run.id,)))
         forger.hands.do((f"UPDATE runs SET {column} = ? WHERE run = ?", (value, run.id)))
-        stage.count(3)
-        scene.clock.time += 1_000_000_000
-        stage.do(scene.machine().recover())
-        stage.do(scene.machine().recover(run.id))
-        found = scene.reload()
+        case.count(3)
+        trial.clock.time += 1_000_000_000
+        case.do(trial.machine().recover())
+        case.do(trial.machine().recover(run.id))
+        found = trial.reload()
         forger.hands.do(("UPDATE runs SET status = ? WHERE run = ?", (before.status, run.id)))
-        stage.hold(len(scene.world.asked) == asked, self.invariant, "a tool was called on the word of the list of runs")
-        stage.hold(forger.shelf() == shelf, self.invariant, "records were written on the word of the list of runs")
-        stage.hold(found.snapshot() == run.snapshot(), self.invariant, "the run is another since the list was edited")
+        case.hold(len(trial.world.asked) == asked, self.invariant, "a tool was called on the word of the list of runs")
+        case.hold(forger.shelf() == shelf, self.invariant, "records were written on the word of the list of runs")
+        case.hold(found.snapshot() == run.snapshot(), self.invariant, "the run is another since the list was edited")
         return Outcome.ABSORBED
 
 
@@ -207,25 +207,25 @@ class AnyByteOfTheFile(Attack):
     store = "sqlite"
     weight = 4
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Play a run in a file of its own, and turn over bits in copies of that."""
         from hypothesis import strategies as st
 
         with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
             store = SQLiteJournal(os.path.join(folder, _FILES[0]))
             try:
-                scene = Scene(stage, faults=False, store=store)
-                run = scene.start()
-                honest = Honest(run, Forger(scene).shelf(), receipt_for(run))
+                trial = Trial(case, faults=False, store=store)
+                run = trial.start()
+                honest = Honest(run, Forger(trial).shelf(), receipt_for(run))
             finally:
                 store.close()
             files = [name for name in _FILES if os.path.exists(os.path.join(folder, name))]
             places = st.tuples(st.sampled_from(range(len(files))), st.integers(0, _PARTS - 1)).map(list)
-            chosen: Sequence[Any] = stage.pick("flips", st.lists(places, min_size=1, max_size=4))
-            outcomes = [self._flip(stage, scene, honest, folder, files[file], part) for file, part in chosen]
+            chosen: Sequence[Any] = case.pick("flips", st.lists(places, min_size=1, max_size=4))
+            outcomes = [self._flip(case, trial, honest, folder, files[file], part) for file, part in chosen]
         return Outcome.DETECTED if Outcome.DETECTED in outcomes else Outcome.ABSORBED
 
-    def _flip(self, stage: Stage, scene: Scene, honest: Honest, folder: str, file: str, part: int) -> Outcome:
+    def _flip(self, case: Case, trial: Trial, honest: Honest, folder: str, file: str, part: int) -> Outcome:
         """Turn over a bit in a copy, `part` of `_PARTS` into the file, and have everybody read the copy."""
         copy = os.path.join(folder, "copy.db")
         for name in _FILES:
@@ -236,27 +236,27 @@ class AnyByteOfTheFile(Attack):
             bit = len(data) * 8 * part // _PARTS
             damaged.seek(bit // 8)
             damaged.write(bytes([data[bit // 8] ^ 1 << bit % 8]))
-        stage.tell(f"turn over bit {bit % 8} of byte {bit // 8} of {file}")
-        stage.count()
+        case.tell(f"turn over bit {bit % 8} of byte {bit // 8} of {file}")
+        case.count()
         try:
             store = SQLiteJournal(copy, create=False)
         except JournalError:
             return Outcome.DETECTED
-        scene.store.inner = store
+        trial.store.inner = store
         try:
-            if _is_as_it_was(scene, honest):
+            if _is_as_it_was(trial, honest):
                 return Outcome.ABSORBED
-            must_find(scene, "somebody with the key", (), trusts_key=True)
-            must_refuse(stage, scene, scene.machine(), honest)
+            must_find(trial, "somebody with the key", (), trusts_key=True)
+            must_refuse(case, trial, trial.machine(), honest)
             return Outcome.DETECTED
         finally:
             store.close()
 
 
-def _is_as_it_was(scene: Scene, honest: Honest) -> bool:
+def _is_as_it_was(trial: Trial, honest: Honest) -> bool:
     """Whether the store has of the run what it had."""
     try:
-        return Forger(scene).shelf() == honest.shelf
+        return Forger(trial).shelf() == honest.shelf
     except (JournalError, ValueError, KeyError, IndexError, TypeError):
         return False
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, Unpack
 
 from stepward.sabotage.attack import Attack, AttackFacts, Family, attack_of
-from stepward.sabotage.forging import Forger, Shelf
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.machines import Machine
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.machines import Machine
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.forging import Forger, StoreSnapshot
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.store import JournalError
 from stepward.vm.machine.refusals import NoSuchRun
@@ -29,7 +29,7 @@ class Honest(NamedTuple):
     """
 
     run: Run
-    shelf: Shelf
+    shelf: StoreSnapshot
     receipt: Receipt
 
 
@@ -48,27 +48,27 @@ class Tampering(Attack):
     by_itself: ClassVar[bool] = True
     tamper: Tamper
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Play a run to its first stop or to its end, tamper with it, and ask all readers."""
-        scene = self.scene(stage)
-        run = scene.start()
-        if not run.is_over and is_carried(stage):
-            run = scene.carry_on(run)
-        forger = Forger(scene)
+        trial = self.trial(case)
+        run = trial.start()
+        if not run.is_over and is_carried(case):
+            run = trial.carry_on(run)
+        forger = Forger(trial)
         honest = Honest(run, forger.shelf(), receipt_for(run))
-        if not self.tamper(stage, forger, honest):
+        if not self.tamper(case, forger, honest):
             return Outcome.NOT_APPLICABLE
         if forger.shelf() == honest.shelf:
             return Outcome.ABSORBED
-        return self.noticed(stage, scene, honest)
+        return self.noticed(case, trial, honest)
 
-    def scene(self, stage: Stage) -> Scene:
+    def trial(self, case: Case) -> Trial:
         """Return the run to be."""
-        return Scene(stage, faults=False)
+        return Trial(case, faults=False)
 
-    def noticed(self, stage: Stage, scene: Scene, honest: Honest) -> Outcome:
+    def noticed(self, case: Case, trial: Trial, honest: Honest) -> Outcome:
         """Ask everybody who has to notice; raises Breach for the first who does not."""
-        return ask_all(stage, scene, honest, by_key=self.by_key, by_receipt=self.by_receipt, by_itself=self.by_itself)
+        return ask_all(case, trial, honest, by_key=self.by_key, by_receipt=self.by_receipt, by_itself=self.by_itself)
 
 
 class Facts(AttackFacts, total=False):
@@ -77,11 +77,11 @@ class Facts(AttackFacts, total=False):
     by_key: bool
     by_receipt: bool
     by_itself: bool
-    scene: Callable[[Stage], Scene]
-    noticed: Callable[[Stage, Scene, Honest], Outcome]
+    trial: Callable[[Case], Trial]
+    noticed: Callable[[Case, Trial, Honest], Outcome]
 
 
-Tamper = Callable[[Stage, Forger, Honest], bool]
+Tamper = Callable[[Case, Forger, Honest], bool]
 
 
 def tampering(**facts: Unpack[Facts]) -> Callable[[Tamper], type[Tampering]]:
@@ -93,33 +93,33 @@ def tampering(**facts: Unpack[Facts]) -> Callable[[Tamper], type[Tampering]]:
 
 
 def ask_all(
-    stage: Stage, scene: Scene, honest: Honest, *, by_key: bool = True, by_receipt: bool = True, by_itself: bool = True
+    case: Case, trial: Trial, honest: Honest, *, by_key: bool = True, by_receipt: bool = True, by_itself: bool = True
 ) -> Outcome:
     """Ask everybody who has to notice; raises Breach for the first who does not."""
     if by_key:
-        must_find(scene, "somebody with the key", (), honest, trusts_key=True)
-        must_refuse(stage, scene, scene.machine(), honest)
+        must_find(trial, "somebody with the key", (), honest, trusts_key=True)
+        must_refuse(case, trial, trial.machine(), honest)
     if by_receipt:
-        must_find(scene, "somebody with a receipt", (honest.receipt,), honest, trusts_key=False)
+        must_find(trial, "somebody with a receipt", (honest.receipt,), honest, trusts_key=False)
     if by_itself:
-        must_find(scene, "somebody without key or receipt", (), honest, trusts_key=False)
-        must_refuse(stage, scene, scene.machine(key=None), honest)
+        must_find(trial, "somebody without key or receipt", (), honest, trusts_key=False)
+        must_refuse(case, trial, trial.machine(key=None), honest)
     return Outcome.DETECTED
 
 
-def is_carried(stage: Stage) -> bool:
+def is_carried(case: Case) -> bool:
     """Decide whether an unfinished run goes on to its end before anything happens to it."""
     from hypothesis import strategies as st
 
-    carried: bool = stage.pick("carried to its end", st.booleans())
+    carried: bool = case.pick("carried to its end", st.booleans())
     return carried
 
 
-def place(stage: Stage, name: str, count: int) -> int:
+def place(case: Case, name: str, count: int) -> int:
     """Decide one of `count` places, all alike; the first is the simplest."""
     from hypothesis import strategies as st
 
-    chosen: int = stage.pick(name, st.sampled_from(range(count)))
+    chosen: int = case.pick(name, st.sampled_from(range(count)))
     return chosen
 
 
@@ -127,11 +127,11 @@ SPOTS = 1 << 14
 """Bits of something whose length is not the same in each case: the name of the run is in it."""
 
 
-def spot(stage: Stage, name: str, size: int) -> int:
+def spot(case: Case, name: str, size: int) -> int:
     """Decide a bit of so many bytes."""
     from hypothesis import strategies as st
 
-    chosen: int = stage.pick(name, st.sampled_from(range(SPOTS)))
+    chosen: int = case.pick(name, st.sampled_from(range(SPOTS)))
     return chosen % (size * 8)
 
 
@@ -141,39 +141,39 @@ def receipt_for(run: Run) -> Receipt:
 
 
 def must_find(
-    scene: Scene, who: str, receipts: Sequence[Receipt], honest: Honest | None = None, *, trusts_key: bool
+    trial: Trial, who: str, receipts: Sequence[Receipt], honest: Honest | None = None, *, trusts_key: bool
 ) -> None:
     """Raise Breach unless a verification finds a fault, or the store can't be read at all.
 
     Where one record alone is not as it was, it has to be the first that is named, if any is.
     """
     try:
-        faults = scene.faults(receipts, trusts_key=trusts_key)
+        faults = trial.faults(receipts, trusts_key=trusts_key)
     except JournalError:
         return
-    scene.stage.count()
-    scene.stage.hold(bool(faults), Invariant.TAMPERING, f"{who} verifies the run, and finds nothing")
-    place, named = honest and changed_alone(honest, scene), faults[0].seq
+    trial.case.count()
+    trial.case.hold(bool(faults), Invariant.TAMPERING, f"{who} verifies the run, and finds nothing")
+    place, named = honest and changed_alone(honest, trial), faults[0].seq
     is_blamed = place is None or named is None or named == place
     what = f"{who} is told of record {named}, and record {place} was changed"
-    scene.stage.hold(is_blamed, Invariant.TAMPERING, what)
+    trial.case.hold(is_blamed, Invariant.TAMPERING, what)
 
 
-def changed_alone(honest: Honest, scene: Scene) -> int | None:
+def changed_alone(honest: Honest, trial: Trial) -> int | None:
     """Return the number of the record that is not as it was, or whose digest is not; None where more has changed."""
-    store, entries = scene.store.inner, honest.shelf.entries
-    now = store.read(scene.run)
-    if len(entries) != len(now) or store.head(scene.run) != honest.shelf.head:
+    store, entries = trial.store.inner, honest.shelf.entries
+    now = store.read(trial.run)
+    if len(entries) != len(now) or store.head(trial.run) != honest.shelf.head:
         return None
     changed = [seq for seq, (one, other) in enumerate(zip(entries, now, strict=True)) if one != other]
     return changed[0] if len(changed) == 1 else None
 
 
-def must_refuse(stage: Stage, scene: Scene, machine: Machine, honest: Honest) -> None:
+def must_refuse(case: Case, trial: Trial, machine: Machine, honest: Honest) -> None:
     """Raise Breach unless a machine refuses to read the run and to go on with it, or has it as it was."""
-    stage.count()
+    case.count()
     try:
-        found = stage.do(machine.get(scene.run))
+        found = case.do(machine.get(trial.run))
     except (JournalError, NoSuchRun):
         pass
     else:
@@ -181,26 +181,26 @@ def must_refuse(stage: Stage, scene: Scene, machine: Machine, honest: Honest) ->
             raise Breach(Invariant.TAMPERING, "the machine takes the changed run for the one that was")
         return
     if not honest.run.is_over:
-        must_not_go_on(stage, scene, machine, honest.run)
+        must_not_go_on(case, trial, machine, honest.run)
 
 
-def must_not_go_on(stage: Stage, scene: Scene, machine: Machine, run: Run) -> None:
+def must_not_go_on(case: Case, trial: Trial, machine: Machine, run: Run) -> None:
     """Raise Breach if a machine does anything in a run that was tampered with, `run` being how the honest one stood.
 
     A machine without a key may take an ended run for ended, as its records say; verification says what is wrong.
     """
-    stage.count()
-    asked, entries = len(scene.world.asked), len(scene.store.read(scene.run))
-    stage.tell("recover the run, or deliver what it waited for")
-    scene.clock.time += 1_000_000_000
+    case.count()
+    asked, entries = len(trial.world.asked), len(trial.store.read(trial.run))
+    case.tell("recover the run, or deliver what it waited for")
+    trial.clock.time += 1_000_000_000
     try:
         if run.suspensions:
             waits = run.suspensions[0]
-            found = stage.do(machine.resume(waits.token, scene.payload(waits.step)))
+            found = case.do(machine.resume(waits.token, trial.payload(waits.step)))
         else:
-            found = stage.do(machine.recover(run.id))[0]
+            found = case.do(machine.recover(run.id))[0]
         is_left = found.is_over
     except (JournalError, NoSuchRun):
         is_left = True
-    is_left = is_left and (len(scene.world.asked), len(scene.store.read(scene.run))) == (asked, entries)
-    stage.hold(is_left, Invariant.HISTORY, "the machine goes on with a run that was tampered with")
+    is_left = is_left and (len(trial.world.asked), len(trial.store.read(trial.run))) == (asked, entries)
+    case.hold(is_left, Invariant.HISTORY, "the machine goes on with a run that was tampered with")

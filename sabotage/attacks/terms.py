@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.injection import called_tools, tools_of
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import LEASE_SECONDS, Scene
-from stepward.sabotage.variants import variant
-from stepward.sabotage.world import WorldClock
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
+from stepward.sabotage.playing.variants import variant
+from stepward.sabotage.playing.world import WorldClock
 from stepward.vm.language.policy import Policy
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.models import ScriptedModel
@@ -20,8 +20,8 @@ from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.tools import ToolContext
 
 if TYPE_CHECKING:
-    from stepward.sabotage.machines import Machine
-    from stepward.sabotage.stage import Stage
+    from stepward.sabotage.playing.case import Case
+    from stepward.sabotage.playing.machines import Machine
     from stepward.sabotage.target import Target
     from stepward.vm.language.program import Program
 
@@ -58,21 +58,21 @@ class PolicyOverTime(Attack):
         """It needs a tool."""
         return None if tools_of(target) else "no step calls a tool"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that the tool is called where a waiver lets it be, and nowhere else."""
         from hypothesis import strategies as st
 
-        called = list(dict.fromkeys(call.tool for call in called_tools(stage)))
+        called = list(dict.fromkeys(call.tool for call in called_tools(case)))
         if not called:
             return Outcome.NOT_APPLICABLE
-        barred = stage.pick("barred", st.sampled_from(called))
-        expiry = stage.pick("the waiver ends on", st.sampled_from(EXPIRIES))
-        whose = WHOSE[max(0, stage.pick("the waiver is for", st.integers(0, OURS + len(WHOSE) - 2)) - OURS + 1)]
-        when = [MIDNIGHT + stage.pick(f"moment {number}", st.sampled_from(BESIDE)) for number in (1, 2)]
-        policies = _policies(stage.target, barred, expiry, whose)
-        case = _Case(stage, barred, policies, expiry, whose == WHOSE[0])
-        attempts = (lambda: case.starts(when), lambda: case.goes_on(when), lambda: case.comes_under(max(when)))
-        outcomes = [attempts[number]() for number in stage.each("what is attempted", len(attempts))]
+        barred = case.pick("barred", st.sampled_from(called))
+        expiry = case.pick("the waiver ends on", st.sampled_from(EXPIRIES))
+        whose = WHOSE[max(0, case.pick("the waiver is for", st.integers(0, OURS + len(WHOSE) - 2)) - OURS + 1)]
+        when = [MIDNIGHT + case.pick(f"moment {number}", st.sampled_from(BESIDE)) for number in (1, 2)]
+        policies = _policies(case.target, barred, expiry, whose)
+        terms = _Terms(case, barred, policies, expiry, whose == WHOSE[0])
+        attempts = (lambda: terms.starts(when), lambda: terms.goes_on(when), lambda: terms.comes_under(max(when)))
+        outcomes = [attempts[number]() for number in case.each("what is attempted", len(attempts))]
         return next((one for one in outcomes if one is not Outcome.NOT_APPLICABLE), Outcome.NOT_APPLICABLE)
 
 
@@ -91,31 +91,31 @@ def _policies(target: Target, barred: str, expiry: str, whose: str) -> tuple[Pol
     return (*target.policies, Policy.from_dict(gate), Policy.from_dict(lax))
 
 
-class _Case:
+class _Terms:
     """A tool, the policies that bar it, and what is known of the waiver."""
 
-    def __init__(self, stage: Stage, barred: str, policies: tuple[Policy, ...], expiry: str, is_ours: bool) -> None:
-        self.stage = stage
+    def __init__(self, case: Case, barred: str, policies: tuple[Policy, ...], expiry: str, is_ours: bool) -> None:
+        self.case = case
         self.barred = barred
         self.policies = policies
         self._expiry = expiry
         self._is_ours = is_ours
 
-    def _scene(self) -> Scene:
-        scene = Scene(self.stage, faults=False)
-        scene.oracle.rest()  # it knows the waivers of another day
-        return scene
+    def _trial(self) -> Trial:
+        trial = Trial(self.case, faults=False)
+        trial.oracle.rest()  # it knows the waivers of another day
+        return trial
 
     def _is_waived(self, at: int) -> bool:
         """Whether the waiver counts at a moment: the days about that midnight are few."""
         return self._is_ours and TODAY[(at - MIDNIGHT) // DAY] <= self._expiry
 
-    def _called(self, scene: Scene) -> bool:
-        return any(asked.asking.call.tool == self.barred for asked in scene.world.asked)
+    def _called(self, trial: Trial) -> bool:
+        return any(asked.asking.call.tool == self.barred for asked in trial.world.asked)
 
-    def _hold(self, scene: Scene, due: bool, at: int) -> Outcome:
-        said = f"on {TODAY[(at - MIDNIGHT) // DAY]} `{self.barred}` was {'' if self._called(scene) else 'not '}called"
-        self.stage.hold(self._called(scene) == due, Invariant.PERMISSION, said)
+    def _hold(self, trial: Trial, due: bool, at: int) -> Outcome:
+        said = f"on {TODAY[(at - MIDNIGHT) // DAY]} `{self.barred}` was {'' if self._called(trial) else 'not '}called"
+        self.case.hold(self._called(trial) == due, Invariant.PERMISSION, said)
         return Outcome.ABSORBED if due else Outcome.BLOCKED
 
     def starts(self, when: Sequence[int]) -> Outcome:
@@ -123,74 +123,74 @@ class _Case:
         outcome = Outcome.ABSORBED
         machine: Machine | None = None
         for at in sorted(when):
-            scene = self._scene()
+            trial = self._trial()
             if machine is None:
-                machine = scene.machine(policy=self.policies)
-            other = scene.machine(policy=self.policies)
+                machine = trial.machine(policy=self.policies)
+            other = trial.machine(policy=self.policies)
             other._plans, other._stored = machine._plans, machine._stored  # what one machine keeps for all its runs
             machine = other
-            scene.clock.time = at
-            self.stage.tell(f"start a run on {TODAY[(at - MIDNIGHT) // DAY]}")
-            scene.carry_on(scene.start(machine), machine)
-            outcome = self._hold(scene, self._is_waived(at), at)
+            trial.clock.time = at
+            self.case.tell(f"start a run on {TODAY[(at - MIDNIGHT) // DAY]}")
+            trial.carry_on(trial.start(machine), machine)
+            outcome = self._hold(trial, self._is_waived(at), at)
         return outcome
 
     def goes_on(self, when: Sequence[int]) -> Outcome:
         """Start a run whose process dies before anything is called, and have another go on with it later."""
-        scene = self._scene()
-        scene.clock.time = min(when)
-        with_death = scene.machine(_BeforeTheFirst(), policy=self.policies)
+        trial = self._trial()
+        trial.clock.time = min(when)
+        with_death = trial.machine(_BeforeTheFirst(), policy=self.policies)
         with suppress(Killed):
-            scene.start(with_death)
-        if scene.found() is None or self._called(scene):
+            trial.start(with_death)
+        if trial.found() is None or self._called(trial):
             return Outcome.NOT_APPLICABLE
-        scene.clock.time = max(*when, min(when) + int(2 * LEASE_SECONDS * 1_000_000))
-        machine = scene.machine(policy=self.policies)
-        self.stage.tell("another machine goes on with it")
-        scene.carry_on(self.stage.do(machine.recover(scene.run))[0], machine)
-        return self._hold(scene, self._is_waived(min(when)), min(when))
+        trial.clock.time = max(*when, min(when) + int(2 * LEASE_SECONDS * 1_000_000))
+        machine = trial.machine(policy=self.policies)
+        self.case.tell("another machine goes on with it")
+        trial.carry_on(self.case.do(machine.recover(trial.run))[0], machine)
+        return self._hold(trial, self._is_waived(min(when)), min(when))
 
     def comes_under(self, at: int) -> Outcome:
         """Start a run under the target's policies alone; its process dies somewhere, and it comes under the others."""
         from hypothesis import strategies as st
 
-        scene = self._scene()
-        scene.clock.time = at - int(2 * LEASE_SECONDS * 1_000_000)
+        trial = self._trial()
+        trial.clock.time = at - int(2 * LEASE_SECONDS * 1_000_000)
         with suppress(Killed):
-            points = self.stage.pick("killed so many points after the call", st.integers(0, 8))
-            scene.start(scene.machine(_AfterTheCall(self.barred, points)))
-        run = scene.found()
+            points = self.case.pick("killed so many points after the call", st.integers(0, 8))
+            trial.start(trial.machine(_AfterTheCall(self.barred, points)))
+        run = trial.found()
         if run is None or run.is_over:
             return Outcome.NOT_APPLICABLE
         has_begun = f'"tool":"{self.barred}"'.encode() in b"".join(
-            entry.record for entry in scene.store.inner.read(scene.run)
+            entry.record for entry in trial.store.inner.read(trial.run)
         ) or any(
-            asked.asking.call.tool == self.barred and self._is_written(scene, asked.asking.call.id)
-            for asked in scene.world.asked
+            asked.asking.call.tool == self.barred and self._is_written(trial, asked.asking.call.id)
+            for asked in trial.world.asked
         )
-        asked = len(scene.world.asked)
-        scene.clock.time = at
-        machine = scene.machine(policy=self.policies)
-        self.stage.tell(f"a machine with the policy goes on with it on {TODAY[(at - MIDNIGHT) // DAY]}")
+        asked = len(trial.world.asked)
+        trial.clock.time = at
+        machine = trial.machine(policy=self.policies)
+        self.case.tell(f"a machine with the policy goes on with it on {TODAY[(at - MIDNIGHT) // DAY]}")
         try:
-            scene.carry_on(run, machine)
+            trial.carry_on(run, machine)
         except RunRefused:
             is_due = has_begun and not self._is_waived(at)
-            self.stage.hold(is_due, Invariant.PERMISSION, "a run was refused that broke no rule")
+            self.case.hold(is_due, Invariant.PERMISSION, "a run was refused that broke no rule")
             return Outcome.BLOCKED
         is_late = has_begun and not self._is_waived(at)
-        self.stage.hold(not is_late, Invariant.PERMISSION, "a machine went on with a run that broke its rule")
-        came = [one for one in scene.store.inner.read(scene.run) if b'"kind":"governed"' in one.record]
-        self.stage.hold(len(came) == 1, Invariant.PERMISSION, f"the run came under the policies {len(came)} times")
-        later = any(one.asking.call.tool == self.barred for one in scene.world.asked[asked:])
+        self.case.hold(not is_late, Invariant.PERMISSION, "a machine went on with a run that broke its rule")
+        came = [one for one in trial.store.inner.read(trial.run) if b'"kind":"governed"' in one.record]
+        self.case.hold(len(came) == 1, Invariant.PERMISSION, f"the run came under the policies {len(came)} times")
+        later = any(one.asking.call.tool == self.barred for one in trial.world.asked[asked:])
         is_allowed = self._is_waived(at) or not later
-        self.stage.hold(is_allowed, Invariant.PERMISSION, f"`{self.barred}` was called under a policy that bars it")
+        self.case.hold(is_allowed, Invariant.PERMISSION, f"`{self.barred}` was called under a policy that bars it")
         return Outcome.ABSORBED
 
-    def _is_written(self, scene: Scene, step: str) -> bool:
+    def _is_written(self, trial: Trial, step: str) -> bool:
         said = f'"step":"{step}"'.encode()
         return any(
-            b'"kind":"attempt"' in entry.record and said in entry.record for entry in scene.store.inner.read(scene.run)
+            b'"kind":"attempt"' in entry.record and said in entry.record for entry in trial.store.inner.read(trial.run)
         )
 
 
@@ -267,68 +267,68 @@ class ProgramNotAdmitted(Attack):
     defence = "a program with an error that nobody accepts does not start, and the verdict is that of this very program"
     severity = "high"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """See that a program starts just where every error is accepted, and the checker is asked once of each."""
         from hypothesis import strategies as st
 
         codes = [finding.code for finding in FINDINGS]
-        scene = Scene(stage, faults=False)
-        found = stage.pick("findings", st.lists(st.sampled_from(codes), unique=True))
-        later = stage.pick("findings in the program as it is then", st.lists(st.sampled_from(codes), unique=True))
-        said = {stage.target.plan.digest: found}
+        trial = Trial(case, faults=False)
+        found = case.pick("findings", st.lists(st.sampled_from(codes), unique=True))
+        later = case.pick("findings in the program as it is then", st.lists(st.sampled_from(codes), unique=True))
+        said = {case.target.plan.digest: found}
         asked: list[str] = []
 
         def check(program: Program, policies: Sequence[Policy]) -> Iterable[Any]:
-            digest = changed.plan.digest if program is changed.program else stage.target.plan.digest
+            digest = changed.plan.digest if program is changed.program else case.target.plan.digest
             asked.append(digest)
-            stage.hold(len(policies) == len(stage.target.policies), self.invariant, "the checker has other policies")
+            case.hold(len(policies) == len(case.target.policies), self.invariant, "the checker has other policies")
             return [finding for finding in FINDINGS if finding.code in said[digest]]
 
-        changed = variant(stage.target, "a step more", _with_a_step)
+        changed = variant(case.target, "a step more", _with_a_step)
         said[changed.plan.digest] = later
         machine = ExecutionVM(
             _Broken(),
             ScriptedModel({}),
-            stage.store,
-            stage.target.policies,
+            case.store,
+            case.target.policies,
             checker=check,
             clock=WorldClock(),
-            random=stage.random,
+            random=case.random,
         )
         outcome = Outcome.ABSORBED
         for number in range(4):
-            accept = stage.pick(f"accepted {number}", st.lists(st.sampled_from(codes), unique=True))
-            target = stage.pick(f"program {number}", st.sampled_from(["as it was", "changed"]))
-            played = changed if target == "changed" else stage.target
+            accept = case.pick(f"accepted {number}", st.lists(st.sampled_from(codes), unique=True))
+            target = case.pick(f"program {number}", st.sampled_from(["as it was", "changed"]))
+            played = changed if target == "changed" else case.target
             due = [one for one in FINDINGS if one.code in said[played.plan.digest] and one.severity == "error"]
             refused = [one for one in due if one.code not in accept]
-            if self._is_refused(stage, machine, played, scene.inputs, accept, refused):
+            if self._is_refused(case, machine, played, trial.inputs, accept, refused):
                 outcome = Outcome.BLOCKED
-        stage.hold(len(asked) == len(set(asked)), self.invariant, "the checker is asked twice of one program")
+        case.hold(len(asked) == len(set(asked)), self.invariant, "the checker is asked twice of one program")
         return outcome
 
     def _is_refused(
         self,
-        stage: Stage,
+        case: Case,
         machine: ExecutionVM,
         played: Target,
         inputs: Mapping[str, Any],
         accept: list[str],
         due: list[_Finding],
     ) -> bool:
-        run = stage.run_id()
-        stage.tell(f"run it, and accept {accept}")
-        stage.count()
+        run = case.run_id()
+        case.tell(f"run it, and accept {accept}")
+        case.count()
         said = ""
         try:
-            stage.do(machine.run(played.program, inputs, run_id=run, accept=accept))
+            case.do(machine.run(played.program, inputs, run_id=run, accept=accept))
         except RunRefused as error:
             said = str(error)
-        stage.hold(bool(due) == bool(said), self.invariant, f"findings {[one.code for one in due]}, and it says {said}")
+        case.hold(bool(due) == bool(said), self.invariant, f"findings {[one.code for one in due]}, and it says {said}")
         named = all(one.code in said for one in due)
-        stage.hold(named, self.invariant, f"what is refused is not named: {said}")
-        is_there = stage.store.head(run) is not None
-        stage.hold(is_there == (not due), self.invariant, "a refused run left records")
+        case.hold(named, self.invariant, f"what is refused is not named: {said}")
+        is_there = case.store.head(run) is not None
+        case.hold(is_there == (not due), self.invariant, "a refused run left records")
         return bool(due)
 
 

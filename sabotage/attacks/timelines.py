@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.answers import Answer
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.drivers import is_inside
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.machines import Machine, WatchedStore
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import MAX_DELIVERIES, Scene
-from stepward.sabotage.stage import Stage
-from stepward.sabotage.virtual_time import VirtualClock, virtual_time
-from stepward.sabotage.world import Asking, ProcessModel, ProcessTools, given, replied
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.machines import Machine, WatchedStore
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import MAX_DELIVERIES, Trial
+from stepward.sabotage.playing.virtual_time import VirtualClock, virtual_time
+from stepward.sabotage.playing.world import Asking, ProcessModel, ProcessTools, given, replied
 from stepward.vm.journal.store import Append, JournalError, Lease
 from stepward.vm.machine.models import ModelReply, ModelRequest
 from stepward.vm.machine.refusals import RunBusy
@@ -65,9 +65,9 @@ class LeaseBook(WatchedStore):
     renewal of number `failing`, counted from 1, fails; `has_failed` says that none was made since.
     """
 
-    def __init__(self, scene: Scene, seconds: float) -> None:
-        super().__init__(scene.store.inner, scene.oracle)
-        self._scene = scene
+    def __init__(self, trial: Trial, seconds: float) -> None:
+        super().__init__(trial.store.inner, trial.oracle)
+        self._trial = trial
         self.excused = 0.0
         self.failing = 0
         self.has_failed = False
@@ -93,7 +93,7 @@ class LeaseBook(WatchedStore):
         self._renewals += 1
         self.has_failed = self._renewals == self.failing
         if self.has_failed:
-            self._scene.stage.tell("a lease can't be renewed, once")
+            self._trial.case.tell("a lease can't be renewed, once")
             raise JournalError("the store does not answer")
         renewed = super().renew(lease, now, ttl)
         self._ends(renewed, now + ttl)
@@ -129,7 +129,7 @@ class LeaseBook(WatchedStore):
         self._hold(is_due, f"a lease ends at {lease.expires}, which the list of runs has as {row and row.expires}")
 
     def _look(self, what: str, now: float, ttl: float) -> None:
-        clock, late = self._scene.clock.time / 1e6, self.excused + SLACK
+        clock, late = self._trial.clock.time / 1e6, self.excused + SLACK
         self.excused = 0.0
         is_now = clock - late <= now <= clock + SLACK
         self._hold(is_now, f"a run is {what} at {now:f}, and the clock says {clock:f}")
@@ -143,14 +143,14 @@ class LeaseBook(WatchedStore):
 class _Pausing(Points):
     """Points, at one or two of which the process is paused: time goes by, and it does not notice. It may die, too."""
 
-    def __init__(self, clock: VirtualClock, scene: Scene, at: int | None, seconds: float, dies: int | None) -> None:
+    def __init__(self, clock: VirtualClock, trial: Trial, at: int | None, seconds: float, dies: int | None) -> None:
         from hypothesis import strategies as st
 
-        super().__init__(dies, scene.stage.tell)
+        super().__init__(dies, trial.case.tell)
         self._clock = clock
-        self._scene = scene
+        self._trial = trial
         self._at = at
-        self._again = scene.stage.pick("and again so many points later", st.integers(0, 4))
+        self._again = trial.case.pick("and again so many points later", st.integers(0, 4))
         self._seconds = seconds
 
     async def pass_by(self, name: str) -> None:
@@ -158,10 +158,10 @@ class _Pausing(Points):
         is_calling = is_inside(name) or " was asked by " in name
         if self._at is not None and len(self.passed) >= self._at and not is_calling:
             self._at, self._again = (len(self.passed) + self._again, 0) if self._again else (None, 0)
-            self._scene.stage.tell(f"the process is paused for {self._seconds:g} seconds {name}")
+            self._trial.case.tell(f"the process is paused for {self._seconds:g} seconds {name}")
             self._clock.time += int(self._seconds * 1_000_000)
-            assert isinstance(self._scene.store, LeaseBook), "the store of a plot looks at times"
-            self._scene.store.excused = self._seconds if name.startswith("before ") else 0.0
+            assert isinstance(self._trial.store, LeaseBook), "the store of a plot looks at times"
+            self._trial.store.excused = self._seconds if name.startswith("before ") else 0.0
         await super().pass_by(name)
 
 
@@ -170,8 +170,8 @@ class _Slow:
 
     def __init__(self, plot: _Plot, points: Points) -> None:
         self._plot = plot
-        self._tools = ProcessTools(plot.scene.world, points)
-        self._model = ProcessModel(plot.scene.world, points)
+        self._tools = ProcessTools(plot.trial.world, points)
+        self._model = ProcessModel(plot.trial.world, points)
 
     def has(self, name: str) -> bool:
         """Return whether there is a tool of that name."""
@@ -196,26 +196,26 @@ class _Slow:
 class _Plot:
     """One case: how long everything takes, and what was seen of it."""
 
-    def __init__(self, scene: Scene, clock: VirtualClock) -> None:
+    def __init__(self, trial: Trial, clock: VirtualClock) -> None:
         from hypothesis import strategies as st
 
-        stage = scene.stage
-        self.scene = scene
+        case = trial.case
+        self.trial = trial
         self.clock = clock
-        self.lease: float = float(stage.pick("a lease lasts for", st.sampled_from(LEASES)))
-        self.delays = stage.pick("pauses before attempts are", st.sampled_from(sorted(DELAYS)))
-        self.pause = stage.pick("paused at point", st.one_of(st.none(), st.integers(0, 20)))
-        self.paused_for = float(stage.pick("paused for leases", st.sampled_from([0.4, 1, 3]))) * self.lease
-        self.dies = stage.pick("dies at point", st.one_of(st.none(), st.integers(0, 20)))
+        self.lease: float = float(case.pick("a lease lasts for", st.sampled_from(LEASES)))
+        self.delays = case.pick("pauses before attempts are", st.sampled_from(sorted(DELAYS)))
+        self.pause = case.pick("paused at point", st.one_of(st.none(), st.integers(0, 20)))
+        self.paused_for = float(case.pick("paused for leases", st.sampled_from([0.4, 1, 3]))) * self.lease
+        self.dies = case.pick("dies at point", st.one_of(st.none(), st.integers(0, 20)))
         self.points = Points()
         self.spans: list[Span] = []
         self.deliveries = 0
-        self.book = LeaseBook(scene, self.lease)
-        fails = stage.pick("renewal that fails", st.sampled_from([0, 1, 2, 4]))
+        self.book = LeaseBook(trial, self.lease)
+        fails = case.pick("renewal that fails", st.sampled_from([0, 1, 2, 4]))
         if self.pause is None:  # a lease that is over has to be renewed at once, or the run stops
             self.book.failing = fails
-        scene.store = self.book
-        scene.world.decides.append(self._decide)
+        trial.store = self.book
+        trial.world.decides.append(self._decide)
 
     def machine(self, points: Points) -> Machine:
         """Return a machine whose calls take their time."""
@@ -224,20 +224,20 @@ class _Plot:
         delay = DELAYS[self.delays]
         if delay is not None:
             options["retry_delay"] = delay
-        return self.scene.machine(points, around=lambda _: slow, model=slow, **options)
+        return self.trial.machine(points, around=lambda _: slow, model=slow, **options)
 
     def _decide(self, asking: Asking) -> Answer | None:
         from hypothesis import strategies as st
 
-        stage, call = self.scene.stage, asking.call
-        is_late = call.timeout is not None and stage.pick(f"is late: {asking.name}", st.integers(0, 3)) == 1
+        case, call = self.trial.case, asking.call
+        is_late = call.timeout is not None and case.pick(f"is late: {asking.name}", st.integers(0, 3)) == 1
         return Answer("late") if is_late else None
 
     async def take_time(self, asking: Asking, answer: Answer) -> None:
         """Let the time of a call go by, and look after the run meanwhile."""
         from hypothesis import strategies as st
 
-        part = float(self.scene.stage.pick(f"takes: {asking.name}", st.sampled_from(PARTS)))
+        part = float(self.trial.case.pick(f"takes: {asking.name}", st.sampled_from(PARTS)))
         timeout, seconds = asking.call.timeout, part * self.lease
         if answer.kind == "late":
             assert timeout is not None, "only what has a time-out is late"
@@ -258,7 +258,7 @@ class _Plot:
         """See that the lease lasts for two thirds of its length at least, and for no more than its length."""
         if self.points.is_dead:  # what dies in one task of a process ends all of them
             raise Killed("the process is dead")
-        row, now = self.scene.store.inner.row(self.scene.run), self.clock.time / 1e6
+        row, now = self.trial.store.inner.row(self.trial.run), self.clock.time / 1e6
         assert row is not None, "a run that calls is there"
         lasts = row.expires - now
         is_paused = self.pause is not None  # its lease was renewed before the pause
@@ -268,14 +268,14 @@ class _Plot:
 
     async def _somebody_asks(self) -> None:
         try:
-            await self.scene.machine(lease_seconds=self.lease).recover(self.scene.run)
+            await self.trial.machine(lease_seconds=self.lease).recover(self.trial.run)
         except RunBusy:
             return
         self._hold(False, "a second machine was given a run that is driven")
 
     def _hold(self, kept: bool, what: str) -> None:
         if not kept:
-            self.scene.stage.error = Breach(Invariant.DRIVER, what)
+            self.trial.case.error = Breach(Invariant.DRIVER, what)
             raise Killed(what)
 
 
@@ -293,80 +293,80 @@ class SlowCalls(Attack):
     severity = "critical"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Run in virtual time, and hold every time that is written or kept to against the clock."""
-        with virtual_time(stage) as clock:
-            scene = Scene(stage)
-            scene.clock = clock
-            plot = _Plot(scene, clock)
-            points = _Pausing(clock, scene, plot.pause, plot.paused_for, plot.dies)
+        with virtual_time(case) as clock:
+            trial = Trial(case)
+            trial.clock = clock
+            plot = _Plot(trial, clock)
+            points = _Pausing(clock, trial, plot.pause, plot.paused_for, plot.dies)
             machine = plot.machine(points)
             if plot.delays == AS_IT_IS:
                 said, due = (
                     [delay(attempt) for attempt in _ATTEMPTS] for delay in (machine._setup.retry_delay, _usual_delay)
                 )
-                stage.hold(said == due, Invariant.BOUNDS, f"the pauses before attempts are {said}, not {due}")
+                case.hold(said == due, Invariant.BOUNDS, f"the pauses before attempts are {said}, not {due}")
             try:
                 run = self._played(plot, machine)
             except Killed:
                 if not points.is_dead:
                     raise
-                scene.oracle.forget()
-                if scene.found() is None:
+                trial.oracle.forget()
+                if trial.found() is None:
                     return Outcome.ABSORBED
                 run = self._taken_over(plot)
-            scene.oracle.judge(run)
+            trial.oracle.judge(run)
             _hold_times(plot)
         return Outcome.ABSORBED
 
     def _played(self, plot: _Plot, machine: Machine, run: Run | None = None) -> Run:
-        scene = plot.scene
-        run = scene.deliver(run, machine) if run is not None else scene.start(machine)
+        trial = plot.trial
+        run = trial.deliver(run, machine) if run is not None else trial.start(machine)
         for _ in range(MAX_DELIVERIES):
             if run.is_over:
                 break
-            row = scene.store.inner.row(run.id)
+            row = trial.store.inner.row(run.id)
             is_free = row is not None and row.expires == 0
-            scene.stage.hold(is_free, self.invariant, f"a run that is {run.status} is still leased")
+            trial.case.hold(is_free, self.invariant, f"a run that is {run.status} is still leased")
             plot.deliveries += 1
-            run = scene.deliver(run, machine)
+            run = trial.deliver(run, machine)
         return run
 
     def _taken_over(self, plot: _Plot) -> Run:
         """See that the run of a process that died is free once its lease ends, and not before."""
-        scene, clock = plot.scene, plot.clock
+        trial, clock = plot.trial, plot.clock
         machine = plot.machine(Points())
-        row = scene.store.inner.row(scene.run)
+        row = trial.store.inner.row(trial.run)
         assert row is not None, "a run that was found is there"
         left = row.expires - clock.time / 1e6
-        found = scene.reload()
+        found = trial.reload()
         plot.deliveries += 1
         if found.is_over:
             return found
         if left <= 2 * SLACK or found.status != "RUNNING":
             clock.time = max(clock.time, int(row.expires * 1_000_000) + 1)
             return self._played(plot, machine, found)
-        scene.stage.hold(left <= plot.lease + SLACK, self.invariant, f"a lease lasts {left:f} s after a death")
+        trial.case.hold(left <= plot.lease + SLACK, self.invariant, f"a lease lasts {left:f} s after a death")
         clock.time += int((left - SLACK) * 1_000_000)
-        scene.stage.tell("somebody recovers the run just before its lease ends")
-        scene.stage.count()
+        trial.case.tell("somebody recovers the run just before its lease ends")
+        trial.case.count()
         try:
-            scene.stage.do(machine.recover(scene.run))
+            trial.case.do(machine.recover(trial.run))
         except RunBusy:
             pass
         else:
             raise Breach(self.invariant, "a second machine was given a run before the end of its lease")
         clock.time += int(2 * SLACK * 1_000_000)
-        scene.stage.tell("somebody does so just after it")
+        trial.case.tell("somebody does so just after it")
         return self._played(plot, machine, found)
 
 
 def _hold_times(plot: _Plot) -> None:
     """Hold the times of records, and the pauses between attempts, against what happened when."""
-    hold = partial(plot.scene.stage.hold)
+    hold = partial(plot.trial.case.hold)
     spans = {(one.asking.call.id, one.asking.visit, one.asking.attempt): one for one in plot.spans}
     last = 0
-    for entry in plot.scene.store.inner.read(plot.scene.run):
+    for entry in plot.trial.store.inner.read(plot.trial.run):
         record = json.loads(entry.record)
         body, note, at = record["body"], record["note"], record["at"]
         hold(at >= last or plot.pause is not None, Invariant.HISTORY, "a record is dated before the one before it")
@@ -383,7 +383,7 @@ def _hold_times(plot: _Plot) -> None:
         hold(is_so, Invariant.HISTORY, f"`{body['step']}` took from {span.began} to {span.ends}, and {note} is said")
         hold(abs(at - span.ends) <= 1e6 * SLACK, Invariant.HISTORY, f"an outcome of {span.ends} is dated {at}")
     due = DELAYS[plot.delays] or _usual_delay
-    siblings = {call.id for step in plot.scene.target.plan.steps if step.is_parallel for call in step.calls}
+    siblings = {call.id for step in plot.trial.target.plan.steps if step.is_parallel for call in step.calls}
     for before, after in zip(plot.spans, plot.spans[1:], strict=False):
         one, other = before.asking, after.asking
         is_retry = (one.call.id, one.visit, one.attempt + 1) == (other.call.id, other.visit, other.attempt)

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final, TypeVar
 
-from stepward.sabotage.answers import Answer
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks import drivers
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.points import Points
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.points import Points
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.world import LATE_BY, Asking, TooLate, WorldClock
 from stepward.sabotage.target import Target
-from stepward.sabotage.world import LATE_BY, Asking, TooLate, WorldClock
 from stepward.vm.machine.tools import ToolContext, Tools
 
 T = TypeVar("T")
@@ -38,28 +38,28 @@ class AnswerAfterTimeOut(Attack):
         """It needs a write with a time-out."""
         return None if any(call.timeout is not None for call in target.writes) else "no write has a time-out"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Be late, and see that the run knows that the effect may have happened, and has it once."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
+        trial = Trial(case, faults=False)
         late: list[Asking] = []
 
         def decide(asking: Asking) -> Answer | None:
             call = asking.call
             if not call.writes or call.timeout is None:
                 return None
-            many = stage.pick(f"late answers: {call.id}, visit {asking.visit}", st.integers(0, MAX_LATE))
+            many = case.pick(f"late answers: {call.id}, visit {asking.visit}", st.integers(0, MAX_LATE))
             if asking.attempt > many:
                 return None
             late.append(asking)
-            return Answer("late", stage.pick(f"late answer: {asking.name}", stage.target.output(call)))
+            return Answer("late", case.pick(f"late answer: {asking.name}", case.target.output(call)))
 
-        scene.world.decides.append(decide)
-        scene.finish()
+        trial.world.decides.append(decide)
+        trial.finish()
         if not late:
             return Outcome.NOT_APPLICABLE
-        has_told = any(record["body"].get("kind") == "doubt" for record in scene.oracle.records)
+        has_told = any(record["body"].get("kind") == "doubt" for record in trial.oracle.records)
         return Outcome.DETECTED if has_told else Outcome.ABSORBED
 
 
@@ -144,30 +144,30 @@ class LateResult(Attack):
         calls = (call for call in target.calls.values() if not call.is_model)
         return None if any(call.timeout is not None for call in calls) else "no tool has a time-out"
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Have tools hang, and see that what they bring in the end is nowhere."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
+        trial = Trial(case, faults=False)
         clock = _Impatient()
-        scene.clock = clock
+        trial.clock = clock
 
         def decide(asking: Asking) -> Answer | None:
             call = asking.call
             if call.timeout is None or call.is_model:
                 return None
-            many = stage.pick(f"tool hangs: {call.id}, visit {asking.visit}", st.integers(0, MAX_LATE))
+            many = case.pick(f"tool hangs: {call.id}, visit {asking.visit}", st.integers(0, MAX_LATE))
             if asking.attempt > many:
                 return None
-            value = stage.pick(f"late result: {asking.name}", stage.target.output(call))
+            value = case.pick(f"late result: {asking.name}", case.target.output(call))
             clock.late_values[call.id, asking.visit, asking.attempt] = value
             return Answer("late", value)
 
-        scene.world.decides.append(decide)
+        trial.world.decides.append(decide)
         try:
-            scene.finish(scene.machine(around=lambda tools: _Hanging(tools, clock)))
+            trial.finish(trial.machine(around=lambda tools: _Hanging(tools, clock)))
         finally:
-            stage.do(clock.let_late_answers_in())
+            case.do(clock.let_late_answers_in())
         return Outcome.ABSORBED if clock.late_values else Outcome.NOT_APPLICABLE
 
 
@@ -178,19 +178,19 @@ JUMPS: Final = (1, -1, 0.4, -0.4, 60, 3_600, -3_600, 86_400 * 400, -86_400 * 400
 class _Jumping(Points):
     """Points at some of which the clock jumps."""
 
-    def __init__(self, scene: Scene, jumps: list[dict[str, Any]]) -> None:
+    def __init__(self, trial: Trial, jumps: list[dict[str, Any]]) -> None:
         super().__init__()
         self.seconds = 0.0
-        self._scene = scene
+        self._trial = trial
         self._jumps = {jump["point"]: jump["seconds"] for jump in jumps}
 
     async def pass_by(self, name: str) -> None:
         """Go past a point."""
         seconds = self._jumps.get(len(self.passed), 0)
         if seconds:
-            self._scene.stage.tell(f"the clock jumps by {seconds} seconds {name}")
-            self._scene.stage.count()
-            self._scene.clock.time += int(seconds * 1_000_000)
+            self._trial.case.tell(f"the clock jumps by {seconds} seconds {name}")
+            self._trial.case.count()
+            self._trial.clock.time += int(seconds * 1_000_000)
             self.seconds += abs(float(seconds))
         await super().pass_by(name)
 
@@ -207,19 +207,19 @@ class ClockJumps(Attack):
     severity = "high"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Run twice, once with jumps, and see that both runs are the same."""
         from hypothesis import strategies as st
 
         jump = st.fixed_dictionaries({"point": st.integers(0, 30), "seconds": st.sampled_from(JUMPS)})
-        jumps = stage.pick("jumps", st.lists(jump, min_size=1, max_size=4))
-        calm = Scene(stage)
+        jumps = case.pick("jumps", st.lists(jump, min_size=1, max_size=4))
+        calm = Trial(case)
         before = calm.finish()
-        scene = Scene(stage)
-        points = _Jumping(scene, jumps)
-        after = scene.finish(scene.machine(points))
+        trial = Trial(case)
+        points = _Jumping(trial, jumps)
+        after = trial.finish(trial.machine(points))
         same = [(run.status, run.reason, run.steps, run.trace_hash) for run in (before, after)]
-        stage.hold(same[0] == same[1], Invariant.REPLAY, f"without jumps the run is {same[0]}, with them {same[1]}")
+        case.hold(same[0] == same[1], Invariant.REPLAY, f"without jumps the run is {same[0]}, with them {same[1]}")
         return Outcome.ABSORBED if points.seconds else Outcome.NOT_APPLICABLE
 
 

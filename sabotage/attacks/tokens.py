@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.delivering import MAX_STOPS, refused, suspended
-from stepward.sabotage.interleaving import Work, interleave
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.points import Points
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.delivering import MAX_STOPS, refused, suspended
+from stepward.sabotage.playing.interleaving import Work, interleave
+from stepward.sabotage.playing.points import Points
+from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.target import Target
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.program import Program
@@ -33,10 +33,10 @@ class TokenAttack(Attack):
         return None if target.waits else "no tool suspends"
 
 
-def _another_payload(scene: Scene, step: str) -> Any:
+def _another_payload(trial: Trial, step: str) -> Any:
     """Return what the attacker delivers: the step would take it."""
-    target = scene.stage.target
-    return scene.stage.pick(scene.named(f"forged payload for {step}"), target.output(target.calls[step]))
+    target = trial.case.target
+    return trial.case.pick(trial.named(f"forged payload for {step}"), target.output(target.calls[step]))
 
 
 class TokenTwice(TokenAttack):
@@ -48,25 +48,25 @@ class TokenTwice(TokenAttack):
     severity = "critical"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Deliver, deliver again, and see that only the first one counts."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        machine = scene.machine()
-        run = suspended(scene, scene.start(machine))
+        trial = Trial(case, faults=False)
+        machine = trial.machine()
+        run = suspended(trial, trial.start(machine))
         if run is None:
             return Outcome.NOT_APPLICABLE
         token = run.suspensions[0]
-        run = scene.deliver(run, machine)
-        if stage.pick("the token comes again", st.sampled_from(["at once", "after the end"])) == "after the end":
-            run = scene.carry_on(run, machine)
-        for _ in range(stage.pick("how often", st.integers(1, 3))):
-            payload = _another_payload(scene, token.step)
+        run = trial.deliver(run, machine)
+        if case.pick("the token comes again", st.sampled_from(["at once", "after the end"])) == "after the end":
+            run = trial.carry_on(run, machine)
+        for _ in range(case.pick("how often", st.integers(1, 3))):
+            payload = _another_payload(trial, token.step)
             refused(
-                scene, f"deliver the used token of `{token.step}` again", scene.machine().resume(token.token, payload)
+                trial, f"deliver the used token of `{token.step}` again", trial.machine().resume(token.token, payload)
             )
-        scene.oracle.judge(scene.carry_on(scene.reload()))
+        trial.oracle.judge(trial.carry_on(trial.reload()))
         return Outcome.BLOCKED
 
 
@@ -79,31 +79,31 @@ class TokenRaced(TokenAttack):
     severity = "critical"
     weight = 4
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Have them race, and see that exactly one delivery counts, and what follows it happens once."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        run = suspended(scene, scene.start())
+        trial = Trial(case, faults=False)
+        run = suspended(trial, trial.start())
         if run is None:
             return Outcome.NOT_APPLICABLE
         token = run.suspensions[0]
-        payload = scene.payload(token.step)
-        count = stage.pick("processes", st.integers(2, 4))
-        stage.tell(f"{count} processes resume `{token.step}` at once")
-        stage.count(count)
+        payload = trial.payload(token.step)
+        count = case.pick("processes", st.integers(2, 4))
+        case.tell(f"{count} processes resume `{token.step}` at once")
+        case.count(count)
 
         def deliver(points: Points) -> Any:
-            return scene.machine(points).resume(token.token, payload)
+            return trial.machine(points).resume(token.token, payload)
 
         works: dict[str, Work] = {str(number): deliver for number in range(1, count + 1)}
-        results = stage.do(interleave(stage, works))
+        results = case.do(interleave(case, works))
         taken = [name for name, result in results.items() if isinstance(result, Run)]
         others = [result for result in results.values() if not isinstance(result, Run | DeliveryRefused)]
         if others:
             raise Breach(Invariant.REFUSAL, f"{type(others[0]).__name__} was raised: {others[0]}")
-        stage.hold(len(taken) == 1, Invariant.DELIVERY, f"one token was taken {len(taken)} times")
-        scene.oracle.judge(scene.carry_on(scene.reload()))
+        case.hold(len(taken) == 1, Invariant.DELIVERY, f"one token was taken {len(taken)} times")
+        trial.oracle.judge(trial.carry_on(trial.reload()))
         return Outcome.BLOCKED
 
 
@@ -116,11 +116,11 @@ class TokenOfAnotherStep(TokenAttack):
     severity = "critical"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Go through the run, and try every old token at every stop."""
-        scene = Scene(stage, faults=False)
-        machine = scene.machine()
-        run = scene.start(machine)
+        trial = Trial(case, faults=False)
+        machine = trial.machine()
+        run = trial.start(machine)
         old: list[tuple[str, str]] = []
         tried = False
         for _ in range(MAX_STOPS):
@@ -129,13 +129,13 @@ class TokenOfAnotherStep(TokenAttack):
             for step, token in old if run.suspensions else ():
                 tried = True
                 waiting = run.suspensions[0].step
-                payload = _another_payload(scene, waiting)
+                payload = _another_payload(trial, waiting)
                 what = f"deliver the old token of `{step}` while `{waiting}` waits"
-                refused(scene, what, scene.machine().resume(token, payload))
+                refused(trial, what, trial.machine().resume(token, payload))
             if run.suspensions:
                 old.append((run.suspensions[0].step, run.suspensions[0].token))
-            run = scene.deliver(run, machine)
-        scene.oracle.judge(scene.carry_on(run, machine))
+            run = trial.deliver(run, machine)
+        trial.oracle.judge(trial.carry_on(run, machine))
         return Outcome.BLOCKED if tried else Outcome.NOT_APPLICABLE
 
 
@@ -148,20 +148,20 @@ class TokenOfAnotherRun(TokenAttack):
     severity = "critical"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Start two equal runs, exchange the halves of their tokens, and see that both are refused."""
-        mine, other = Scene(stage, faults=False), Scene(stage, faults=False)
+        mine, other = Trial(case, faults=False), Trial(case, faults=False)
         own = suspended(mine, mine.start())
         foreign = suspended(other, other.start())
         if own is None or foreign is None:
             return Outcome.NOT_APPLICABLE
         step = own.suspensions[0].step
         payload = _another_payload(mine, step)
-        for scene, run, source in ((other, foreign, own), (mine, own, foreign)):
+        for trial, run, source in ((other, foreign, own), (mine, own, foreign)):
             forged = f"{run.id}.{secret_of(source.suspensions[0].token)}"
-            refused(scene, f"deliver the token of the other run at `{step}`", scene.machine().resume(forged, payload))
-        for scene, run in ((mine, own), (other, foreign)):
-            scene.oracle.judge(scene.carry_on(run))
+            refused(trial, f"deliver the token of the other run at `{step}`", trial.machine().resume(forged, payload))
+        for trial, run in ((mine, own), (other, foreign)):
+            trial.oracle.judge(trial.carry_on(run))
         return Outcome.BLOCKED
 
 
@@ -174,16 +174,16 @@ class TokenOfAnotherProgram(TokenAttack):
     severity = "high"
     weight = 3
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Start the program here and its variant there, exchange their tokens, and see that both are refused."""
-        here, there = Scene(stage, faults=False), Scene(stage, faults=False, store=MemoryJournal())
+        here, there = Trial(case, faults=False), Trial(case, faults=False, store=MemoryJournal())
         there.run = here.run
         run = suspended(here, here.start())
         if run is None:
             return Outcome.NOT_APPLICABLE
-        stage.tell("run a program under the same id in another store that differs by one character")
-        stage.count()
-        started = stage.do(there.machine().run(variant(stage.target), there.inputs, run_id=there.run))
+        case.tell("run a program under the same id in another store that differs by one character")
+        case.count()
+        started = case.do(there.machine().run(variant(case.target), there.inputs, run_id=there.run))
         twin = suspended(there, started)
         assert twin is not None, "a program that differs in its description goes the same way"
         payload = _another_payload(here, run.suspensions[0].step)
@@ -204,22 +204,22 @@ class GuessedToken(TokenAttack):
     severity = "critical"
     weight = 2
 
-    def play(self, stage: Stage) -> Outcome:
+    def play(self, case: Case) -> Outcome:
         """Deliver a forgery where the run waits, and see that it is refused and the true token still counts."""
         from hypothesis import strategies as st
 
-        scene = Scene(stage, faults=False)
-        run = suspended(scene, scene.start())
+        trial = Trial(case, faults=False)
+        run = suspended(trial, trial.start())
         if run is None:
             return Outcome.NOT_APPLICABLE
         waiting = run.suspensions[0]
-        how = stage.pick("the forgery", st.sampled_from(sorted(FORGERIES)))
-        forged = FORGERIES[how](scene, waiting.token)
+        how = case.pick("the forgery", st.sampled_from(sorted(FORGERIES)))
+        forged = FORGERIES[how](trial, waiting.token)
         if forged == waiting.token:
             return Outcome.NOT_APPLICABLE
-        payload = _another_payload(scene, waiting.step)
-        refused(scene, f"deliver a token that is {how}", scene.machine().resume(forged, payload))
-        scene.oracle.judge(scene.carry_on(run))
+        payload = _another_payload(trial, waiting.step)
+        refused(trial, f"deliver a token that is {how}", trial.machine().resume(forged, payload))
+        trial.oracle.judge(trial.carry_on(run))
         return Outcome.BLOCKED
 
 
@@ -228,34 +228,34 @@ def secret_of(token: str) -> str:
     return token.rpartition(".")[2]
 
 
-def _digest(scene: Scene, token: str) -> str:
+def _digest(trial: Trial, token: str) -> str:
     """Return the token with the digest that the journal has in place of its secret."""
-    intents = [record["note"] for record in scene.oracle.records if "token" in record["note"]]
-    return f"{scene.run}.{intents[-1]['token']}" if intents else token
+    intents = [record["note"] for record in trial.oracle.records if "token" in record["note"]]
+    return f"{trial.run}.{intents[-1]['token']}" if intents else token
 
 
-def _key(scene: Scene, token: str) -> str:
-    keys = [asked.asking.key for asked in scene.world.asked if asked.asking.key]
-    return f"{scene.run}.{keys[-1]}" if keys else token
+def _key(trial: Trial, token: str) -> str:
+    keys = [asked.asking.key for asked in trial.world.asked if asked.asking.key]
+    return f"{trial.run}.{keys[-1]}" if keys else token
 
 
 _URL_TO_PLAIN: Final = str.maketrans("-_", "+/")
 
-FORGERIES: Final[dict[str, Callable[[Scene, str], str]]] = {
+FORGERIES: Final[dict[str, Callable[[Trial, str], str]]] = {
     "a digest from the journal": _digest,
     "an idempotency key": _key,
     "cut by a character": lambda _, token: token[:-1],
     "cut to half of its secret": lambda _, token: token[: -len(secret_of(token)) // 2],
-    "empty behind the run": lambda scene, _: f"{scene.run}.",
-    "in other letters": lambda scene, token: f"{scene.run}.{secret_of(token).swapcase()}",
+    "empty behind the run": lambda trial, _: f"{trial.run}.",
+    "in other letters": lambda trial, token: f"{trial.run}.{secret_of(token).swapcase()}",
     "longer by a character": lambda _, token: f"{token}A",
     "longer by a space": lambda _, token: f"{token} ",
-    "of another alphabet": lambda scene, token: f"{scene.run}.{secret_of(token).translate(_URL_TO_PLAIN)}",
-    "only the run": lambda scene, _: scene.run,
+    "of another alphabet": lambda trial, token: f"{trial.run}.{secret_of(token).translate(_URL_TO_PLAIN)}",
+    "only the run": lambda trial, _: trial.run,
     "only the secret": lambda _, token: secret_of(token),
-    "read backwards": lambda scene, token: f"{scene.run}.{secret_of(token)[::-1]}",
-    "the halves exchanged": lambda scene, token: f"{secret_of(token)}.{scene.run}",
-    "the name of any file": lambda scene, token: f"../{scene.run}.{secret_of(token)}",
+    "read backwards": lambda trial, token: f"{trial.run}.{secret_of(token)[::-1]}",
+    "the halves exchanged": lambda trial, token: f"{secret_of(token)}.{trial.run}",
+    "the name of any file": lambda trial, token: f"../{trial.run}.{secret_of(token)}",
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stepward.sabotage.answers import Answer, wrong_answers
 from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks.rewriting import (
     FROM_OUTSIDE,
@@ -18,10 +17,11 @@ from stepward.sabotage.attacks.rewriting import (
     without_way,
 )
 from stepward.sabotage.attacks.tampering import place
-from stepward.sabotage.forging import Data
 from stepward.sabotage.invariants import Invariant
-from stepward.sabotage.scene import Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.answers import Answer, wrong_answers
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.forging import Data
 from stepward.sabotage.target import Target
 from stepward.vm.journal.canonical import portable
 from stepward.vm.language.steps import ConditionStep
@@ -35,10 +35,10 @@ ANSWERED = ("attempt", "resumed", "reconciled")
 """Kinds of records that bring the output of a call."""
 
 
-def picked(stage: Stage, records: list[Data], fits: Callable[[Data], bool]) -> int | None:
+def picked(case: Case, records: list[Data], fits: Callable[[Data], bool]) -> int | None:
     """Decide one of the records that fit, behind the first; None where there is none."""
     found = [seq for seq, record in enumerate(records) if seq and fits(record)]
-    return found[place(stage, "record", len(found))] if found else None
+    return found[place(case, "record", len(found))] if found else None
 
 
 @rewriting(
@@ -46,17 +46,17 @@ def picked(stage: Stage, records: list[Data], fits: Callable[[Data], bool]) -> i
     action="another step of the program written there",
     defence="where control goes, the program says: a record that says otherwise does not fit",
 )
-def cursor_edited(scene: Scene, records: list[Data]) -> Forged | None:
+def cursor_edited(trial: Trial, records: list[Data]) -> Forged | None:
     """The step that a record says control goes to is replaced by another step of the program."""
-    stage = scene.stage
-    seq = picked(stage, records, lambda record: "next" in record["body"])
+    case = trial.case
+    seq = picked(case, records, lambda record: "next" in record["body"])
     if seq is None:
         return None
-    others = [step.id for step in scene.target.plan.steps if step.id != records[seq]["body"]["next"]]
+    others = [step.id for step in trial.target.plan.steps if step.id != records[seq]["body"]["next"]]
     if not others:
         return None
-    other = others[place(stage, "step", len(others))]
-    stage.tell(f"write into record {seq} that control goes to `{other}`")
+    other = others[place(case, "step", len(others))]
+    case.tell(f"write into record {seq} that control goes to `{other}`")
     return changed(records, seq, with_body(records[seq], next=other))
 
 
@@ -65,13 +65,13 @@ def cursor_edited(scene: Scene, records: list[Data]) -> Forged | None:
     action="one taken out, and the rest numbered and hashed anew",
     defence="a record is of the step that the run is at",
 )
-def step_forgotten(scene: Scene, records: list[Data]) -> Forged | None:
+def step_forgotten(trial: Trial, records: list[Data]) -> Forged | None:
     """The record with which a step was left is taken out."""
-    stage = scene.stage
-    seq = picked(stage, records, lambda record: "next" in record["body"] and _is_decided(records, record["seq"] + 1))
+    case = trial.case
+    seq = picked(case, records, lambda record: "next" in record["body"] and _is_decided(records, record["seq"] + 1))
     if seq is None:
         return None
-    stage.tell(f"drop record {seq}, with which `{records[seq]['body']['step']}` was left")
+    case.tell(f"drop record {seq}, with which `{records[seq]['body']['step']}` was left")
     forged = changed(records, seq)
     return forged._replace(end=forged.end + 1)
 
@@ -86,17 +86,17 @@ def _is_decided(records: list[Data], seq: int) -> bool:
     defence="a record is of the step that the run is at, and an outcome comes after its intent",
     may_be_honest=True,
 )
-def events_reordered(scene: Scene, records: list[Data]) -> Forged | None:
+def events_reordered(trial: Trial, records: list[Data]) -> Forged | None:
     """Two records that follow one another change places; sub-steps of one parallel step may come in any order."""
-    stage = scene.stage
+    case = trial.case
     seq = picked(
-        stage,
+        case,
         records,
         lambda record: _is_decided(records, record["seq"]) and _is_decided(records, record["seq"] + 1),
     )
     if seq is None:
         return None
-    stage.tell(f"swap records {seq} and {seq + 1}")
+    case.tell(f"swap records {seq} and {seq + 1}")
     return Forged([*records[:seq], records[seq + 1], records[seq], *records[seq + 2 :]], seq + 2)
 
 
@@ -116,12 +116,12 @@ _ENDINGS = (
     invariant=Invariant.ENDINGS,
     may_be_honest=True,
 )
-def early_ending(scene: Scene, records: list[Data]) -> Forged | None:
+def early_ending(trial: Trial, records: list[Data]) -> Forged | None:
     """The run is made to end before it has: a record of an ending is put behind some record, and the rest is cut."""
-    stage = scene.stage
-    seq = 1 + place(stage, "records kept, but one", len(records) - 1)
-    status, reason = _ENDINGS[place(stage, "ending", len(_ENDINGS))]
-    stage.tell(f"end the run {status} ({reason}) behind record {seq - 1}")
+    case = trial.case
+    seq = 1 + place(case, "records kept, but one", len(records) - 1)
+    status, reason = _ENDINGS[place(case, "ending", len(_ENDINGS))]
+    case.tell(f"end the run {status} ({reason}) behind record {seq - 1}")
     ending = records[0] | {"kind": "ended", "body": {"ends": status, "reason": reason}, "note": {}}
     return Forged([*records[:seq], ending], seq + 1)
 
@@ -138,15 +138,15 @@ def _branch_not_taken_misses(target: Target) -> str | None:
     defence="a replay decides every condition again, and no machine goes on before that",
     misses=_branch_not_taken_misses,
 )
-def branch_not_taken(scene: Scene, records: list[Data]) -> Forged | None:
+def branch_not_taken(trial: Trial, records: list[Data]) -> Forged | None:
     """The branch of a condition is replaced by another one of it, with or without the step that this one leads to."""
-    stage = scene.stage
+    case = trial.case
     from hypothesis import strategies as st
 
-    seq = picked(stage, records, lambda record: record["kind"] == "branched")
+    seq = picked(case, records, lambda record: record["kind"] == "branched")
     if seq is None:
         return None
-    plan, record = scene.target.plan, records[seq]
+    plan, record = trial.target.plan, records[seq]
     step = next(step for step in plan.steps if step.id == record["body"]["step"])
     ways: dict[Any, Any] = {**step.branches}
     if "uncovered" in step.ways:
@@ -154,10 +154,10 @@ def branch_not_taken(scene: Scene, records: list[Data]) -> Forged | None:
     others = [branch for branch in ways if branch != record["body"]["branch"]]
     if not others:
         return None
-    branch = others[place(stage, "branch", len(others))]
-    stage.tell(f"write into record {seq} that `{step.id}` took the branch {branch}")
+    branch = others[place(case, "branch", len(others))]
+    case.tell(f"write into record {seq} that `{step.id}` took the branch {branch}")
     flipped = with_body(record, branch=branch)
-    if stage.pick("with its way", st.booleans()):
+    if case.pick("with its way", st.booleans()):
         flipped = with_body(without_way(flipped), **way_out(plan, ways[branch]))
     return changed(records, seq, flipped)
 
@@ -174,13 +174,13 @@ def _outcome_without_intent_misses(target: Target) -> str | None:
     defence="an outcome of an effect follows its intent",
     misses=_outcome_without_intent_misses,
 )
-def outcome_without_intent(scene: Scene, records: list[Data]) -> Forged | None:
+def outcome_without_intent(trial: Trial, records: list[Data]) -> Forged | None:
     """The intent of an effect is taken out, and its outcome is left."""
-    stage = scene.stage
-    seq = picked(stage, records, lambda record: record["kind"] == "intent" and _outcome(records, record) is not None)
+    case = trial.case
+    seq = picked(case, records, lambda record: record["kind"] == "intent" and _outcome(records, record) is not None)
     if seq is None:
         return None
-    stage.tell(f"drop record {seq}, the intent of `{records[seq]['body']['step']}`")
+    case.tell(f"drop record {seq}, the intent of `{records[seq]['body']['step']}`")
     end = _outcome(records, records[seq])
     assert end is not None, "it was picked for that"
     return Forged([*records[:seq], *records[seq + 1 :]], end)
@@ -211,16 +211,16 @@ def _output_outside_its_type_misses(target: Target) -> str | None:
     defence="a replay holds every output against its type, and no machine goes on before that",
     misses=_output_outside_its_type_misses,
 )
-def output_outside_its_type(scene: Scene, records: list[Data]) -> Forged | None:
+def output_outside_its_type(trial: Trial, records: list[Data]) -> Forged | None:
     """The output of a call is replaced by a value that is not of its type, or is no allowed reply."""
-    stage = scene.stage
-    seq = picked(stage, records, lambda record: succeeded(record) and _wrong(scene, record) is not None)
+    case = trial.case
+    seq = picked(case, records, lambda record: succeeded(record) and _wrong(trial, record) is not None)
     if seq is None:
         return None
-    among = _wrong(scene, records[seq])
+    among = _wrong(trial, records[seq])
     assert among is not None, "it was picked for that"
-    value = stage.pick("output", among)["value"]
-    stage.tell(f"write another output into record {seq}: {value!r}")
+    value = case.pick("output", among)["value"]
+    case.tell(f"write another output into record {seq}: {value!r}")
     return changed(records, seq, with_body(records[seq], output=portable(freeze(value))))
 
 
@@ -229,9 +229,9 @@ def succeeded(record: Data) -> bool:
     return record["kind"] in ANSWERED and record["body"].get("kind") == "success"
 
 
-def _wrong(scene: Scene, record: Data) -> Any:
-    call = call_of(scene, record)
-    return None if call is None else wrong_answers(scene.target, call)
+def _wrong(trial: Trial, record: Data) -> Any:
+    call = call_of(trial, record)
+    return None if call is None else wrong_answers(trial.target, call)
 
 
 def _fallback_rewritten_misses(target: Target) -> str | None:
@@ -239,11 +239,11 @@ def _fallback_rewritten_misses(target: Target) -> str | None:
     return None if any(map(_falls_back, target.calls.values())) else "no call has a fallback"
 
 
-def _fallback_rewritten_scene(stage: Stage) -> Scene:
+def _fallback_rewritten_scene(case: Case) -> Trial:
     """Return a run in which whatever has a fallback is late."""
-    scene = Scene(stage, faults=False)
-    scene.world.decides.append(lambda asking: Answer("late") if _falls_back(asking.call) else None)
-    return scene
+    trial = Trial(case, faults=False)
+    trial.world.decides.append(lambda asking: Answer("late") if _falls_back(asking.call) else None)
+    return trial
 
 
 @rewriting(
@@ -252,19 +252,19 @@ def _fallback_rewritten_scene(stage: Stage) -> Scene:
     invariant=Invariant.DATA,
     defence="a replay holds a fallback against the program, and no machine goes on before that",
     misses=_fallback_rewritten_misses,
-    scene=_fallback_rewritten_scene,
+    trial=_fallback_rewritten_scene,
 )
-def fallback_rewritten(scene: Scene, records: list[Data]) -> Forged | None:
+def fallback_rewritten(trial: Trial, records: list[Data]) -> Forged | None:
     """A call was late, and the run went on with the fallback of the program; another value is written in its place."""
-    stage = scene.stage
-    seq = picked(stage, records, lambda record: record["body"].get("kind") == "fallback")
-    call = None if seq is None else call_of(scene, records[seq])
+    case = trial.case
+    seq = picked(case, records, lambda record: record["body"].get("kind") == "fallback")
+    call = None if seq is None else call_of(trial, records[seq])
     if seq is None or call is None:
         return None
     due = freeze(call.call.fallback)
-    others = scene.target.values(call.returns).filter(lambda value: not same(freeze(value), due))
-    value = stage.pick("value", others)
-    stage.tell(f"write another fallback into record {seq}: {value!r}")
+    others = trial.target.values(call.returns).filter(lambda value: not same(freeze(value), due))
+    value = case.pick("value", others)
+    case.tell(f"write another fallback into record {seq}: {value!r}")
     return changed(records, seq, with_body(records[seq], output=portable(freeze(value))))
 
 
@@ -278,24 +278,24 @@ def _falls_back(call: CallPlan) -> bool:
     invariant=Invariant.BOUNDS,
     defence="an attempt is made again only as often as the program says",
 )
-def attempts_beyond_retries(scene: Scene, records: list[Data]) -> Forged | None:
+def attempts_beyond_retries(trial: Trial, records: list[Data]) -> Forged | None:
     """Failed attempts are put before a successful one: more than the program allows."""
-    stage = scene.stage
-    seq = picked(stage, records, lambda record: _is_first(record) and call_of(scene, record) is not None)
+    case = trial.case
+    seq = picked(case, records, lambda record: _is_first(record) and call_of(trial, record) is not None)
     if seq is None:
         return None
-    call = call_of(scene, records[seq])
+    call = call_of(trial, records[seq])
     assert call is not None, "it was picked for that"
     intent = next((record for record in records if _is_intent_of(record, records[seq])), None)
     tries = max(call.attempts, call.call.max_retries if call.writes else 1)
     body = {"error": "it failed", "kind": "again", "step": call.id, "visit": records[seq]["body"]["visit"]}
     again = records[seq] | {"body": body}
-    stage.tell(f"write {tries} failed attempts of `{call.id}` before record {seq}")
+    case.tell(f"write {tries} failed attempts of `{call.id}` before record {seq}")
     forged: list[Data] = []
     for number in range(1, tries + 2):
         attempt = again if number <= tries else records[seq]
         parts = [attempt] if intent is None else [intent, attempt]
-        forged += [_numbered(scene, call, part, number) for part in parts]
+        forged += [_numbered(trial, call, part, number) for part in parts]
     start = seq if intent is None else intent["seq"]
     between = [record for record in records[start:seq] if record is not intent]
     return Forged([*records[:start], *between, *forged, *records[seq + 1 :]], seq + len(forged) - (intent is not None))
@@ -309,18 +309,18 @@ def _is_intent_of(record: Data, attempt: Data) -> bool:
     return record["kind"] == "intent" and _attempt_of(record) == _attempt_of(attempt)
 
 
-def _numbered(scene: Scene, call: CallPlan, record: Data, attempt: int) -> Data:
+def _numbered(trial: Trial, call: CallPlan, record: Data, attempt: int) -> Data:
     """Return a record of an attempt as one of another attempt of the same visit."""
     performance = 1 if call.keeps_key else attempt
     numbered = with_note(record, attempt=attempt, performance=performance)
-    return with_key(scene, numbered) if "key" in record["note"] else numbered
+    return with_key(trial, numbered) if "key" in record["note"] else numbered
 
 
-def with_key(scene: Scene, intent: Data) -> Data:
+def with_key(trial: Trial, intent: Data) -> Data:
     """Return an intent with the key that its performance has: anybody can compute it."""
     body, note = intent["body"], intent["note"]
-    digest = scene.target.plan.digest
-    key = idempotency_key(digest, scene.run, body["step"], body["visit"], note["performance"])
+    digest = trial.target.plan.digest
+    key = idempotency_key(digest, trial.run, body["step"], body["visit"], note["performance"])
     return with_note(intent, key=key)
 
 
@@ -336,11 +336,11 @@ def _visits_beyond_the_limit_misses(target: Target) -> str | None:
     defence="visits are counted, and a step is passed over once it has used them up",
     misses=_visits_beyond_the_limit_misses,
 )
-def visits_beyond_the_limit(scene: Scene, records: list[Data]) -> Forged | None:
+def visits_beyond_the_limit(trial: Trial, records: list[Data]) -> Forged | None:
     """A way round a loop is written down again, as often as it takes to pass the limit of visits of a step."""
-    stage = scene.stage
-    limits = {step.id: step.max_visits for step in scene.target.plan.steps if step.max_visits}
-    seq = picked(stage, records, lambda record: _next_visit(records, record, limits) is not None)
+    case = trial.case
+    limits = {step.id: step.max_visits for step in trial.target.plan.steps if step.max_visits}
+    seq = picked(case, records, lambda record: _next_visit(records, record, limits) is not None)
     if seq is None:
         return None
     name, visit = records[seq]["body"]["step"], records[seq]["body"]["visit"]
@@ -350,11 +350,11 @@ def visits_beyond_the_limit(scene: Scene, records: list[Data]) -> Forged | None:
     made = {
         step: len({r["body"].get("visit") for r in round_ if r["body"].get("step") == step}) for step in _steps(round_)
     }
-    stage.tell(f"write the way from record {seq} to {until - 1} again, until `{name}` is visited once too often")
+    case.tell(f"write the way from record {seq} to {until - 1} again, until `{name}` is visited once too often")
     forged = records[:until]
     for number in range(1, limits[name] - visit + 1):
-        forged = [*forged, *(_later(scene, record, number, made) for record in round_)]
-    last = _later(scene, records[seq], limits[name] - visit + 1, made)
+        forged = [*forged, *(_later(trial, record, number, made) for record in round_)]
+    last = _later(trial, records[seq], limits[name] - visit + 1, made)
     return Forged([*forged, last], len(forged) + 1)
 
 
@@ -374,13 +374,13 @@ def _is_visit(record: Data, step: str, visit: int) -> bool:
     return record["kind"] != "passed" and (record["body"].get("step"), record["body"].get("visit")) == (step, visit)
 
 
-def _later(scene: Scene, record: Data, rounds: int, made: dict[str, int]) -> Data:
+def _later(trial: Trial, record: Data, rounds: int, made: dict[str, int]) -> Data:
     """Return a record as it would be some rounds later; `made` counts the visits of each step in a round."""
     step = record["body"].get("step")
     if step is None:
         return record
     later = with_body(record, visit=record["body"]["visit"] + rounds * made[step])
-    return with_key(scene, later) if "key" in record["note"] else later
+    return with_key(trial, later) if "key" in record["note"] else later
 
 
 ATTACKS: tuple[type[Attack], ...] = (

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from stepward.sabotage.drawn.expressions import expression_program
 from stepward.sabotage.drawn.fate import Manner
-from stepward.sabotage.drawn.machine import DAYS, Case, Parted
+from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted
 from stepward.sabotage.drawn.nulls import misread, with_nulls
 from stepward.sabotage.drawn.secret import secret_inputs, secret_program
 from stepward.sabotage.drawn.wide import Theme, wide_program
@@ -71,7 +71,7 @@ THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
 """What programs have more of, and how the world answers them."""
 
 
-def drawn_case(theme: str, seed: str, options: Mapping[str, Any] = MappingProxyType({})) -> Case | None:
+def drawn_case(theme: str, seed: str, options: Mapping[str, Any] = MappingProxyType({})) -> DrawnCase | None:
     """Return the case of a theme and a seed, on machines with these options; None where no program came of it.
 
     Raises Parted for a program that is read as another one.
@@ -83,7 +83,7 @@ def drawn_case(theme: str, seed: str, options: Mapping[str, Any] = MappingProxyT
     return None
 
 
-def _of_theme(name: str, seed: str) -> Case:
+def _of_theme(name: str, seed: str) -> DrawnCase:
     theme, manner = THEMES[name]
     data, policies, later = wide_program(seed, theme)
     chance = Random(f"limits {seed}")
@@ -95,7 +95,7 @@ def _of_theme(name: str, seed: str) -> Case:
         if why is not None:
             raise Parted("program", why)
     most = chance.choice((24, 40, 100, 300, 600)) if manner.at_limit else Limits().output_bytes
-    return Case(
+    return DrawnCase(
         program,
         seed,
         list(map(Policy.from_dict, policies)),
@@ -106,17 +106,19 @@ def _of_theme(name: str, seed: str) -> Case:
     )
 
 
-def _secret(_: str, seed: str) -> Case:
+def _secret(_: str, seed: str) -> DrawnCase:
     program = Program.from_dict(secret_program(seed))
     inputs, unique = secret_inputs(seed, list(program.inputs or {}))
     manner = Manner(beside=0.1, echoes=0.5)
     secrets = unique or ("refund", "4711471147", "9422942294")
-    return Case(program, seed, manner=manner, limits=Limits(steps=60), secrets=secrets, unique=unique, inputs=inputs)
+    return DrawnCase(
+        program, seed, manner=manner, limits=Limits(steps=60), secrets=secrets, unique=unique, inputs=inputs
+    )
 
 
-def _computing(_: str, seed: str) -> Case:
+def _computing(_: str, seed: str) -> DrawnCase:
     program, inputs = expression_program(seed)
-    return Case(Program.from_dict(program), seed, inputs=inputs)
+    return DrawnCase(Program.from_dict(program), seed, inputs=inputs)
 
 
-_MAKERS: Final[Mapping[str, Callable[[str, str], Case]]] = {"secrets": _secret, "expressions": _computing}
+_MAKERS: Final[Mapping[str, Callable[[str, str], DrawnCase]]] = {"secrets": _secret, "expressions": _computing}

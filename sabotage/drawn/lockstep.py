@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn.fate import PEOPLE, World, given
-from stepward.sabotage.drawn.machine import Case, Machine, Parted, Processes, equal
-from stepward.sabotage.oracle import odd_of
+from stepward.sabotage.drawn.machine import DrawnCase, Machine, Parted, Processes, equal
+from stepward.sabotage.playing.oracle import odd_of
 from stepward.sabotage.reference import (
     Asked,
     Moved,
@@ -88,12 +88,14 @@ class Told(NamedTuple):
     records: int = 0
 
 
-def lockstep(case: Case) -> Told:
+def lockstep(case: DrawnCase) -> Told:
     """Run a program on both; raises Parted where they part."""
     return asyncio.run(played(case))
 
 
-async def played(case: Case, journal: Journal | None = None, name: str = "run", kept: Processes | None = None) -> Told:
+async def played(
+    case: DrawnCase, journal: Journal | None = None, name: str = "run", kept: Processes | None = None
+) -> Told:
     """Do as `lockstep` does, in an event loop that runs, on a journal that may have other runs.
 
     `kept` are the processes that have played the case before.
@@ -142,7 +144,7 @@ async def played(case: Case, journal: Journal | None = None, name: str = "run", 
 class _Pair:
     """A run on the machine and the same run on the reference. `met` is what happened that is worth having met."""
 
-    def __init__(self, case: Case, machine: Machine, reference: Reference) -> None:
+    def __init__(self, case: DrawnCase, machine: Machine, reference: Reference) -> None:
         self.case, self.machine, self.reference, self.world = case, machine, reference, machine.world
         self.answered: list[Asked] = []
         self.met: set[str] = set()

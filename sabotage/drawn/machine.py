@@ -34,7 +34,7 @@ LATE: Final = 22 * 3_600_000_000
 USUAL: Final = Manner()
 
 
-class Case(NamedTuple):
+class DrawnCase(NamedTuple):
     """A program, its policies, and a world for it.
 
     `later` are policies of machines that go on with the run, but for the first: new ones, or new versions of those that
@@ -90,7 +90,7 @@ Processes = dict[int, ExecutionVM]
 class Machine:
     """The machine's side: tools and a model that say what the world says, and note what they were asked."""
 
-    def __init__(self, world: World, case: Case, journal: Journal, run: str, kept: Processes) -> None:
+    def __init__(self, world: World, case: DrawnCase, journal: Journal, run: str, kept: Processes) -> None:
         self.world = world
         self.case = case
         self.run = run

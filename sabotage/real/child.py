@@ -53,7 +53,7 @@ class ToolsError(Exception):
     """The module of the tools, or the probe, can't be used."""
 
 
-class Case:
+class DrawnCase:
     """One case: the module of the tools, freshly imported, and what is done with it."""
 
     def __init__(self, folder: Path, job: Mapping[str, Any], known: frozenset[str]) -> None:
@@ -131,7 +131,7 @@ class Case:
 class _Performance:
     """One call of a tool, as the machine makes it: through FunctionTools, with frozen values unless `plain`."""
 
-    def __init__(self, case: Case, deed: Mapping[str, Any]) -> None:
+    def __init__(self, case: DrawnCase, deed: Mapping[str, Any]) -> None:
         self.answer: Answer = {"outcome": "raised", "error": "it never ended", "value": None}
         args = deed["args"]
         self._given = copy.deepcopy(args) if deed.get("plain") else dict(freeze(args))
@@ -365,7 +365,7 @@ def _played(folder: Path, job: Mapping[str, Any], known: frozenset[str]) -> Answ
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
-        return {"fault": None, "answers": asyncio.run(Case(folder, job, known).play())}
+        return {"fault": None, "answers": asyncio.run(DrawnCase(folder, job, known).play())}
     except ToolsError as error:
         return {"fault": str(error), "answers": None, "is_theirs": True}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stepward.sabotage.strategies import Constants, values_of
+from stepward.sabotage.playing.strategies import Constants, values_of
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import parts
 from stepward.vm.language.manifest import ToolSpec

@@ -16,7 +16,7 @@ from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
     from stepward.sabotage.campaign import Matrix, Orders, Progress
-    from stepward.sabotage.script import Script
+    from stepward.sabotage.campaigns.script import Script
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
 
@@ -157,7 +157,7 @@ def _seconds(options: dict[str, Any]) -> float | None:
 
 
 def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -> int:
-    from stepward.sabotage.shard import NoCases
+    from stepward.sabotage.campaigns.shard import NoCases
     from stepward.validator.validator import ProgramValidator
     from stepward.vm.errors import ProgramError
 
@@ -225,7 +225,7 @@ def _tell(matrix: Matrix, saved: dict[str, str], options: dict[str, Any]) -> Non
 
 
 def _replay(file: Path, options: dict[str, Any]) -> int:
-    from stepward.sabotage.choices import ScriptMisfit
+    from stepward.sabotage.playing.choices import ScriptMisfit
     from stepward.validator.report.text import safe
     from stepward.vm.errors import DocumentError
 
@@ -246,7 +246,7 @@ def _replay(file: Path, options: dict[str, Any]) -> int:
 
 
 def _script(file: Path) -> Script:
-    from stepward.sabotage.script import Script, ScriptRefused
+    from stepward.sabotage.campaigns.script import Script, ScriptRefused
     from stepward.validator.files import why_not
 
     try:
@@ -258,7 +258,7 @@ def _script(file: Path) -> Script:
 
 
 def _self_test(options: dict[str, Any]) -> int:
-    from stepward.sabotage.selftest import alarms
+    from stepward.sabotage.campaigns.selftest import alarms
     from stepward.validator.report.table import Column, render
 
     found = alarms()

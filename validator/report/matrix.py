@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from stepward.sabotage.campaigns.specimen_programs import SPECIMENS
 from stepward.sabotage.families import WORDS
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.specimen_programs import SPECIMENS
 from stepward.validator.report.junit import Mark, Test, suites
 from stepward.validator.report.table import Column, render
 from stepward.validator.report.text import counted, safe
@@ -17,7 +17,7 @@ from stepward.validator.report.text import counted, safe
 if TYPE_CHECKING:
     from stepward.sabotage.attack import Family
     from stepward.sabotage.campaign import Matrix, Row
-    from stepward.sabotage.script import Script
+    from stepward.sabotage.campaigns.script import Script
 
 VERSION: Final = 2
 OUTCOMES: Final = (

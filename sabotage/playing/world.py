@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from stepward.sabotage.answers import Answer, answers
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.stage import Stage, named
+from stepward.sabotage.playing.answers import Answer, answers
+from stepward.sabotage.playing.case import Case, named
+from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.target import Route, Target
 from stepward.vm.machine.clock import ManualClock, T
 from stepward.vm.machine.models import ModelReply, ModelRequest
@@ -99,7 +99,7 @@ class Observer(Protocol):
 class World:
     """Tools and a model for one run of `target`.
 
-    Answers are decisions of the stage, called after the `scene`, or those of the `route` that the run follows.
+    Answers are decisions of the case, called after the `trial`, or those of the `route` that the run follows.
     `observer` hears of every attempt.
 
     `asked` are all attempts, `effects` what happened, each once: a tool that is idempotent does nothing when it is
@@ -109,11 +109,11 @@ class World:
 
     observer: Observer
 
-    def __init__(self, stage: Stage, target: Target, scene: str, route: Route | None, *, faults: bool) -> None:
-        self.stage = stage
+    def __init__(self, case: Case, target: Target, trial: str, route: Route | None, *, faults: bool) -> None:
+        self.case = case
         self.target = target
         self.faults = faults
-        self._scene = scene
+        self._trial = trial
         self._route = route
         self.asked: list[Asked] = []
         self.effects: list[Effect] = []
@@ -128,12 +128,12 @@ class World:
             if answer is not None:
                 return answer
         again = self.settled[asking.call.id]
-        name = named(self._scene, f"{asking.name}, after {again} reconciliations" if again else asking.name)
+        name = named(self._trial, f"{asking.name}, after {again} reconciliations" if again else asking.name)
         route = self._route and self._route.answer(asking.call.id, asking.visit, asking.attempt)
         if route:
             answer = _routed(asking.call, route)
-            self.stage.choices.made.setdefault(name, answer.data())
-        data = self.stage.pick(name, answers(self.target, asking.call, faults=self.faults))
+            self.case.choices.made.setdefault(name, answer.data())
+        data = self.case.pick(name, answers(self.target, asking.call, faults=self.faults))
         return Answer(data["does"], data["value"])
 
     def meet(self, asking: Asking) -> Answer:
@@ -146,7 +146,7 @@ class World:
             answer = self._honest(asking, self.answer(asking))
             self.observer.answered(asking, answer)
         except Exception as error:
-            self.stage.error = error
+            self.case.error = error
             raise Killed(str(error)) from error
         self.asked.append(Asked(asking, answer))
         if answer.happens:
@@ -213,7 +213,7 @@ class ProcessTools:
             context.idempotency_key,
             context.resume_token,
         )
-        world.stage.count()
+        world.case.count()
         await self._points.pass_by(f"before {name} is asked by `{call.id}`")
         answer = world.meet(asking)
         await self._points.pass_by(f"after {name} was asked by `{call.id}`")
@@ -237,7 +237,7 @@ class ProcessModel:
         world = self._world
         call = world.target.calls[request.step]
         asking = Asking(call, request.visit, request.attempt, 1, {}, request=request)
-        world.stage.count()
+        world.case.count()
         await self._points.pass_by(f"before the model is asked by `{call.id}`")
         answer = world.meet(asking)
         await self._points.pass_by(f"after the model was asked by `{call.id}`")

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.playing.points import Killed, Points
 from stepward.vm.errors import StepwardError
 
 if TYPE_CHECKING:
-    from stepward.sabotage.stage import Stage
+    from stepward.sabotage.playing.case import Case
 
 Work = Callable[[Points], Coroutine[Any, Any, Any]]
 """What a process does, given the points that its machine is to pass."""
@@ -56,15 +56,15 @@ class Paused:
     raised, once it has ended.
     """
 
-    def __init__(self, stage: Stage, number: int, work: Work, then: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, case: Case, number: int, work: Work, then: Callable[[], None] = lambda: None) -> None:
         self.point: str | None = None
         self.result: Any = None
-        self._stage = stage
+        self._case = case
         self._stop = _Stop(number, then)
         self._number = number
         self._work = work
         self._task: asyncio.Future[Any] | None = None
-        stage.do(self._begin())
+        case.do(self._begin())
 
     async def _begin(self) -> None:
         self._task = asyncio.ensure_future(self._work(self._stop))
@@ -73,22 +73,22 @@ class Paused:
         here.cancel()
         if self._stop.here.is_set():
             self.point = self._stop.passed[self._number]
-            self._stage.tell(f"the process stands still {self.point}")
+            self._case.tell(f"the process stands still {self.point}")
         else:
             await self._end()
 
     def go_on(self) -> Any:
         """Let the process go on to its end, and return its result."""
         if self.point is not None:
-            self._stage.tell("the process goes on")
+            self._case.tell("the process goes on")
             self._stop.way.set()
-            self._stage.do(self._end())
+            self._case.do(self._end())
         return self.result
 
     def cancel(self) -> None:
         """Cancel the task of the process where it stands still; the process lives, and what it tidies up is done."""
         if self.point is not None:
-            self._stage.do(self._cancelled())
+            self._case.do(self._cancelled())
 
     async def _cancelled(self) -> None:
         assert self._task is not None, "a process has begun before it ends"
@@ -103,7 +103,7 @@ class Paused:
         assert self._task is not None, "a process has begun before it ends"
         if not self._task.done():
             self._stop.end()
-            self._stage.do(asyncio.wait({self._task}))
+            self._case.do(asyncio.wait({self._task}))
             self._task.exception()
 
     async def _end(self) -> None:

@@ -9,8 +9,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from stepward.sabotage.choices import Recorded
 from stepward.sabotage.invariants import Breach, Outcome
+from stepward.sabotage.playing.choices import Recorded
 from stepward.sabotage.target import Route, Target
 from stepward.vm.errors import StepwardError
 from stepward.vm.language.policy import Policy
@@ -102,15 +102,15 @@ class Script:
         With `postgres` it is played in that database, as `Orders` say it. Raises ScriptRefused for an attack that there
         is none of, ScriptMisfit when the choices are not its own.
         """
+        from stepward.sabotage.campaigns.shard import play, runner
         from stepward.sabotage.registry import ATTACK_BY_NAME
-        from stepward.sabotage.shard import play, theatre
 
         if self.attack not in ATTACK_BY_NAME:
             raise ScriptRefused(f"there is no attack `{self.attack}`")
         attack = ATTACK_BY_NAME[self.attack]()
-        with theatre(self.target(), attack, postgres=postgres) as stages:
-            stage = stages.stage(Recorded(self.choices))
+        with runner(self.target(), attack, postgres=postgres) as made_by:
+            case = made_by.case(Recorded(self.choices))
             try:
-                return play(attack, stage), None, tuple(stage.story)
+                return play(attack, case), None, tuple(case.story)
             except Breach as breach:
                 return Outcome.BREACHED, breach, breach.story

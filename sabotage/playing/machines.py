@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from stepward.sabotage.oracle import Oracle
-from stepward.sabotage.points import Points
-from stepward.sabotage.through import ThroughStore
-from stepward.sabotage.world import ProcessModel, ProcessTools, World
+from stepward.sabotage.playing.oracle import Oracle
+from stepward.sabotage.playing.points import Points
+from stepward.sabotage.playing.world import ProcessModel, ProcessTools, World
+from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm.journal.store import Append, Entry, Journal, Lease
 from stepward.vm.language.program import Program
 from stepward.vm.machine.clock import Clock
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class WatchedStore(ThroughStore):
-    """A store as a scene's machines see it: after every write the oracle looks at what the store has now."""
+    """A store as a trial's machines see it: after every write the oracle looks at what the store has now."""
 
     def __init__(self, inner: Journal, oracle: Oracle) -> None:
         super().__init__(inner)
@@ -30,13 +30,13 @@ class WatchedStore(ThroughStore):
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
         """Make a run, and have the oracle look."""
         lease = self.inner.create(append, program, holder, ttl)
-        self.oracle.stage.count(len(append.entries))
+        self.oracle.case.count(len(append.entries))
         self.oracle.look()
         return lease
 
     def append(self, append: Append, fence: int | None) -> None:
         """Add entries, and have the oracle look."""
-        self.oracle.stage.count(len(append.entries))
+        self.oracle.case.count(len(append.entries))
         self.inner.append(append, fence)
         self.oracle.look(durable=append.durable)
 
@@ -66,9 +66,9 @@ class Machine(ExecutionVM):
         **options: Any,
     ) -> None:
         self.points = points
-        stage = world.stage
+        case = world.case
         self._target = world.target
-        said = {"policy": world.target.policies, "key": stage.key, "random": stage.random, "checker": None}
+        said = {"policy": world.target.policies, "key": case.key, "random": case.random, "checker": None}
         options = {**said, **options}
         tools: Tools = ProcessTools(world, points)
         tools = tools if around is None else around(tools)

@@ -40,7 +40,7 @@ class Died(NamedTuple):
 
 def command() -> list[str]:
     """Return what starts the warm process."""
-    return [sys.executable, "-m", "stepward.sabotage.killed"]
+    return [sys.executable, "-m", "stepward.sabotage.campaigns.killed"]
 
 
 class Forks:

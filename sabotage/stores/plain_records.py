@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from stepward.sabotage.plain_verifier import canonical
+from stepward.sabotage.stores.plain_verifier import canonical
 
 _LEAVES: Final = frozenset({"next", "ends", "reason", "in_doubt"})
 _CALL: Final = frozenset({"kind", "step", "visit", "output", "error"})

@@ -1,4 +1,4 @@
-"""One case of an attack: its decisions, its store, and the scenes, each a run, that it plays on that store."""
+"""One case of an attack: its decisions, its store, and the trials, each a run, that it plays on that store."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from stepward.sabotage.choices import Choices
 from stepward.sabotage.invariants import Breach, Invariant
+from stepward.sabotage.playing.choices import Choices
 from stepward.sabotage.target import Target
 from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.store import Journal
@@ -30,7 +30,7 @@ class Weakness(NamedTuple):
     options: Mapping[str, Any] = MappingProxyType({})
 
 
-class Stage:
+class Case:
     """Where one case is played.
 
     `store` is where its runs are kept; `prefix` makes their ids new in it. `random` gives its machines the same bytes
@@ -59,7 +59,7 @@ class Stage:
         self.story: list[str] = []
         self.error: Exception | None = None
         self._prefix = prefix
-        self._scenes = 0
+        self._trials = 0
         self.runner = runner
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
@@ -76,8 +76,8 @@ class Stage:
 
     def run_id(self) -> str:
         """Return the id of a run that nobody has."""
-        self._scenes += 1
-        return f"{self._prefix}-{self._scenes}"
+        self._trials += 1
+        return f"{self._prefix}-{self._trials}"
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something of the machine's to its end. Raises what went wrong in the world, and Killed."""
@@ -102,6 +102,6 @@ class Stage:
             raise Breach(invariant, what)
 
 
-def named(scene: str, what: str) -> str:
-    """Return what a decision of a scene is called: scenes of one name decide alike."""
-    return f"{scene}: {what}" if scene else what
+def named(trial: str, what: str) -> str:
+    """Return what a decision of a trial is called: trials of one name decide alike."""
+    return f"{trial}: {what}" if trial else what

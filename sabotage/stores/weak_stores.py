@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stepward.sabotage.machines import kind_of
-from stepward.sabotage.through import ThroughStore
+from stepward.sabotage.playing.machines import kind_of
+from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm.journal.store import Append, Journal, Lease, Vault
 
 

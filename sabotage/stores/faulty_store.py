@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.through import ThroughStore
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.refusals import append_refused
 from stepward.vm.journal.store import Append, Entry, Head, Journal, JournalError, Lease, Vault

@@ -1,4 +1,4 @@
-"""The threat model, written from the attacks: `python -m stepward.sabotage.threats > specs/threat-model.md`."""
+"""The threat model, from the attacks: `python -m stepward.sabotage.campaigns.threats > specs/threat-model.md`."""
 
 from __future__ import annotations
 

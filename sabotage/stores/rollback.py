@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from stepward.sabotage.images import Tear, connection, torn_pages
+from stepward.sabotage.stores.images import Tear, connection, torn_pages
 from stepward.vm.journal.sqlite_file import DatabaseFile
 
 MAGIC: Final = bytes.fromhex("d9d505f920a163d7")

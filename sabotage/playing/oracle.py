@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stepward.sabotage.answers import Answer
 from stepward.sabotage.invariants import Breach, Invariant
-from stepward.sabotage.plain_records import oddities
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.world import TOKENS_OF_A_REPLY, Asking, World
 from stepward.sabotage.reference import (
     Answer as ReferenceAnswer,
 )
@@ -30,7 +30,7 @@ from stepward.sabotage.reference import (
     Waits,
 )
 from stepward.sabotage.reference.plain import Unworded
-from stepward.sabotage.world import TOKENS_OF_A_REPLY, Asking, World
+from stepward.sabotage.stores.plain_records import oddities
 from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verify import verify
 from stepward.vm.language.types import same
@@ -80,7 +80,7 @@ class Oracle:
         limits: Limits,
         history: Callable[[], History],
     ) -> None:
-        self.stage = world.stage
+        self.case = world.case
         self.target = world.target
         self.world = world
         self.run = run
@@ -395,7 +395,7 @@ class Oracle:
         again = Run(self.run.id, found.plan, found.state, found.last)
         if again.snapshot() != run.snapshot() or again.trace_hash != run.trace_hash:
             raise Breach(Invariant.REPLAY, "the journal, read again, gives another state")
-        faults = [*verify(self.run.store, self.run.id, keys=[self.stage.key.public]).faults, *misfits(found)]
+        faults = [*verify(self.run.store, self.run.id, keys=[self.case.key.public]).faults, *misfits(found)]
         if faults:
             raise Breach(Invariant.REPLAY, f"an honest journal is called damaged: {faults[0]}")
         odd = odd_of(self.run.store, again)

@@ -13,8 +13,8 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.through import ThroughStore
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.sqlite_file import DatabaseFile
 from stepward.vm.journal.store import Append, Entry, Head, Lease
@@ -310,7 +310,7 @@ def level(file: DatabaseFile) -> int:
     return int(found)
 
 
-class Shelf:
+class StoreFiles:
     """Opens stores, each in a file of its own in a folder; `close` lets go of all."""
 
     def __init__(self, folder: Path) -> None:
@@ -345,7 +345,7 @@ class Shelf:
 
 
 @contextmanager
-def shelf() -> Iterator[Shelf]:
+def shelf() -> Iterator[StoreFiles]:
     """Lend a shelf, whose files are gone afterwards."""
-    with memory_folder() as folder, closing(Shelf(folder)) as made:
+    with memory_folder() as folder, closing(StoreFiles(folder)) as made:
         yield made

@@ -69,17 +69,17 @@ class VirtualClock(SystemClock):
 
 
 class Runs(Protocol):
-    """What plays on a loop: a stage."""
+    """What plays on a loop: a case."""
 
     runner: asyncio.Runner
 
 
 @contextmanager
-def virtual_time(stage: Runs) -> Iterator[VirtualClock]:
-    """Have a stage play on a loop whose time is virtual, and return the clock for its scenes."""
+def virtual_time(case: Runs) -> Iterator[VirtualClock]:
+    """Have a case play on a loop whose time is virtual, and return the clock for its trials."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        before, stage.runner = stage.runner, runner
+        before, case.runner = case.runner, runner
         try:
             yield VirtualClock(runner.get_loop())
         finally:
-            stage.runner = before
+            case.runner = before

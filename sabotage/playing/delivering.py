@@ -6,36 +6,36 @@ import json
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.sabotage.answers import Answer
 from stepward.sabotage.invariants import Breach, Invariant
-from stepward.sabotage.world import Asking
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.world import Asking
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.refusals import DeliveryRefused
 from stepward.vm.machine.run import Run
 
 if TYPE_CHECKING:
-    from stepward.sabotage.scene import Scene
+    from stepward.sabotage.playing.trial import Trial
 
 MAX_STOPS: Final = 50
 """Deliveries after which nobody looks any more for a place at which a run waits."""
 
 
-def suspended(scene: Scene, run: Run) -> Run | None:
+def suspended(trial: Trial, run: Run) -> Run | None:
     """Carry on with a run until it waits for a token, and return it; None where it ends without."""
     for _ in range(MAX_STOPS):
         if run.is_over or run.suspensions:
             break
-        run = scene.deliver(run, scene.machine())
+        run = trial.deliver(run, trial.machine())
     return run if run.suspensions else None
 
 
-def in_doubt(scene: Scene) -> Run | None:
+def in_doubt(trial: Trial) -> Run | None:
     """Start a run of which one write, the attack decides which, is in doubt; None where it ends without."""
     from hypothesis import strategies as st
 
-    stage = scene.stage
-    number = stage.pick(scene.named("writes before the one that is lost"), st.integers(0, 3))
-    kind = stage.pick(scene.named("the lost write"), st.sampled_from(["unknown-done", "unknown"]))
+    case = trial.case
+    number = case.pick(trial.named("writes before the one that is lost"), st.integers(0, 3))
+    kind = case.pick(trial.named("the lost write"), st.sampled_from(["unknown-done", "unknown"]))
     seen: list[tuple[str, int]] = []
 
     def decide(asking: Asking) -> Answer | None:
@@ -44,20 +44,20 @@ def in_doubt(scene: Scene) -> Run | None:
         place = (asking.call.id, asking.visit)
         if place not in seen:
             seen.append(place)
-        is_lost = seen.index(place) == number and not scene.world.settled[asking.call.id]
+        is_lost = seen.index(place) == number and not trial.world.settled[asking.call.id]
         return Answer(kind) if is_lost else None
 
-    scene.world.decides.append(decide)
-    run = scene.start()
+    trial.world.decides.append(decide)
+    run = trial.start()
     for _ in range(MAX_STOPS):
         if run.is_over or run.doubts:
             break
-        run = scene.deliver(run, scene.machine())
+        run = trial.deliver(run, trial.machine())
     return run if run.doubts else None
 
 
 def refused(
-    scene: Scene,
+    trial: Trial,
     what: str,
     work: Coroutine[Any, Any, Any],
     *,
@@ -65,17 +65,17 @@ def refused(
     errors: tuple[type[StepwardError], ...] = (DeliveryRefused,),
 ) -> None:
     """See that a delivery is refused with one of `errors`, and nothing but that is written. Raises Breach."""
-    stage, store = scene.stage, scene.store.inner
-    length, effects = len(store.read(scene.run)), len(scene.world.asked)
-    stage.tell(what)
-    stage.count()
+    case, store = trial.case, trial.store.inner
+    length, effects = len(store.read(trial.run)), len(trial.world.asked)
+    case.tell(what)
+    case.count()
     try:
-        run = stage.do(work)
+        run = case.do(work)
     except errors:
         pass
     else:
         raise Breach(invariant, f"{what}: it was taken, and the run is {getattr(run, 'status', run)}")
-    for entry in store.read(scene.run, length):
+    for entry in store.read(trial.run, length):
         kind = json.loads(entry.record)["kind"]
-        stage.hold(kind == "refused", invariant, f"{what}: it was refused, and yet `{kind}` was written")
-    stage.hold(len(scene.world.asked) == effects, invariant, f"{what}: it was refused, and yet something was called")
+        case.hold(kind == "refused", invariant, f"{what}: it was refused, and yet `{kind}` was written")
+    case.hold(len(trial.world.asked) == effects, invariant, f"{what}: it was refused, and yet something was called")

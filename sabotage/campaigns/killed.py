@@ -20,14 +20,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.sabotage.answers import Answer
-from stepward.sabotage.choices import Recorded
 from stepward.sabotage.invariants import Breach, Invariant
-from stepward.sabotage.points import Points
-from stepward.sabotage.scene import LEASE_SECONDS, Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.choices import Recorded
+from stepward.sabotage.playing.points import Points
+from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
+from stepward.sabotage.playing.world import Asked, Asking, Effect, World
 from stepward.sabotage.target import Route, Target
-from stepward.sabotage.world import Asked, Asking, Effect, World
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.language.policy import Policy
@@ -56,9 +56,9 @@ class Settled(Recorded):
 class SharedWorld(World):
     """A world that several processes share by way of a file: one line for each attempt, and for each payload."""
 
-    def __init__(self, scene: Scene, path: Path) -> None:
-        super().__init__(scene.stage, scene.target, scene.name, scene.route, faults=True)
-        self._oracle = scene.oracle
+    def __init__(self, trial: Trial, path: Path) -> None:
+        super().__init__(trial.case, trial.target, trial.name, trial.route, faults=True)
+        self._oracle = trial.oracle
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
         self._read = 0
 
@@ -121,65 +121,65 @@ def play(target: Target, job: Mapping[str, Any]) -> dict[str, Any]:
     """Do what a job says in this process, and return what to tell of it."""
     folder = Path(job["folder"])
     with asyncio.Runner() as runner, closing(SQLiteJournal(folder / "runs.db")) as store:
-        stage = Stage(target, Settled(job["made"]), store, "killed", runner)
+        case = Case(target, Settled(job["made"]), store, "killed", runner)
         try:
-            _DEEDS[job["deed"]](_scene(stage, folder, job), job["kill"])
+            _DEEDS[job["deed"]](_trial(case, folder, job), job["kill"])
         except Breach as breach:
-            return _said(stage, breach)
+            return _said(case, breach)
         except Exception as error:
-            return _said(stage, Breach(Invariant.REFUSAL, f"{type(error).__name__} was raised: {error}"))
-        return _said(stage, None)
+            return _said(case, Breach(Invariant.REFUSAL, f"{type(error).__name__} was raised: {error}"))
+        return _said(case, None)
 
 
-def _said(stage: Stage, breach: Breach | None) -> dict[str, Any]:
+def _said(case: Case, breach: Breach | None) -> dict[str, Any]:
     broken = None if breach is None else [breach.invariant.name, breach.what]
-    return {"events": stage.events, "story": stage.story, "breach": broken}
+    return {"events": case.events, "story": case.story, "breach": broken}
 
 
-def _scene(stage: Stage, folder: Path, job: Mapping[str, Any]) -> Scene:
-    """Return the scene as the processes before have left it."""
-    scene = Scene(stage)
-    scene.clock.time += int(2 * LEASE_SECONDS * 1_000_000) * job["generation"]
-    world = SharedWorld(scene, folder / "world")
-    scene.enter(world)
-    expect = scene.oracle.expect
+def _trial(case: Case, folder: Path, job: Mapping[str, Any]) -> Trial:
+    """Return the trial as the processes before have left it."""
+    trial = Trial(case)
+    trial.clock.time += int(2 * LEASE_SECONDS * 1_000_000) * job["generation"]
+    world = SharedWorld(trial, folder / "world")
+    trial.enter(world)
+    expect = trial.oracle.expect
 
     def expected(step: str, payload: Any) -> None:
-        world.deliver(step, scene.oracle.due(step), payload)
+        world.deliver(step, trial.oracle.due(step), payload)
         expect(step, payload)
 
-    scene.oracle.expect = expected  # type: ignore[method-assign]
+    trial.oracle.expect = expected  # type: ignore[method-assign]
     world.refresh()
     if job["deed"] == "recover":
-        scene.oracle.rest()  # another process writes at the same time: who comes last judges both
+        trial.oracle.rest()  # another process writes at the same time: who comes last judges both
     else:
-        scene.oracle.forget()
-    scene.oracle.look(durable=True)  # what another process wrote has survived it
-    return scene
+        trial.oracle.forget()
+    trial.oracle.look(durable=True)  # what another process wrote has survived it
+    return trial
 
 
-def _begin(scene: Scene, kill: int | None) -> None:
-    machine = scene.machine(Deadly(kill))
-    scene.carry_on(scene.start(machine), machine)
+def _begin(trial: Trial, kill: int | None) -> None:
+    machine = trial.machine(Deadly(kill))
+    trial.carry_on(trial.start(machine), machine)
 
 
-def _recover(scene: Scene, kill: int | None) -> None:
+def _recover(trial: Trial, kill: int | None) -> None:
     """Recover whatever is to be recovered, beside another process that does the same."""
-    scene.stage.do(scene.machine(Deadly(kill)).recover())
+    trial.case.do(trial.machine(Deadly(kill)).recover())
 
 
-def _end(scene: Scene, kill: int | None) -> None:
+def _end(trial: Trial, kill: int | None) -> None:
     from stepward.sabotage.attacks.crashes import refuse_needless_doubts
 
-    machine = scene.machine(Deadly(kill))
-    run = scene.found() or scene.start(machine)
+    machine = trial.machine(Deadly(kill))
+    run = trial.found() or trial.start(machine)
     if run.status == "RUNNING":
-        run = scene.deliver(run, machine)
-    refuse_needless_doubts(scene)
-    scene.oracle.judge(scene.carry_on(run, machine))
+        run = trial.deliver(run, machine)
+    refuse_needless_doubts(trial)
+    trial.oracle.judge(trial.carry_on(run, machine))
 
 
-_DEEDS: Final[dict[str, Callable[[Scene, int | None], None]]] = {
+_DEEDS: Final[dict[str, Callable[[Trial, int | None], None]]] = {
     "begin": _begin,
     "recover": _recover,
     "end": _end,

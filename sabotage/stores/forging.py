@@ -21,7 +21,7 @@ from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import Append, Entry, Head, Journal
 
 if TYPE_CHECKING:
-    from stepward.sabotage.scene import Scene
+    from stepward.sabotage.playing.trial import Trial
 
 Data = dict[str, Any]
 """A record as plain data: `at`, `body`, `kind`, `note`, `prev`, `seq`, `v`."""
@@ -35,7 +35,7 @@ def stranger() -> SigningKey:
     return SigningKey.from_seed(STRANGER_SEED)
 
 
-class Shelf(NamedTuple):
+class StoreSnapshot(NamedTuple):
     """All that a store has of a run."""
 
     entries: list[Entry]
@@ -47,7 +47,7 @@ class Shelf(NamedTuple):
 # -- ways into a store -------------------------------------------------------------------------------------------------
 
 
-class Hands(Protocol):
+class RawStore(Protocol):
     """A way into a store that does not pass its interface."""
 
     def put(self, run: str, entries: Sequence[Entry], head: Head | None, status: str | None) -> None:
@@ -86,7 +86,7 @@ class MemoryHands:
         self._store.vault._secrets[run] = dict(secrets)
 
 
-class FileHands:
+class RawFile:
     """A way into a SQLite file: a connection of the attacker's own."""
 
     def __init__(self, store: SQLiteJournal) -> None:
@@ -135,21 +135,21 @@ def _write(path: str, statements: Iterable[tuple[str, Sequence[Any]]]) -> None:
 class Forger:
     """One run in the hands of an attacker who can write its store. Making one puts the oracle to rest."""
 
-    def __init__(self, scene: Scene) -> None:
-        scene.oracle.rest()
-        self.scene = scene
-        self.run = scene.run
-        self.store: Journal = scene.store.inner
-        self.hands: Hands = hands_of(self.store)
+    def __init__(self, trial: Trial) -> None:
+        trial.oracle.rest()
+        self.trial = trial
+        self.run = trial.run
+        self.store: Journal = trial.store.inner
+        self.hands: RawStore = hands_of(self.store)
         body = self.records()[0]["body"]
         self.documents: tuple[str, ...] = (body["program"], *body["policies"])
 
-    def shelf(self) -> Shelf:
+    def shelf(self) -> StoreSnapshot:
         """Return all that the store has of the run."""
         store, run = self.store, self.run
         found = {digest: store.document(digest) for digest in self.documents}
         documents = {digest: text for digest, text in found.items() if text is not None}
-        return Shelf(store.read(run), store.head(run), documents, store.vault.get(run))
+        return StoreSnapshot(store.read(run), store.head(run), documents, store.vault.get(run))
 
     def records(self) -> list[Data]:
         """Return the records as plain data, which is the caller's own."""
@@ -157,7 +157,7 @@ class Forger:
 
     def put(self, entries: Sequence[Entry], head: Head | None = None, status: str | None = None) -> None:
         """Replace the entries; the head stays as it is where the store keeps it apart, unless one is given."""
-        self.scene.stage.count()
+        self.trial.case.count()
         self.hands.put(self.run, entries, head, status)
 
     def put_with_head(self, entries: Sequence[Entry], signature: bytes | None, status: str | None = None) -> None:
@@ -167,22 +167,22 @@ class Forger:
 
     def put_document(self, digest: str, text: Any) -> None:
         """Replace a document."""
-        self.scene.stage.count()
+        self.trial.case.count()
         self.hands.put_document(digest, text)
 
     def put_secrets(self, secrets: Mapping[str, Any]) -> None:
         """Replace what the vault has of the run."""
-        self.scene.stage.count()
+        self.trial.case.count()
         self.hands.put_secrets(self.run, secrets)
 
 
-def hands_of(store: Journal) -> Hands:
+def hands_of(store: Journal) -> RawStore:
     """Return a way into a store."""
     if isinstance(store, SQLiteJournal):
-        return FileHands(store)
+        return RawFile(store)
     if isinstance(store, MemoryJournal):
         return MemoryHands(store)
-    from stepward.sabotage.servers import ServerHands
+    from stepward.sabotage.stores.servers import ServerHands
 
     assert isinstance(store, PostgresJournal), "attacks are played on these three kinds of store"
     return ServerHands(store)
@@ -213,7 +213,7 @@ def plant(
     store: Journal,
     run: str,
     entries: Sequence[Entry],
-    shelf: Shelf,
+    shelf: StoreSnapshot,
     status: str = "RUNNING",
     signature: bytes | None = None,
 ) -> None:

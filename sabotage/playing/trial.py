@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from stepward.sabotage.machines import Machine, WatchedStore
-from stepward.sabotage.oracle import Oracle, Watched
-from stepward.sabotage.points import Points
-from stepward.sabotage.stage import Stage, named
+from stepward.sabotage.playing.case import Case, named
+from stepward.sabotage.playing.machines import Machine, WatchedStore
+from stepward.sabotage.playing.oracle import Oracle, Watched
+from stepward.sabotage.playing.points import Points
+from stepward.sabotage.playing.virtual_time import VirtualClock
+from stepward.sabotage.playing.world import World, WorldClock
 from stepward.sabotage.target import Route, Target
-from stepward.sabotage.virtual_time import VirtualClock
-from stepward.sabotage.world import World, WorldClock
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verdict import Fault
@@ -27,17 +27,17 @@ MAX_DELIVERIES: Final = 200
 """Deliveries after which a run is left as it is: no example of ours needs as many."""
 
 
-class Scene:
-    """A run of the target, not started yet. `inputs` and all answers are decided under the scene's name.
+class Trial:
+    """A run of the target, not started yet. `inputs` and all answers are decided under the trial's name.
 
-    Scenes of one name decide alike: the same inputs, the same answers. `store` and `target` are the stage's unless the
+    Scenes of one name decide alike: the same inputs, the same answers. `store` and `target` are the case's unless the
     attack has made others of them, `limits` are those of its machines. `route` is the run that somebody knows and that
     this one follows, if it follows one. `by` is who starts it.
     """
 
     def __init__(
         self,
-        stage: Stage,
+        case: Case,
         name: str = "",
         *,
         faults: bool = True,
@@ -45,21 +45,21 @@ class Scene:
         target: Target | None = None,
         limits: Limits = Limits(),  # noqa: B008 - a frozen tuple
     ) -> None:
-        self.stage = stage
-        self.target = target or stage.target
+        self.case = case
+        self.target = target or case.target
         self.limits = limits
         self.name = name
         self.by: str | None = None
         self.clock: WorldClock | VirtualClock = WorldClock()
         self.route = self._route()
-        self.world = World(stage, self.target, name, self.route, faults=faults)
-        run = Watched(stage.run_id(), self._inputs(), store or stage.store)
+        self.world = World(case, self.target, name, self.route, faults=faults)
+        run = Watched(case.run_id(), self._inputs(), store or case.store)
         self.oracle = Oracle(self.world, run, limits, self.history)
         self.world.observer = self.oracle
         self._store = WatchedStore(run.store, self.oracle)
 
     def named(self, what: str) -> str:
-        """Return what a decision of this scene is called."""
+        """Return what a decision of this trial is called."""
         return named(self.name, what)
 
     @property
@@ -82,7 +82,7 @@ class Scene:
 
     @property
     def store(self) -> WatchedStore:
-        """The store as the machines of this scene see it."""
+        """The store as the machines of this trial see it."""
         return self._store
 
     @store.setter
@@ -101,19 +101,19 @@ class Scene:
         routes = self.target.routes
         if not routes:
             return None
-        number = self.stage.pick(self.named("route"), st.integers(0, len(routes)))
+        number = self.case.pick(self.named("route"), st.integers(0, len(routes)))
         return routes[number - 1] if 0 < number <= len(routes) else None
 
     def _inputs(self) -> dict[str, Any]:
         name = self.named("inputs")
         if self.route is not None:
-            self.stage.choices.made.setdefault(name, dict(self.route.inputs))
-        inputs: dict[str, Any] = self.stage.pick(name, self.target.inputs)
+            self.case.choices.made.setdefault(name, dict(self.route.inputs))
+        inputs: dict[str, Any] = self.case.pick(name, self.target.inputs)
         return inputs
 
     def machine(self, points: Points | None = None, **options: Any) -> Machine:
         """Return a machine in a process of its own. `options` are those of `ExecutionVM` that are to be others."""
-        weakness = self.stage.weakness
+        weakness = self.case.weakness
         store = self.store if weakness.store is None else weakness.store(self.store)
         options = {"lease_seconds": LEASE_SECONDS, "limits": self.limits, **weakness.options, **options}
         return Machine(self.world, self.clock, points or Points(), store, **options)
@@ -122,10 +122,10 @@ class Scene:
 
     def start(self, machine: Machine | None = None) -> Run:
         """Start the run, and return it when it stops for the first time."""
-        stage = self.stage
-        stage.tell(f"run the program with {to_json(self.inputs)}")
-        stage.count()
-        return stage.do((machine or self.machine()).run(self.target.program, self.inputs, run_id=self.run, by=self.by))
+        case = self.case
+        case.tell(f"run the program with {to_json(self.inputs)}")
+        case.count()
+        return case.do((machine or self.machine()).run(self.target.program, self.inputs, run_id=self.run, by=self.by))
 
     def carry_on(self, run: Run, machine: Machine | None = None) -> Run:
         """Deliver what the run waits for until it has ended, and return it."""
@@ -138,18 +138,18 @@ class Scene:
 
     def deliver(self, run: Run, machine: Machine) -> Run:
         """Deliver what a run waits for first: a recovery, what became of a write, or a payload."""
-        stage = self.stage
-        stage.count()
+        case = self.case
+        case.count()
         if run.status == "RUNNING":
-            stage.tell("recover the run")
-            recovered = stage.do(machine.recover(run.id))
+            case.tell("recover the run")
+            recovered = case.do(machine.recover(run.id))
             return recovered[0]
         if run.doubts:
             return self._reconcile(run, machine)
         token = run.suspensions[0]
         payload = self.payload(token.step)
-        stage.tell(f"resume `{token.step}` with {to_json(payload)}")
-        return stage.do(machine.resume(token.token, payload, by=self._settler))
+        case.tell(f"resume `{token.step}` with {to_json(payload)}")
+        return case.do(machine.resume(token.token, payload, by=self._settler))
 
     def payload(self, step: str) -> Any:
         """Return what somebody answers to a step that waits."""
@@ -158,23 +158,23 @@ class Scene:
         said = self.route and self.route.answer(step, number, 1)
         name = self.named(f"payload {number} for {step}")
         if said and said["does"] == "returns":
-            self.stage.choices.made.setdefault(name, said.get("value"))
-        payload = self.stage.pick(name, target.output(target.calls[step]))
+            self.case.choices.made.setdefault(name, said.get("value"))
+        payload = self.case.pick(name, target.output(target.calls[step]))
         self.oracle.expect(step, payload)
         return payload
 
     def _reconcile(self, run: Run, machine: Machine) -> Run:
         """Say of a write in doubt what is true of it: the world knows whether it happened."""
         doubt = run.doubts[0]
-        stage = self.stage
+        case = self.case
         happened = any(effect.key == doubt.key for effect in self.world.effects)
         if not happened:
-            stage.tell(f"reconcile `{doubt.step}`: not done")
+            case.tell(f"reconcile `{doubt.step}`: not done")
             self.world.settled[doubt.step] += 1
-            return stage.do(machine.reconcile(run.id, doubt.step, "not_done", by=self._settler))
+            return case.do(machine.reconcile(run.id, doubt.step, "not_done", by=self._settler))
         output = self.payload(doubt.step)
-        stage.tell(f"reconcile `{doubt.step}`: done, with {to_json(output)}")
-        return stage.do(machine.reconcile(run.id, doubt.step, "done", output, by=self._settler))
+        case.tell(f"reconcile `{doubt.step}`: done, with {to_json(output)}")
+        return case.do(machine.reconcile(run.id, doubt.step, "done", output, by=self._settler))
 
     @property
     def _settler(self) -> str | None:
@@ -198,7 +198,7 @@ class Scene:
 
     def reload(self) -> Run:
         """Return the run as a new process reads it; raises NoSuchRun where there is none."""
-        return self.stage.do(self.machine().get(self.run))
+        return self.case.do(self.machine().get(self.run))
 
     def found(self) -> Run | None:
         """Return the run as a new process reads it, or None where its process died before it was made."""
@@ -212,6 +212,6 @@ class Scene:
 
     def faults(self, receipts: Sequence[Receipt] = (), *, trusts_key: bool = True) -> tuple[Fault, ...]:
         """Return what a verification of the run finds: chain, head, signature, documents, values and meaning."""
-        keys = [self.stage.key.public] if trusts_key else []
+        keys = [self.case.key.public] if trusts_key else []
         store = self.store.inner
         return verify(store, self.run, keys=keys, receipts=receipts, replay=replayer(store, self.run, receipts)).faults

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stepward.sabotage.points import Killed, Points
+from stepward.sabotage.playing.points import Killed, Points
 from stepward.vm.errors import StepwardError
 
 if TYPE_CHECKING:
-    from stepward.sabotage.stage import Stage
+    from stepward.sabotage.playing.case import Case
 
 MAX_TURNS: Final = 200
 """Turns that are decided. After them the processes take turns, so that one that waits for another can't keep it up."""
@@ -55,7 +55,7 @@ Choose = Callable[[list[str]], int]
 """Which of the tasks of a process moves, given the points at which they stand, the longest first."""
 
 
-async def interleave(stage: Stage, works: Mapping[str, Work], *, choose: Choose | None = None) -> dict[str, Any]:
+async def interleave(case: Case, works: Mapping[str, Work], *, choose: Choose | None = None) -> dict[str, Any]:
     """Run processes to their ends, by name, one step at a time; return what each returned, or the refusal it raised.
 
     The decision `turn n` names the process that moves; the first one moves on and on in the simplest case. Where
@@ -69,7 +69,7 @@ async def interleave(stage: Stage, works: Mapping[str, Work], *, choose: Choose 
     tasks = {name: asyncio.ensure_future(work(crossings[name])) for name, work in works.items()}
     number = 0
     try:
-        while stage.error is None:
+        while case.error is None:
             await _quiet(waiting, tasks.values())
             _raise_breach(tasks.values())
             names = [name for name in works if any(one.process == name for one in waiting)]
@@ -80,14 +80,14 @@ async def interleave(stage: Stage, works: Mapping[str, Work], *, choose: Choose 
             if len(names) == 1:
                 name = names[0]
             elif number < MAX_TURNS:
-                name = stage.pick(f"turn {number}", st.sampled_from(names))
+                name = case.pick(f"turn {number}", st.sampled_from(names))
             else:
                 name = names[number % len(names)]
             number += 1
             standing = [one for one in waiting if one.process == name]
             here = standing[0 if choose is None else choose([one.point for one in standing])]
             waiting.remove(here)
-            stage.tell(f"process {name}: {here.point}")
+            case.tell(f"process {name}: {here.point}")
             here.turn.set_result(None)
         return {name: _ended(task) for name, task in tasks.items() if task.done()}
     finally:

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from stepward.sabotage.actors import RUNS, Actors
-from stepward.sabotage.choices import Drawn
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.actors import RUNS, Actors
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.choices import Drawn
 
 MAX_POINT: Final = 25
 """The last point at which a process dies: about as many has a short run."""
@@ -22,22 +22,22 @@ _DIES: Final = st.one_of(st.none(), st.integers(0, MAX_POINT))
 class Everybody(RuleBasedStateMachine):
     """One case: the moves as rules, each recorded as a decision before it is made.
 
-    `begin` gives the stage, `end` is told that the case is over, `broke` which error ended it.
+    `begin` gives the case, `end` is told that the case is over, `broke` which error ended it.
     """
 
-    begin: ClassVar[Callable[[], Stage]]
-    end: ClassVar[Callable[[Stage, Actors], None]]
-    broke: ClassVar[Callable[[Stage, Exception], None]]
+    begin: ClassVar[Callable[[], Case]]
+    end: ClassVar[Callable[[Case, Actors], None]]
+    broke: ClassVar[Callable[[Case, Exception], None]]
 
     def __init__(self) -> None:
         super().__init__()
-        self.stage = type(self).begin()
-        self.actors = Actors(self.stage)
+        self.case = type(self).begin()
+        self.actors = Actors(self.case)
         self._moves = 0
         self._is_broken = False
 
     def _move(self, data: Any, do: str, run: str, dies: int | None = None) -> None:
-        choices = self.stage.choices
+        choices = self.case.choices
         assert isinstance(choices, Drawn), "a state machine searches"
         choices.draw_from(data)
         self._moves += 1
@@ -46,7 +46,7 @@ class Everybody(RuleBasedStateMachine):
             self.actors.do(move)
         except Exception as error:
             self._is_broken = True
-            type(self).broke(self.stage, error)
+            type(self).broke(self.case, error)
             raise
 
     @initialize(data=st.data(), dies=_DIES)
@@ -102,4 +102,4 @@ class Everybody(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Tell what became of the case."""
         if not self._is_broken:
-            type(self).end(self.stage, self.actors)
+            type(self).end(self.case, self.actors)

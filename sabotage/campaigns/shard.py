@@ -13,10 +13,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Stateful
-from stepward.sabotage.choices import Choices, Drawn, ScriptMisfit
+from stepward.sabotage.campaigns.steady import steady
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.stage import Stage, Weakness
-from stepward.sabotage.steady import steady
+from stepward.sabotage.playing.case import Case, Weakness
+from stepward.sabotage.playing.choices import Choices, Drawn, ScriptMisfit
 from stepward.sabotage.target import Target
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.memory import MemoryJournal
@@ -78,8 +78,8 @@ class NoCases(StepwardError):  # noqa: N818 - it is what happened, not a fault
     """Nothing could be drawn for a program: mend the type that no value was found for."""
 
 
-class Theatre:
-    """Makes stages: one event loop, and a store that is thrown away after some cases.
+class CaseRunner:
+    """Makes cases: one event loop, and a store that is thrown away after some cases.
 
     `postgres` names the database in which there is a store for what is else played in memory.
     """
@@ -96,12 +96,12 @@ class Theatre:
         self._cases = 0
         self._runner = asyncio.Runner()
 
-    def stage(self, choices: Choices) -> Stage:
-        """Return the stage of one case."""
+    def case(self, choices: Choices) -> Case:
+        """Return the case of one case."""
         self._cases += 1
         if self._store is None or self._cases % STORE_CASES == 0:
             self._store = self._new_store()
-        return Stage(self.target, choices, self._store, f"case-{self._cases}", self._runner, self._weakness)
+        return Case(self.target, choices, self._store, f"case-{self._cases}", self._runner, self._weakness)
 
     def _new_store(self) -> Journal:
         self._stack.close()
@@ -113,7 +113,7 @@ class Theatre:
         return store
 
     def _on_server(self, conninfo: str) -> Journal:
-        from stepward.sabotage.servers import lent_schema
+        from stepward.sabotage.stores.servers import lent_schema
 
         return self._stack.enter_context(lent_schema(conninfo))
 
@@ -124,26 +124,26 @@ class Theatre:
 
 
 @contextmanager
-def theatre(
+def runner(
     target: Target, attack: Attack, weakness: Weakness | None = None, postgres: str | None = None
-) -> Iterator[Theatre]:
-    """Return what makes stages, for as long as it is needed."""
-    made = Theatre(target, attack, weakness, postgres)
+) -> Iterator[CaseRunner]:
+    """Return what makes cases, for as long as it is needed."""
+    made = CaseRunner(target, attack, weakness, postgres)
     try:
         yield made
     finally:
         made.close()
 
 
-def play(attack: Attack, stage: Stage) -> Outcome:
+def play(attack: Attack, case: Case) -> Outcome:
     """Play one case; raises Breach, also for an error that the machine does not document, with case and story."""
     try:
-        return attack.play(stage)
+        return attack.play(case)
     except Exception as error:
-        raise told(error, stage) from error.__cause__
+        raise told(error, case) from error.__cause__
 
 
-def told(error: Exception, stage: Stage) -> Exception:
+def told(error: Exception, case: Case) -> Exception:
     """Return what went wrong in a case: a breach with its decisions and its story, or what is none of the machine's."""
     if isinstance(error, ScriptMisfit) or type(error).__module__.startswith("hypothesis"):
         return error
@@ -152,7 +152,7 @@ def told(error: Exception, stage: Stage) -> Exception:
         breach = Breach(Invariant.REFUSAL, f"{type(error).__name__} was raised: {error}")
         breach.__cause__ = error
     assert isinstance(breach, Breach)
-    breach.choices, breach.story = dict(stage.choices.made), tuple(stage.story)
+    breach.choices, breach.story = dict(case.choices.made), tuple(case.story)
     return breach
 
 
@@ -167,20 +167,20 @@ class _Tally:
         self.events = 0
         self.found: Breach | None = None
 
-    def end(self, stage: Stage, outcome: Outcome) -> None:
+    def end(self, case: Case, outcome: Outcome) -> None:
         if outcome is not Outcome.NOT_APPLICABLE:
-            self.events += stage.events
+            self.events += case.events
         if self.found is None:
             self.outcomes[outcome] += 1
 
-    def broke(self, stage: Stage, error: Exception) -> None:
-        self.events += stage.events
-        what = told(error, stage)
+    def broke(self, case: Case, error: Exception) -> None:
+        self.events += case.events
+        what = told(error, case)
         if isinstance(what, Breach):
             self.found = what
 
 
-def harvest(
+def run_shard(
     target: Target,
     attack: Attack,
     shard: Shard,
@@ -191,7 +191,7 @@ def harvest(
     """Play the cases of a shard, and return what came of them.
 
     `database` is a Hypothesis database of cases that breached before; they are tried first. `weakness` is what the
-    machines lack, for a self-test. `postgres` is as a Theatre has it.
+    machines lack, for a self-test. `postgres` is as a CaseRunner has it.
     """
     from hypothesis import HealthCheck, Phase, settings
     from hypothesis.errors import Unsatisfiable
@@ -210,9 +210,9 @@ def harvest(
     tally = _Tally()
     began = time.process_time()
     search = _search_moves if isinstance(attack, Stateful) else _search
-    with theatre(target, attack, weakness, postgres) as stages, steady():
+    with runner(target, attack, weakness, postgres) as made_by, steady():
         try:
-            search(attack, stages, shard.own_seed, how, tally)
+            search(attack, made_by, shard.own_seed, how, tally)
         except Breach:
             assert tally.found is not None, "a breach is noted before it is raised"
         except Unsatisfiable:
@@ -228,7 +228,7 @@ def harvest(
     return Harvest(shard, dict(tally.outcomes), tally.events, time.process_time() - began, what)
 
 
-def _search(attack: Attack, stages: Theatre, own_seed: int, how: settings, tally: _Tally) -> None:
+def _search(attack: Attack, made_by: CaseRunner, own_seed: int, how: settings, tally: _Tally) -> None:
     from hypothesis import given, seed
     from hypothesis import strategies as st
 
@@ -237,18 +237,18 @@ def _search(attack: Attack, stages: Theatre, own_seed: int, how: settings, tally
     @seed(own_seed)
     @given(st.data())
     def cases(data: Any) -> None:
-        stage = stages.stage(Drawn(data))
+        case = made_by.case(Drawn(data))
         try:
-            outcome = play(attack, stage)
+            outcome = play(attack, case)
         except Exception as error:
-            tally.broke(stage, error)
+            tally.broke(case, error)
             raise
-        tally.end(stage, outcome)
+        tally.end(case, outcome)
 
     cases()
 
 
-def _search_moves(attack: Attack, stages: Theatre, own_seed: int, how: settings, tally: _Tally) -> None:
+def _search_moves(attack: Attack, made_by: CaseRunner, own_seed: int, how: settings, tally: _Tally) -> None:
     from contextlib import redirect_stdout
     from io import StringIO
 
@@ -256,6 +256,6 @@ def _search_moves(attack: Attack, stages: Theatre, own_seed: int, how: settings,
     from hypothesis.stateful import run_state_machine_as_test
 
     assert isinstance(attack, Stateful)
-    machine = attack.state_machine(lambda: stages.stage(Drawn()), tally.end, tally.broke)
+    machine = attack.state_machine(lambda: made_by.case(Drawn()), tally.end, tally.broke)
     with redirect_stdout(StringIO()):  # it prints the steps of what it found; our story says the same
         run_state_machine_as_test(seed(own_seed)(machine), settings=how)

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from stepward.sabotage.campaigns.shard import Shard, run_shard
+from stepward.sabotage.playing.case import Weakness
 from stepward.sabotage.registry import ATTACK_BY_NAME
-from stepward.sabotage.shard import Shard, harvest
-from stepward.sabotage.stage import Weakness
+from stepward.sabotage.stores.weak_stores import HastyStore, KeepingStore, SharingStore
 from stepward.sabotage.target import Target
-from stepward.sabotage.weak_stores import HastyStore, KeepingStore, SharingStore
 from stepward.vm.language.program import Program
 from stepward.vm.machine.state import Limits
 
@@ -79,5 +79,5 @@ def _tried(silenced: Silenced) -> Alarm:
     attack = ATTACK_BY_NAME[silenced.attack]()
     target = Target(Program.from_dict(dict(silenced.program)))
     shard = Shard(silenced.attack, 0, max(1, CASES // attack.weight), SEED)
-    found = harvest(target, attack, shard, weakness=silenced.weakness).found
+    found = run_shard(target, attack, shard, weakness=silenced.weakness).found
     return Alarm(silenced.defence, silenced.attack, found is not None, "" if found is None else found.what)

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from stepward.sabotage.script import Script
+from stepward.sabotage.campaigns.script import Script
 
 SHOWS: Final = 1
 """The exit status of a process in which the breach shows."""

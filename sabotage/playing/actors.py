@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from stepward.sabotage.invariants import Breach, Invariant
-from stepward.sabotage.points import Killed, Points
-from stepward.sabotage.scene import LEASE_SECONDS, Scene
-from stepward.sabotage.stage import Stage
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.points import Killed, Points
+from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy, RunRefused
 from stepward.vm.machine.run import Run
 from stepward.vm.values import to_json
@@ -24,9 +24,9 @@ Move = Mapping[str, Any]
 class Actors:
     """The runs of one case, and who does what to them."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.scenes: dict[str, Scene] = {}
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.trials: dict[str, Trial] = {}
         self.refusals = 0
         self._used: dict[str, str] = {}
         self._ended: dict[str, tuple[str, str, str]] = {}
@@ -35,23 +35,23 @@ class Actors:
     def do(self, move: Move) -> None:
         """Make a move, and see that every invariant still holds. Raises Breach."""
         name = move["run"]
-        self.stage.tell(f"{move['do']}: {name}" + ("" if move["dies"] is None else f", dies at point {move['dies']}"))
-        if name not in self.scenes:
+        self.case.tell(f"{move['do']}: {name}" + ("" if move["dies"] is None else f", dies at point {move['dies']}"))
+        if name not in self.trials:
             if move["do"] != "start":
                 return
-            self.scenes[name] = Scene(self.stage, name)
+            self.trials[name] = Trial(self.case, name)
         try:
-            _MOVES[move["do"]](self, self.scenes[name], Points(move["dies"]))
+            _MOVES[move["do"]](self, self.trials[name], Points(move["dies"]))
         except (RunBusy, DeliveryRefused, RunRefused):
             self.refusals += 1
         except Killed:
-            self.scenes[name].oracle.forget()
+            self.trials[name].oracle.forget()
         self._check()
 
     def _check(self) -> None:
-        for name, scene in self.scenes.items():
-            scene.oracle.look()
-            run = scene.found()
+        for name, trial in self.trials.items():
+            trial.oracle.look()
+            run = trial.found()
             if run is None or not run.is_over:
                 continue
             now = (run.status, run.reason, run.trace_hash)
@@ -61,72 +61,72 @@ class Actors:
 
     # -- moves ---------------------------------------------------------------------------------------------------------
 
-    def start(self, scene: Scene, points: Points) -> None:
+    def start(self, trial: Trial, points: Points) -> None:
         """Start the run, or ask for it again by its id."""
-        scene.start(scene.machine(points))
+        trial.start(trial.machine(points))
 
-    def recover(self, scene: Scene, points: Points) -> None:
+    def recover(self, trial: Trial, points: Points) -> None:
         """Have another process look for what nobody drives."""
-        if scene.found() is not None:
-            self.stage.count()
-            self.stage.do(scene.machine(points).recover(scene.run))
+        if trial.found() is not None:
+            self.case.count()
+            self.case.do(trial.machine(points).recover(trial.run))
 
-    def answer(self, scene: Scene, points: Points) -> None:
+    def answer(self, trial: Trial, points: Points) -> None:
         """Give the run what it waits for."""
-        run = scene.found()
+        run = trial.found()
         if run is None or not (run.doubts or run.suspensions):
             return
         if run.suspensions and not run.doubts:
-            self._used[scene.name] = run.suspensions[0].token
-        scene.deliver(run, scene.machine(points))
+            self._used[trial.name] = run.suspensions[0].token
+        trial.deliver(run, trial.machine(points))
 
-    def use_again(self, scene: Scene, points: Points) -> None:
+    def use_again(self, trial: Trial, points: Points) -> None:
         """Deliver a token that was used, with another payload."""
-        token = self._used.get(scene.name)
-        run = scene.found()
+        token = self._used.get(trial.name)
+        run = trial.found()
         if token is None or run is None or any(one.token == token for one in run.suspensions):
             return
-        self.stage.count()
-        self.stage.do(scene.machine(points).resume(token, {"forged": True}))
+        self.case.count()
+        self.case.do(trial.machine(points).resume(token, {"forged": True}))
         raise Breach(Invariant.DELIVERY, "a token was taken for the second time")
 
-    def finish(self, scene: Scene, points: Points) -> None:
+    def finish(self, trial: Trial, points: Points) -> None:
         """Bring the run to its end by a process that lives, and have the oracle judge it."""
         del points
-        run = scene.found()
-        if scene.name not in self._erased:
-            scene.outlive(run or scene.start())
+        run = trial.found()
+        if trial.name not in self._erased:
+            trial.outlive(run or trial.start())
 
-    def cancel(self, scene: Scene, points: Points) -> None:
+    def cancel(self, trial: Trial, points: Points) -> None:
         """Ask for the end of the run."""
-        if scene.found() is not None:
-            self.stage.count()
-            self.stage.do(scene.machine(points).cancel(scene.run))
+        if trial.found() is not None:
+            self.case.count()
+            self.case.do(trial.machine(points).cancel(trial.run))
 
-    def erase(self, scene: Scene, points: Points) -> None:
+    def erase(self, trial: Trial, points: Points) -> None:
         """Have the sensitive values of the run destroyed."""
-        if scene.found() is not None:
-            self._erased.add(scene.name)
-            self.stage.count()
-            self.stage.do(scene.machine(points).erase(scene.run))
+        if trial.found() is not None:
+            self._erased.add(trial.name)
+            self.case.count()
+            self.case.do(trial.machine(points).erase(trial.run))
 
-    def wait(self, scene: Scene, points: Points) -> None:
+    def wait(self, trial: Trial, points: Points) -> None:
         """Let the lease run out."""
         del points
-        scene.clock.time += int(2 * LEASE_SECONDS * 1_000_000)
+        trial.clock.time += int(2 * LEASE_SECONDS * 1_000_000)
 
-    def start_other(self, scene: Scene, points: Points) -> None:
+    def start_other(self, trial: Trial, points: Points) -> None:
         """Ask for another run under the id of this one."""
-        target = self.stage.target
-        if scene.found() is None or not target.plan.input_types:
+        target = self.case.target
+        if trial.found() is None or not target.plan.input_types:
             return
-        inputs = self.stage.pick(f"other inputs of {scene.name}", target.inputs)
-        if to_json(inputs) == to_json(scene.inputs):
+        inputs = self.case.pick(f"other inputs of {trial.name}", target.inputs)
+        if to_json(inputs) == to_json(trial.inputs):
             return
-        self.stage.count()
-        run: Run = self.stage.do(scene.machine(points).run(target.program, inputs, run_id=scene.run))
-        self.stage.tell(f"other inputs are taken: {to_json(inputs)}")
-        if _differs(target.plan.input_types, inputs, scene.inputs):
+        self.case.count()
+        run: Run = self.case.do(trial.machine(points).run(target.program, inputs, run_id=trial.run))
+        self.case.tell(f"other inputs are taken: {to_json(inputs)}")
+        if _differs(target.plan.input_types, inputs, trial.inputs):
             raise Breach(Invariant.IDENTITY, f"run `{run.id}` was returned for other inputs")
 
 
@@ -138,7 +138,7 @@ def _differs(types: Mapping[str, Any], inputs: Mapping[str, Any], others: Mappin
     )
 
 
-_MOVES: Final[dict[str, Callable[[Actors, Scene, Points], None]]] = {
+_MOVES: Final[dict[str, Callable[[Actors, Trial, Points], None]]] = {
     "start": Actors.start,
     "recover": Actors.recover,
     "answer": Actors.answer,

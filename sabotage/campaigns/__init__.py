@@ -1,0 +1,1 @@
+"""What plays the attacks: shards, scripts of breaches, processes that are killed, the test of the alarm itself."""
