@@ -69,6 +69,11 @@ def no_look_at_the_lease(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, Driver, "_held", ("if now / 1e6 < self.lease.expires:", "if True:"))
 
 
+def one_look_at_the_time(patch: pytest.MonkeyPatch) -> None:
+    again = ("        now = setup.clock.now()\n", "")
+    rewrite(patch, Driver, "_held", again, ("setup = self.setup", "setup, now = self.setup, self.setup.clock.now()"))
+
+
 def failed_renewal_is_passed_over(patch: pytest.MonkeyPatch) -> None:
     renewed = "self.lease = await setup.io(setup.journal.renew, self.lease, now / 1e6, setup.lease_seconds)"
     tried = f"try:\n            {renewed}\n        except JournalError:\n            return now"
@@ -159,6 +164,7 @@ CANARIES: tuple[Canary, ...] = (
         lease_for_everybody,
         smallest=MAILED | {"the lease lasts for": None, "the driver stands still at point": 3},
     ),
+    Canary("one-look-at-the-time", "the time is looked at again", "stale-driver", PAYS, one_look_at_the_time),
     Canary("no-look-at-the-lease", "a lease is looked at before a call", "stale-driver", PAYS, no_look_at_the_lease),
     Canary(
         "failed-renewal-is-passed-over",

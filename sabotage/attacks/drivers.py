@@ -46,12 +46,14 @@ class DriverAttack(Attack):
     def stops(self, case: Case, *, faults: bool = False, is_stale: bool = False) -> Iterator[tuple[Trial, Paused]]:
         """Yield a run for each point, with the driver that stands still there; the process ends with its turn.
 
-        With `is_stale` its lease is over then. That is not done between the machine's last look at its lease and the
-        first line of a tool: a pause there is one inside the tool, where only the tool could fence.
+        With `is_stale` its lease is over then; or it was over before, was renewed, and is over again. That is not done
+        between the machine's last look at its lease and the first line of a tool: a pause there is one inside the tool,
+        where only the tool could fence.
         """
         from hypothesis import strategies as st
 
         over = case.pick("the lease is over since", st.sampled_from(OVER_SINCE)) if is_stale else None
+        later = "after renew" if is_stale and case.pick("it renews its lease first", st.booleans()) else ""
         whole = Points()
         trial = Trial(case, faults=faults)
         trial.carry_on(trial.start(trial.machine(whole)))
@@ -60,19 +62,22 @@ class DriverAttack(Attack):
             if is_stale and is_inside(whole.passed[number]):
                 continue
             trial = Trial(case, faults=faults)
-            with paused(trial, number, over) as process:
+            with paused(trial, number, over, later) as process:
                 if process.point is not None:
                     yield trial, process
 
 
-def paused(trial: Trial, number: int, over: int | None = None) -> Paused:
-    """Start a run in a process that stands still at a point, where its lease is over for so many microseconds."""
+def paused(trial: Trial, number: int, over: int | None = None, later: str = "") -> Paused:
+    """Start a run in a process that stands still at a point, where its lease is over for so many microseconds.
+
+    With `later` its lease is over at that point, too, and it stands still at the first one of that name behind it.
+    """
 
     def let_the_lease_end() -> None:
         if over is not None:
             trial.clock.time = max(trial.clock.time, _end_of_lease(trial)) + over
 
-    return Paused(trial.case, number, lambda points: _start(trial, points), let_the_lease_end)
+    return Paused(trial.case, number, lambda points: _start(trial, points), let_the_lease_end, later)
 
 
 def _end_of_lease(trial: Trial) -> int:
@@ -137,7 +142,8 @@ class TwoDrivers(DriverAttack):
 
 
 class StaleDriver(DriverAttack):
-    """A machine is paused for longer than its lease, at every point; another one takes the run over and ends it; then
+    """A machine is paused for longer than its lease, at every point, or renews it after one pause and is paused again;
+    another one takes the run over and ends it; then
     the first one goes on. A pause between its look at the lease and the first line of a tool is out of scope: there
     only the tool could fence, by the key that it is given."""
 

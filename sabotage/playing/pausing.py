@@ -17,20 +17,28 @@ Work = Callable[[Points], Coroutine[Any, Any, Any]]
 
 
 class _Stop(Points):
-    """Points of which one holds the process, and with it all that goes on in it side by side."""
+    """Points of which one holds the process, and with it all that goes on in it side by side.
 
-    def __init__(self, number: int, then: Callable[[], None]) -> None:
+    It is the one of the number, or, with `later`, the first of that name behind it.
+    """
+
+    def __init__(self, number: int, then: Callable[[], None], later: str) -> None:
         super().__init__()
         self.number = number
         self._then = then
+        self._later = later
         self.here = asyncio.Event()
         self.way = asyncio.Event()
 
     async def pass_by(self, name: str) -> None:
         """Wait where the process stands still; raises Killed once it is dead."""
-        if len(self.passed) == self.number:
-            self.here.set()
+        is_first, is_behind = len(self.passed) == self.number, len(self.passed) > self.number
+        is_here = is_behind and name == self._later if self._later else is_first
+        if not self.here.is_set() and (is_first or is_here):
             self._then()
+            if is_here:
+                self.number = len(self.passed)
+                self.here.set()
         self.passed.append(name)
         if self.here.is_set():
             try:
@@ -51,17 +59,19 @@ class _Stop(Points):
 class Paused:
     """A process that was started, and stands still at the point of a number, counted from 0, if it has come to it.
 
-    `then` is called as soon as it stands. It dies at the end of its `with` block, if it has not gone on. `point` is
+    With `later` it goes past that point, and stands still at the first one of that name behind it. `then` is called as
+    soon as it stands, and where it goes past. It dies at the end of its `with` block, if it has not gone on. `point` is
     where it stands, None when it has ended before; `result` is what it returned, or the error of the machine that it
     raised, once it has ended.
     """
 
-    def __init__(self, case: Case, number: int, work: Work, then: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, case: Case, number: int, work: Work, then: Callable[[], None] = lambda: None, later: str = ""
+    ) -> None:
         self.point: str | None = None
         self.result: Any = None
         self._case = case
-        self._stop = _Stop(number, then)
-        self._number = number
+        self._stop = _Stop(number, then, later)
         self._work = work
         self._task: asyncio.Future[Any] | None = None
         case.do(self._begin())
@@ -72,7 +82,7 @@ class Paused:
         await asyncio.wait({self._task, here}, return_when=asyncio.FIRST_COMPLETED)
         here.cancel()
         if self._stop.here.is_set():
-            self.point = self._stop.passed[self._number]
+            self.point = self._stop.passed[self._stop.number]
             self._case.tell(f"the process stands still {self.point}")
         else:
             await self._end()
