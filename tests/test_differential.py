@@ -615,6 +615,26 @@ def test_a_visit_too_many_goes_to_the_error_step_once() -> None:
     assert small(*steps, rule=rule).broken == {"rule": owed}, "the second time it stalls; the second payment may fail"
 
 
+def test_retries_need_their_budget() -> None:
+    alone = tool("p", "pay", on_error="retry")
+    parts = [tool("x"), tool("y", "pay")]
+    beside = {"id": "b", "type": "parallel", "parallel_steps": parts, "on_error": "retry"}
+    for step, enough, owner in ((alone, 2, "p"), (beside, 5, "b")):
+        assert small(step, rule={"at_most_once": PAY}, max_steps=enough - 1).broken == {"rule": set()}
+        assert small(step, rule={"at_most_once": PAY}, max_steps=enough).broken == {"rule": {("SW404", owner)}}
+
+
+def test_what_cannot_be_read_fails_a_step_before_it_starts() -> None:
+    ask = tool("a", output_key="v", on_error="skip")
+    rule = {"never": {"tool": "book"}, "when": "not defined($v)"}
+    assert small(ask, tool("b", "book", args={"x": "$v"}), rule=rule).broken == {"rule": set()}
+    assert small(ask, tool("b", "book", args={"x": 1}), rule=rule).broken == {"rule": {("SW403", "b")}}
+    steps = [tool("a", "look", output_key="r"), check("c", "$r.f", "p", "p"), PAID]
+    assert small(*steps, rule={"never": PAY, "when": "not defined($r.f)"}).broken == {"rule": set()}
+    steps = [check("c", "$l in ['a'] and not $ok", "p", "e"), PAID, end()]
+    assert small(*steps, rule={"never": PAY, "when": "$l != 'a' or $ok"}).broken == {"rule": set()}
+
+
 def test_the_truth_about_conditions() -> None:
     cases = {
         "id": "c",
