@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+
+COMMON = settings(
+    deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None, phases=[Phase.generate]
+)
+"""For searches that draw the same programs each time."""
 
 TOOLS: dict[str, Any] = {
     "read": {"effect": "read", "returns": {"type": "string"}},
@@ -192,6 +199,18 @@ def programs(draw: st.DrawFn) -> dict[str, Any]:
         "guardrails": [rule],
         "steps": steps,
     }
+
+
+def longer(data: dict[str, Any], chance: Random) -> dict[str, Any]:
+    """Return a program in which most steps that would end the run go on: else most runs end after two steps."""
+    ids = [step["id"] for step in data["steps"]]
+    steps = [
+        {**step, "is_terminal": False, "next_step": chance.choice(ids)}
+        if step.get("is_terminal") and chance.random() < 0.6
+        else step
+        for step in data["steps"]
+    ]
+    return data | {"steps": steps}
 
 
 def _settle_arms(steps: list[dict[str, Any]]) -> None:

@@ -63,7 +63,9 @@ def test_a_helper_needs_the_tests_that_import_it() -> None:
     assert {"test_solver_layers.py"} <= importers("systems")
     assert "test_sabotage.py" not in importers("systems")
     assert "test_example_tools.py" in importers("machines") or "test_machine_flow.py" in importers("machines")
-    assert "test_engine_mutants.py" not in needed(["tests/engine_mistakes.py"], read_rooms()), "nightly, but for a change of its own"
+    assert "test_engine_mutants.py" not in needed(["tests/engine_mistakes.py"], read_rooms()), (
+        "nightly, but for a change of its own"
+    )
 
 
 def test_what_changed_is_the_branch_and_the_working_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

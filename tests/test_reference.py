@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from machines import TOOLS, Bench, ask, assign, both, check, end, program, tool, unchecked
-from programs import programs
+from programs import COMMON, longer, programs
 from replays import good_programs
 from small_programs import small_program
 from stepward.sabotage.drawn.lockstep import Told, lockstep
@@ -41,7 +42,7 @@ from stepward.vm.machine.clock import ManualClock
 from stepward.vm.reading.yaml_format import read_yaml
 from stepward.vm.values import FrozenMap
 from test_language_reference import BLOCKS, documents, lines_of, read_value, split_example
-from test_machine_properties import COMMON, never_stale, sloppy_budget
+from test_soundness import never_stale
 
 REFERENCE = Path(__file__).parents[1] / "sabotage" / "reference"
 FORBIDDEN = (
@@ -536,7 +537,7 @@ def test_in_lockstep_on_all_of_them_often() -> None:
     @settings(COMMON, max_examples=150)
     @given(programs(), st.integers(0, 1 << 30))
     def look(data: dict[str, Any], seed: int) -> None:
-        made = Program.from_dict(data | {"max_steps": 25})
+        made = Program.from_dict(longer(data, Random(seed)) | {"max_steps": 25})
         runs.extend(lockstep(DrawnCase(made, f"{seed} {fate}")) for fate in range(2))
 
     look()
@@ -585,6 +586,10 @@ def test_a_system_text_that_is_a_reference_to_null_is_a_text() -> None:
 # -- mistakes of the machine are found ---------------------------------------------------------------------------------
 
 REAL_OUTCOME, REAL_TEXT = calls._outcome, machine_data._text
+
+
+def sloppy_budget(plan: Any, state: Any, cost: int) -> bool:
+    return bool(state.steps + cost > plan.program.max_steps + 1)
 
 
 def no_doubt(call: Any, tried: int, result: Any) -> str:

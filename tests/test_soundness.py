@@ -1,22 +1,28 @@
-"""What the checker says is held against what happens: random programs, walked at random by a naive judge.
+"""What the checker says is held against runs of the reference interpreter, on random programs with random answers.
 
-A proof must survive every walk, a violation must happen when its path is followed, and no walk may read an undefined
+A proof must survive every run, a violation must happen when its path is followed, and no run may read an undefined
 name or break a rule where nothing was said.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from programs import programs
+from programs import COMMON, programs
+from reference_runs import Course, CutOff, Fate, good
+from stepward.sabotage.reference import Answer, Asked, Raised, TimedOut
+from stepward.sabotage.reference.calls import Call
+from stepward.sabotage.reference.expressions import Undefined
+from stepward.sabotage.reference.rules import Kept
+from stepward.sabotage.reference.run import Over
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.analysis import monitors
 from stepward.validator.analysis.assignment import Assignment, Effect
@@ -24,52 +30,109 @@ from stepward.validator.analysis.ways import Ways
 from stepward.validator.engine import guardrails
 from stepward.validator.findings import Move
 from stepward.vm import Flow, Program, Transition
-from test_machine_properties import never_stale
-from walker import Stop, Walk
+from stepward.vm.language.automata import Bound, bound
 
-WALKS = 60
+RUNS = 20
+MOST_STEPS = 60
+WEIGHTS = (12, 5, 3, 1, 1)
+"""How often a call succeeds, raises, is late, is lost, and answers what is ill-typed."""
 MISSES = {"SW401": {"SW401", "SW402", "SW408"}, "SW402": {"SW401", "SW402", "SW408"}}
+CODES = {"requires": "SW401", "never": "SW403", "at_most_once": "SW404", "exclusive": "SW406"}
+
+
+class Unguarded(Course):
+    """A run that no rule stops: `undefined` are the names that it could not read, `violations` the rules it broke."""
+
+    def __init__(self, program: Program, chance: Random) -> None:
+        super().__init__(
+            program, Fate(program, chance, WEIGHTS), lambda _: "done" if chance.random() < 0.6 else "not_done"
+        )
+        self._chance = chance
+        self.undefined: set[tuple[str, str]] = set()
+        self.violations: set[tuple[str, str]] = set()
+
+    def play(self) -> Self:
+        """Run to the end, or for as many steps as are enough."""
+        with suppress(CutOff):
+            self.go({"x": self._chance.choice("kmn")})
+            self.violations |= {("SW405", self._at) for _ in self.broken()}
+        return self
+
+    def _enter(self, step: Any) -> Generator[None, None, str]:
+        if self.steps > MOST_STEPS or sum(self.visits.values()) > MOST_STEPS:
+            raise CutOff
+        return (yield from super()._enter(step))
+
+    def _decide(self, step: Any) -> str:
+        try:
+            return super()._decide(step)
+        except Undefined as error:
+            self.undefined.add((step.id, str(error)))
+            raise
+
+    def _prepared(self, call: Call) -> str:
+        why = super()._prepared(call)
+        if why.startswith("undefined "):
+            self.undefined.add((call.step.id, why.removeprefix("undefined ")))
+        return why
+
+    def _ask_rules(self, step: Any, starts: Sequence[tuple[Any, dict[str, Any] | None]]) -> None:
+        (kept,) = self._rules
+        try:
+            super()._ask_rules(step, starts)
+        except Over:
+            self.log.pop()
+            if kept.form == "requires" and self._would_be_met(kept):
+                self.violations.add(("SW402", self._at))
+            elif kept.form != "exclusive" or kept.performed != {0, 1}:  # it is broken once
+                self.violations.add((CODES[kept.form], self._at))
+
+    def _would_be_met(self, kept: Kept) -> bool:
+        """Return whether nothing but staleness breaks a `requires`."""
+        stale, kept.stale = kept.stale, set()
+        is_met = kept._is_met(kept.rule.requires)
+        kept.stale = stale
+        return is_met
+
+
+class Guided(Unguarded):
+    """A run that follows a path: what each call does is given, the rest stays chance."""
+
+    def __init__(self, program: Program, chance: Random, path: tuple[Move, ...]) -> None:
+        super().__init__(program, chance)
+        self._path = path
+        self._position = -1
+        self._by_chance, self._answers = self._answers, self._guided
+        self._parts: dict[tuple[str, int], str] = {}
+
+    def _enter(self, step: Any) -> Generator[None, None, str]:
+        self._position += 1
+        if self._position >= len(self._path) or self._path[self._position].step != step.id:
+            raise CutOff
+        return (yield from super()._enter(step))
+
+    def _guided(self, asked: Asked) -> Answer:
+        move = self._path[self._position]
+        how = move.how
+        if asked.step != move.step:  # a sub-step goes one way for a visit, or by chance
+            how = self._parts.setdefault(
+                (asked.step, asked.visit), self._chance.choice(["succeeds", "fails", "starts"])
+            )
+        if how == "starts":
+            return self._by_chance(asked)
+        if how == "succeeds":
+            return good(asked, self._chance.choice("kmn"))
+        return TimedOut() if how == "times out, fallback" else Raised()
 
 
 def check(data: dict[str, Any]) -> Report:
     return ProgramValidator(Program.from_dict(data), recheck=False).validate()
 
 
-def walks(data: dict[str, Any], seed: int) -> list[Walk]:
-    return [Walk(data, Random(f"{seed}/{number}")).go() for number in range(WALKS)]
-
-
-@dataclass
-class Guided(Walk):
-    """A walk that follows a path: what each call does is given, the rest stays chance."""
-
-    path: tuple[Move, ...] = ()
-    position: int = -1
-
-    def move(self, step: dict[str, Any]) -> str:
-        self.position += 1
-        if self.position >= len(self.path) or self.path[self.position].step != step["id"]:
-            raise Stop("OFF", "the walk left the path")
-        return super().move(step)
-
-    def call(self, step: dict[str, Any], *, again: bool = False) -> str:
-        how = self.path[self.position].how
-        if step["id"] != self.path[self.position].step or how == "starts":
-            return super().call(step, again=again)
-        if how.startswith("fails") and not self.can_start(step):
-            return {"fails": "failed", "fails, skipped": "skipped"}[how]
-        self.started(step, again=again)
-        if how == "succeeds":
-            return "success"
-        for _ in range(self.attempts(step) - 1):
-            self.performs(step, again=True)
-        return {"fails": "failed", "fails, skipped": "skipped", "times out, fallback": "fallback"}[how]
-
-
 def happens(data: dict[str, Any], path: tuple[Move, ...], code: str) -> bool:
     """Return whether following the path breaks the rule; sub-steps go by chance, so it is tried often."""
-    step = path[-1].step
-    return any((code, step) in Guided(data, Random(seed), path=path).go().broken for seed in range(400))
+    program = Program.from_dict(data)
+    return any((code, path[-1].step) in Guided(program, Random(seed), path).play().violations for seed in range(200))
 
 
 def assert_nothing_missed(data: dict[str, Any], seed: int) -> None:
@@ -82,8 +145,10 @@ def assert_nothing_missed(data: dict[str, Any], seed: int) -> None:
         for finding in report.findings
         if finding.code in ("SW201", "SW202")
     }
-    for walk in walks(data, seed):
-        for code, step in walk.broken:
+    program = Program.from_dict(data)
+    for number in range(RUNS):
+        walk = Unguarded(program, Random(f"{seed}/{number}")).play()
+        for code, step in walk.violations:
             assert "rule" not in proved, f"proved, and broken at {step} ({code})"
             expected = MISSES.get(code, {code, "SW408"})
             assert any((said, step) in places for said in expected), f"{step} broke the rule ({code}) unsaid"
@@ -104,13 +169,7 @@ def search(examples: int, start: int) -> None:
     """Hold the checker against the walks on that many programs; raises AssertionError where they disagree."""
 
     @seed(start)
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
+    @settings(COMMON, derandomize=False, max_examples=examples)
     @given(programs(), st.integers(0, 1_000))
     def run(data: dict[str, Any], chance: int) -> None:
         assert_nothing_missed(data, chance)
@@ -133,6 +192,11 @@ def test_a_violation_happens_when_its_path_is_followed(data: dict[str, Any]) -> 
 
 def skipped_counts_as_success(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(monitors, "succeeds", lambda hit, way: (way.kind in ("success", "branch", "skipped", "fallback"),))
+
+
+def never_stale(*asked: Any) -> Bound:
+    found = bound(*asked)
+    return found._replace(stale_by=tuple(frozenset() for _ in found.stale_by))
 
 
 def nothing_goes_stale(patch: pytest.MonkeyPatch) -> None:
@@ -182,7 +246,7 @@ def visits_never_run_out(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("break_it", "start"),
     [
-        (skipped_counts_as_success, 0),
+        (skipped_counts_as_success, 20),
         (nothing_goes_stale, 0),
         (conditions_decide_nothing, 0),
         (errors_lead_nowhere, 0),
@@ -203,7 +267,7 @@ def test_the_search_meets_both_verdicts_often() -> None:
     """A search that only ever meets one verdict would prove nothing about the other."""
     met: Counter[str] = Counter()
 
-    @settings(max_examples=300, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(COMMON, max_examples=300)
     @given(programs())
     def count(data: dict[str, Any]) -> None:
         rules = [prop for prop in check(data).properties if prop.rule == "rule"]
