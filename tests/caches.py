@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from paths import ROOT
 from stepward.validator.cli import main
 from stepward.validator.findings import Report
 from stepward.validator.gate.cache import FOLDER
-
-ROOT = Path(__file__).parents[1]
 
 PROGRAMS = ROOT / "specs/programs"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[1]
+from paths import ROOT
+
 KEPT: Final = ROOT / "tests/diagrams"
 
 EVERYTHING: Final = """\

@@ -11,16 +11,16 @@ import random
 import runpy
 import sys
 from hashlib import sha256
-from pathlib import Path
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 from machines import Bench
+from paths import ROOT
 from stepward.vm import ModelReply, Program, Run, Suspend, ToolContext
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.plan import CallPlan, Plan
 
-GOOD = Path(__file__).parents[1] / "specs" / "programs" / "good"
+GOOD = ROOT / "specs" / "programs" / "good"
 
 
 def good_programs() -> dict[str, Program]:

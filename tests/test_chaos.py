@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from canaries_crashes import repeats_anything
 from canaries_injection import takes_any_payload
 from canaries_replays import reconciles_anything, takes_any_inputs
 from canaries_times import lease_for_everybody, time_outs_are_failures
+from paths import ROOT
 from stepward.sabotage.stores.through import ThroughStore
 from stepward.sabotage.stores.weak_stores import HastyStore, SharingStore
 from stepward.vm.journal.store import Entry, Journal
@@ -21,7 +21,7 @@ from stepward.vm.machine.events import Result
 from stepward.vm.machine.models import ModelReply
 from stepward.vm.machine.plan import CallPlan
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 from chaos import main, parts  # noqa: E402

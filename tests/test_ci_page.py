@@ -16,11 +16,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from paths import ROOT
 from stepward.validator.cli import main
 from stepward.validator.gate import cache
 from stepward.validator.rules.registry import RULES
 
-ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "specs/ci.md").read_text(encoding="utf-8")
 COMPARISON = (ROOT / "specs/comparison.md").read_text(encoding="utf-8")
 

@@ -14,13 +14,13 @@ import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
+from paths import ROOT
 from stepward.validator.cli import main
 from stepward.validator.rules.registry import RULES
 from stepward.validator.schema import json_schema
 from stepward.vm import ProgramError
 from stepward.vm.reading.files import read_file
 
-ROOT = Path(__file__).parents[1]
 PROGRAM = "name: {}\ninputs: {{}}\nsteps:\n  - {{id: a, type: llm, prompt: x}}\n  - {{id: b, type: end}}\n"
 
 

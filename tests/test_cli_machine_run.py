@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from paths import ROOT
 from shops import ENDS, MAIL, as_json, open_shop, says, shop, stepward, trace
 
 
 @pytest.fixture(autouse=True)
 def _in_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_shop(tmp_path, monkeypatch)
-
-
-ROOT = Path(__file__).parents[1]
 
 
 def test_a_run_prints_its_trace_and_what_became_of_it() -> None:

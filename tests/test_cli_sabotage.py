@@ -12,13 +12,13 @@ from click.testing import CliRunner, Result
 
 from canaries import repeated_here
 from canaries_injection import CLOSED, takes_any_reply
+from paths import ROOT
 from stepward.sabotage.attack import Family
 from stepward.sabotage.campaigns import confirming
 from stepward.sabotage.registry import ATTACKS
 from stepward.validator.cli import main
 from stepward.vm import Program
 
-ROOT = Path(__file__).parents[1]
 ONE = ("--attacks", "reply-outside-the-set", "--examples", "10")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from paths import ROOT
 from small_programs import small_program
 from stepward.validator import Finding, ProgramValidator, Property, Report, Verdict
 from stepward.validator.cli import main
@@ -23,7 +24,7 @@ from stepward.validator.engine.systems.system import BAD, System
 from stepward.vm import Policy, Program
 from systems import DOMAINS, edge, holds, system, to
 
-PROGRAMS = Path(__file__).parent.parent / "specs/programs"
+PROGRAMS = ROOT / "specs/programs"
 AT_ONCE = 1e-9
 UNITS = 20_000_000
 

@@ -39,6 +39,7 @@ from condition_lists import (
     values_of,
 )
 from machines import unchecked
+from paths import ROOT
 from stepward.validator import ProgramValidator
 from stepward.validator.engine.cases import Finite
 from stepward.validator.engine.smt import facts, solver, terms
@@ -58,7 +59,7 @@ from stepward.vm.expressions.operators import compare
 from stepward.vm.language.types import refusal
 from stepward.vm.values import freeze
 
-BAD = Path(__file__).parents[1] / "specs/programs/bad"
+BAD = ROOT / "specs/programs/bad"
 PROVED, VIOLATED, UNKNOWN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
 
 # -- the differential ------------------------------------------------------------------------------------------------

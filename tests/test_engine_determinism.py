@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 import yaml
 
+from paths import ROOT
 from small_programs import small_program
 
 STEPWARD = Path(sys.executable).parent / "stepward"
-PROGRAMS = Path(__file__).parent.parent / "specs" / "programs"
+PROGRAMS = ROOT / "specs" / "programs"
 RUNS = 8
 WHOLE_RUNS = 2
 CORES = os.cpu_count() or 1

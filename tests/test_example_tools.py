@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from machines import unchecked
+from paths import ROOT
 from stepward.validator import check_program
 from stepward.validator.gate.discovery import Candidate, read_candidate
 from stepward.vm import ExecutionVM, ModelReply, ModelRequest, Program, Run, ScriptedModel, ToolContext
@@ -26,7 +27,7 @@ from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.replay import replay
 from stepward.vm.reading.files import read_file
 
-PROGRAMS = Path(__file__).parents[1] / "specs/programs"
+PROGRAMS = ROOT / "specs/programs"
 FILES = sorted(path for path in (PROGRAMS / "good").iterdir() if path.suffix in (".yaml", ".json", ".py"))
 TOOLS = runpy.run_path(str(PROGRAMS / "tools.py"))
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from paths import ROOT
 from stepward.validator.cli import main
 from stepward.validator.files import put
 
-ROOT = Path(__file__).parents[1]
 GOLD_BONUS = ROOT / "specs/programs/bad/SW401/gold-bonus.yaml"
 APPROVED = ROOT / "specs/programs/good/customer_refund.yaml"
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from paths import ROOT
 from stepward.validator.cli import main
 from stepward.validator.gate.discovery import Candidate, read_candidate
 from stepward.vm import Program
 
-ROOT = Path(__file__).parents[1]
 PROGRAMS = ROOT / "specs/programs"
 SUFFIXES = {".yaml", ".json", ".py"}
 FEASIBILITY = {"finite abstraction", "explicit search", "block formula"}

@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from paths import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from hostile import measure
 from hostile_programs import HOSTILE, NAMED, Hostile

@@ -13,7 +13,8 @@ from pathlib import Path
 import networkx
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from paths import ROOT
+
 ALLOWED = {"vm": {"vm"}, "sabotage": {"vm", "sabotage"}, "validator": {"vm", "sabotage", "validator"}}
 
 

@@ -35,6 +35,7 @@ from journals import (
     structural,
     written,
 )
+from paths import ROOT
 from stepward.vm.journal import records
 from stepward.vm.journal.canonical import canonical, read_canonical
 from stepward.vm.journal.memory import MemoryJournal
@@ -48,7 +49,7 @@ from stepward.vm.journal.verify import verify
 from stepward.vm.language.program import Program
 from stepward.vm.machine.events import Kind
 
-PAGE: Final = (Path(__file__).parents[1] / "specs/journal.md").read_text(encoding="utf-8")
+PAGE: Final = (ROOT / "specs/journal.md").read_text(encoding="utf-8")
 BLOCKS: Final = dict(re.findall(r"^```text (.+?)\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL))
 SCRIPT: Final = Path(__file__).parent / "standalone_verifier.py"
 

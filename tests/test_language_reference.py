@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from paths import ROOT
 from stepward.validator.findings import Report
 from stepward.validator.rules.registry import RULE_BY_CODE
 from stepward.validator.validator import validate_document
@@ -41,7 +41,7 @@ from stepward.vm.reading.document import Document
 from stepward.vm.reading.yaml_format import read_yaml
 from stepward.vm.values import MAX_DEPTH, MAX_DIGITS, freeze, to_json
 
-SPECS: Final = Path(__file__).parent.parent / "specs"
+SPECS: Final = ROOT / "specs"
 PAGES: Final = {"language.md": SPECS / "language.md", "policies/README.md": SPECS / "policies" / "README.md"}
 REFERENCE: Final = PAGES["language.md"].read_text(encoding="utf-8")
 PROSE: Final = re.sub(r"^```.*?^```$", "", REFERENCE, flags=re.MULTILINE | re.DOTALL)

@@ -11,18 +11,17 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from machines import end, program, tool
+from paths import ROOT
 from stepward.validator import check_program
 from stepward.vm import ExecutionVM, MemoryJournal, NoCheckerWarning, Policy, Program, RunRefused
 from stepward.vm.machine import admission
 from stepward.vm.machine.clock import ManualClock
 
-ROOT = Path(__file__).parents[1]
 DAY = 86_400_000_000
 READ = {"read": lambda: 1}
 CLEAN = program(tool("a"), end())

@@ -10,17 +10,16 @@ import copy
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from paths import ROOT
 from stepward.validator.validator import validate_document
 from stepward.vm.reading.files import read_file
 from stepward.vm.reading.json_format import read_json
 
-ROOT = Path(__file__).parents[1]
 ODD: list[Any] = [None, True, 0, -1, 1.5, "", "$x", "$", "x y", [], {}, [None], {"a": None}, "then", "$x == 1", "'"]
 FIELDS = ["foo", "then", "cases", "set", "type", "output_key", "error_step", "when"]
 MUTANTS = int(os.environ.get("STEPWARD_MUTANTS", "150"))

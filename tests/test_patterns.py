@@ -10,12 +10,12 @@ import sys
 import time
 from collections import Counter
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from machines import unchecked
+from paths import ROOT
 from stepward.sabotage.reference.types import is_of
 from stepward.validator import ProgramValidator
 from stepward.validator.engine.values.domains import of_type
@@ -25,7 +25,7 @@ from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.types import TypeSpec, refusal
 
-PAGE = (Path(__file__).parents[1] / "specs/language.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "specs/language.md").read_text(encoding="utf-8")
 
 
 EMPTY = Program.from_dict({"name": "p", "steps": [{"id": "e", "type": "end"}]})

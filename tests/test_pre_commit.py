@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[1]
+from paths import ROOT
+
 BIN = Path(sys.executable).parent
 GOOD = "name: good\ninputs: {}\nsteps:\n  - {id: a, type: end}\n"
 BAD = "name: bad\ninputs: {}\nsteps:\n  - {id: a, type: llm, prompt: x, next_step: gone}\n"

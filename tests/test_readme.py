@@ -12,13 +12,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from paths import ROOT
 from stepward.validator import ProgramValidator
 from stepward.validator.cli import main
 from stepward.validator.engine.witnesses.replay import replay
 from stepward.validator.rules.registry import RULES
 from stepward.vm import Program
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMAND = (ROOT / "specs/command.md").read_text(encoding="utf-8")
 

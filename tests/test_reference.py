@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from machines import TOOLS, Bench, ask, assign, both, check, end, program, tool, unchecked
+from paths import ROOT
 from programs import COMMON, longer, programs
 from replays import good_programs
 from small_programs import small_program
@@ -44,7 +45,7 @@ from stepward.vm.values import FrozenMap
 from test_language_reference import BLOCKS, documents, lines_of, read_value, split_example
 from test_soundness import never_stale
 
-REFERENCE = Path(__file__).parents[1] / "sabotage" / "reference"
+REFERENCE = ROOT / "sabotage" / "reference"
 FORBIDDEN = (
     "stepward.vm.machine",
     "stepward.vm.journal",

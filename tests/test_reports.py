@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from paths import ROOT
 from stepward.validator import ProgramValidator
 from stepward.validator.findings import Evidence, Finding, Label, Move, Property, Severity, Verdict
 from stepward.validator.report import FORMATS, full, render
@@ -419,7 +420,7 @@ def test_what_comes_again_is_said_once_and_what_changes_in_order() -> None:
     )
     tools = {"read": {"effect": "read", "returns": {"enum": ["none", "more"]}}, "pay": {"effect": "write"}}
     assert values(*steps, rule={"at_most_once": {"tool": "pay"}}, tools=tools) == ['found = "more"']
-    program = Program.load(Path(__file__).parents[1] / "specs/programs/bad/SW402/next-item.yaml")
+    program = Program.load(ROOT / "specs/programs/bad/SW402/next-item.yaml")
     (found,) = ProgramValidator(program).validate().findings
     assert Values().of(found) == ["voucher = 1000, then 1"]
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from paths import ROOT
 from programs import programs
 from stepward.vm import Meaning, Place, Program
 from stepward.vm.reading.files import read_file
 
-ROOT = Path(__file__).parents[1]
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12) | st.sampled_from(
     [
         "yes",

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
+from paths import ROOT
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import HEADINGS, Rule
 from stepward.validator.rules.pages import rules_page
@@ -24,7 +25,6 @@ from stepward.validator.validator import unreadable, validate_document
 from stepward.vm import DocumentError, Policy
 from stepward.vm.reading.files import read_text
 
-ROOT = Path(__file__).parents[1]
 TABLE = """
 SW001 unreadable
 SW002 schema

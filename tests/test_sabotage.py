@@ -15,6 +15,7 @@ import pytest
 from canaries import repeated_here
 from canaries_injection import CLOSED, takes_any_reply
 from canaries_replays import ASKS
+from paths import ROOT
 from stepward.sabotage.attack import Family, Stateful
 from stepward.sabotage.campaign import Matrix, Orders, attack_program
 from stepward.sabotage.campaigns import shard
@@ -32,7 +33,6 @@ from stepward.validator import ProgramValidator
 from stepward.vm import Policy, Program
 from stepward.vm.values import freeze, to_json
 
-ROOT = Path(__file__).parents[1]
 GOOD = ROOT / "specs/programs/good"
 REFUND = GOOD / "customer_refund.yaml"
 

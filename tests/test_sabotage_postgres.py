@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from canaries import repeated_here
 from conftest import Place
+from paths import ROOT
 from stepward.sabotage.attacks import disks, files, kills
 from stepward.sabotage.campaign import Orders, attack_program
 from stepward.sabotage.invariants import Outcome
@@ -19,7 +19,7 @@ from stepward.vm.journal import postgres as module
 from stepward.vm.journal.postgres import PostgresVault
 from stepward.vm.journal.store import JournalError
 
-PROGRAM = Path(__file__).parents[1] / "specs/programs/good/customer_refund.yaml"
+PROGRAM = ROOT / "specs/programs/good/customer_refund.yaml"
 OWN_STORES = (*disks.ATTACKS, *files.ATTACKS, *kills.ATTACKS)
 PLAYED = tuple(attack.name for attack in ATTACKS if attack.store == "memory" and attack not in OWN_STORES)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import pytest
 
+from paths import ROOT
 from stepward.sabotage.attack import Attack
 from stepward.sabotage.campaign import Orders, attack_program
 from stepward.sabotage.registry import ATTACKS
@@ -24,7 +24,7 @@ PARTS: Final = 16
 
 EXAMPLES: Final = 8
 
-SPECS: Final = Path(__file__).parents[1] / "specs"
+SPECS: Final = ROOT / "specs"
 
 
 def played(seed: int) -> tuple[type[Attack], ...]:

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
+from paths import ROOT
 from stepward.validator.cli import main
 from stepward.vm import DocumentError, Policy, Program
 from stepward.vm.reading.files import read_file
 
-ROOT = Path(__file__).parents[1]
 KINDS = {"program": Program, "policy": Policy}
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from paths import ROOT
 from small_programs import small_program
 from stepward.validator import ProgramValidator
 from stepward.validator.context import Context
 from stepward.validator.engine.dead import DeadWays
 from stepward.vm import Program
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 from shapes import tree
 
 # -- clusters of conditions of which no table is made ----------------------------------------------------------------

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from paths import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from twins import TWINS, Twins
 
