@@ -17,6 +17,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # as pytest does, for whoever runs this file
 
+from comparing import compare, unchecked
 from layers import only
 from small_programs import small_program
 from stepward.validator.analysis import monitors, product, ways
@@ -31,7 +32,6 @@ from stepward.validator.findings import Verdict
 from stepward.vm.expressions.syntax import Arithmetic
 from stepward.vm.language import automata
 from stepward.vm.language.steps import ParallelStep
-from test_differential import compare, unchecked
 
 ALL_LAYERS = ""
 FINITE, EXPLICIT, FORMULA = "finite abstraction", "explicit search", "block formula"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from stepward.vm.errors import UndefinedReferenceError
@@ -22,6 +22,11 @@ from stepward.vm.expressions.syntax import (
 )
 
 
+def lookup_in(state: Mapping[str, Any]) -> Callable[[tuple[str, ...]], Any]:
+    """Return what gives the value of a reference in a state."""
+    return lambda names: look_up(state, names)
+
+
 def look_up(state: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     found: Any = state
     for name in names:
@@ -32,7 +37,7 @@ def look_up(state: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def result(text: str, /, **state: Any) -> Any:
-    return evaluate(parse(text), lambda names: look_up(state, names))
+    return evaluate(parse(text), lookup_in(state))
 
 
 def shape(tree: Expression) -> Any:

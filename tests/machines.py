@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from stepward.vm import ExecutionVM, MemoryJournal, Program, Run, ScriptedModel, ToolContext
+from stepward.vm.language.automata import Bound, bound
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.history import load, stored_plan
 from stepward.vm.machine.plan import Plan
@@ -176,3 +177,8 @@ def raises(error: BaseException) -> Callable[..., Any]:
         raise error
 
     return function
+
+
+def never_stale(*asked: Any) -> Bound:
+    found = bound(*asked)
+    return found._replace(stale_by=tuple(frozenset() for _ in found.stale_by))

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from layers import impatient, only
+from paths import ROOT
 from small_programs import small_program
 from stepward.validator import ProgramValidator, Verdict
 from stepward.validator.cli import main
@@ -22,7 +23,6 @@ from stepward.validator.recheck.certificates import digest, parsed, recheck_data
 from stepward.vm import Policy, Program
 from stepward.vm.errors import DocumentError
 from stepward.vm.language import automata
-from test_house import ROOT
 
 GOOD = sorted(path for path in (ROOT / "specs/programs/good").iterdir() if path.suffix in (".yaml", ".json"))
 BAD = sorted((ROOT / "specs/programs/bad").glob("SW*/*.yaml"))

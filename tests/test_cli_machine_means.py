@@ -99,7 +99,7 @@ def test_a_script_without_the_reply_fails_the_step_and_a_list_is_said_in_turn() 
 
 
 def test_a_model_of_litellm_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from test_litellm import Fake
+    from fake_litellm import Fake
 
     fake = Fake()
     fake.says = '{"reply": "yes"}'

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from comparing import refused
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.vm import Program
-from test_differential import refused
 
 TEXT, FLAG, TEXTS = {"type": "string"}, {"type": "boolean"}, {"type": "array", "items": {"type": "string"}}
 END = {"id": "d", "type": "end"}

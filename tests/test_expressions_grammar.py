@@ -16,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from stepward.vm.errors import EvaluationError, ExpressionError, UndefinedReferenceError
+from evaluations import lookup_in
+from stepward.vm.errors import EvaluationError, ExpressionError
 from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.expressions.parser import parse
 from strategies import conditions, mutated_conditions, states
@@ -320,16 +321,8 @@ def fractions(thing: Any) -> Any:
 
 
 def first_result(text: str, state: dict[str, Any]) -> Any:
-    def lookup(names: tuple[str, ...]) -> Any:
-        found: Any = state
-        for name in names:
-            if not isinstance(found, dict) or name not in found:
-                raise UndefinedReferenceError(".".join(names))
-            found = found[name]
-        return found
-
     try:
-        return fractions(evaluate(parse(text), lookup))
+        return fractions(evaluate(parse(text), lookup_in(state)))
     except EvaluationError:
         return "no value"
 

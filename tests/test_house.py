@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import subprocess
 import sys
 import zipfile
@@ -13,27 +12,10 @@ from pathlib import Path
 import networkx
 import pytest
 
+from modules import imported, loaded_after, modules
 from paths import ROOT
 
 ALLOWED = {"vm": {"vm"}, "sabotage": {"vm", "sabotage"}, "validator": {"vm", "sabotage", "validator"}}
-
-
-def modules(folder: str) -> list[Path]:
-    return sorted((ROOT / folder).rglob("*.py"))
-
-
-def imported(path: Path) -> set[str]:
-    """Return every module that a file imports, wherever in the file."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} imports relatively: absolute imports show the floor"
-            names.add(node.module or "")
-            if node.module == "stepward":
-                names.update(f"stepward.{alias.name}" for alias in node.names)
-    return names
 
 
 @pytest.mark.parametrize("folder", ALLOWED)
@@ -138,13 +120,6 @@ def test_the_core_of_the_machine_knows_no_clock_and_no_chance() -> None:
         names = imported(ROOT / f"vm/machine/{name}.py")
         assert not {module.split(".")[0] for module in names} & outside, name
         assert {module for module in names if module.startswith("stepward.vm.machine.")} <= core, name
-
-
-def loaded_after(code: str) -> set[str]:
-    """Return the top-level modules that a fresh interpreter has loaded after running `code`."""
-    script = f"import sys, json\n{code}\nprint(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd="/")
-    return set(json.loads(done.stdout.splitlines()[-1]))
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ import pytest
 import yaml
 
 from brute_force import truth
+from comparing import compare, dead_steps, shrink
 from seasoned_programs import Seasoned, seasoned_program
 from small_language import NotSmallError
 from small_programs import small_program
 from small_runs import all_runs, contradictions
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.vm import Policy, Program
-from test_differential import compare, dead_steps, shrink
 from trace_judge import Judge
 
 CHUNK = 20

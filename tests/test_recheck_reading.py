@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from modules import modules
+from paths import ROOT
 from small_programs import small_program
 from stepward.sabotage.drawn.wide import wide_program
 from stepward.validator.recheck.names import Source
@@ -32,7 +34,6 @@ from stepward.vm.language.selectors import matches as language_matches
 from stepward.vm.language.steps import ConditionStep
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.values import freeze
-from test_house import ROOT, modules
 
 SEEDS = int(os.environ.get("STEPWARD_READINGS", "150"))
 EXAMPLES = sorted(path for path in (ROOT / "specs/programs").rglob("*.yaml"))

@@ -10,8 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from brute_force import truth
+from comparing import Comparison, compare_proofs
 from engine_mistakes import MISTAKES
+from engine_seeds import SEEDS
 from layers import only
+from modules import loaded_after
+from paths import ROOT
 from small_programs import small_program
 from stepward.validator import ProgramValidator, Report, Verdict, assert_valid, check_program
 from stepward.validator.analysis import facts
@@ -24,9 +28,6 @@ from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.rules import Property as Claim
 from stepward.validator.recheck.rules import Watcher, watcher
 from stepward.vm import Policy, Program
-from test_differential import Comparison, compare_proofs
-from test_engine_mutants import SEEDS
-from test_house import ROOT, loaded_after
 from test_recheck_reading import careless_patterns
 
 GOOD = sorted((ROOT / "specs/programs/good").glob("*.yaml"))

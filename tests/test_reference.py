@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from machines import TOOLS, Bench, ask, assign, both, check, end, program, tool, unchecked
+from machines import TOOLS, Bench, ask, assign, both, check, end, never_stale, program, tool, unchecked
+from page_examples import BLOCKS, documents, lines_of, read_value, split_example
 from paths import ROOT
 from programs import COMMON, longer, programs
 from replays import good_programs
@@ -42,8 +43,6 @@ from stepward.vm.machine import data as machine_data
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.reading.yaml_format import read_yaml
 from stepward.vm.values import FrozenMap
-from test_language_reference import BLOCKS, documents, lines_of, read_value, split_example
-from test_soundness import never_stale
 
 REFERENCE = ROOT / "sabotage" / "reference"
 FORBIDDEN = (

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from machines import never_stale
 from programs import COMMON, programs
 from reference_runs import Course, CutOff, Fate, good
 from stepward.sabotage.reference import Answer, Asked, Raised, TimedOut
@@ -30,7 +31,6 @@ from stepward.validator.analysis.ways import Ways
 from stepward.validator.engine import guardrails
 from stepward.validator.findings import Move
 from stepward.vm import Flow, Program, Transition
-from stepward.vm.language.automata import Bound, bound
 
 RUNS = 20
 MOST_STEPS = 60
@@ -192,11 +192,6 @@ def test_a_violation_happens_when_its_path_is_followed(data: dict[str, Any]) -> 
 
 def skipped_counts_as_success(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(monitors, "succeeds", lambda hit, way: (way.kind in ("success", "branch", "skipped", "fallback"),))
-
-
-def never_stale(*asked: Any) -> Bound:
-    found = bound(*asked)
-    return found._replace(stale_by=tuple(frozenset() for _ in found.stale_by))
 
 
 def nothing_goes_stale(patch: pytest.MonkeyPatch) -> None:

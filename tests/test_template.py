@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluations import lookup_in
 from stepward.vm.errors import UndefinedReferenceError
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import embedded, fill, parts
@@ -17,15 +18,7 @@ from strategies import json_values, texts
 
 
 def filled(value: Any, /, **state: Any) -> Any:
-    def lookup(names: tuple[str, ...]) -> Any:
-        found: Any = state
-        for name in names:
-            if not isinstance(found, dict) or name not in found:
-                raise UndefinedReferenceError(".".join(names))
-            found = found[name]
-        return found
-
-    return fill(value, lookup)
+    return fill(value, lookup_in(state))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from evaluations import lookup_in
 from stepward.validator import ProgramValidator
-from stepward.vm import EvaluationError, Meaning, Program, UndefinedReferenceError
+from stepward.vm import EvaluationError, Meaning, Program
 from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.types import TypeSpec, refusal
@@ -72,21 +73,9 @@ def program(condition: str, types: dict[str, Any]) -> Program:
     )
 
 
-def lookup(state: dict[str, Any]) -> Any:
-    def find(names: tuple[str, ...]) -> Any:
-        value: Any = state
-        for name in names:
-            if not isinstance(value, dict) or name not in value:
-                raise UndefinedReferenceError(".".join(names))
-            value = value[name]
-        return value
-
-    return find
-
-
 def holds_a_value(condition: str, state: dict[str, Any]) -> None:
     try:
-        evaluate_condition(parse(condition), lookup(freeze(state)))
+        evaluate_condition(parse(condition), lookup_in(freeze(state)))
     except EvaluationError as error:
         if "digits" not in str(error):
             raise AssertionError(f"{condition} in {state}: {error}") from error

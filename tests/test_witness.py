@@ -574,7 +574,7 @@ def test_a_machine_asks_the_checker_while_its_loop_runs() -> None:
 
 
 def test_a_clean_program_does_not_import_the_machine() -> None:
-    from test_house import loaded_after
+    from modules import loaded_after
 
     good = BAD.parent / "good/customer_refund.yaml"
     code = f"""

@@ -1,0 +1,36 @@
+"""Which modules a file imports, and a process has loaded."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from paths import ROOT
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Return every module that a file imports, wherever in the file."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively: absolute imports show the floor"
+            names.add(node.module or "")
+            if node.module == "stepward":
+                names.update(f"stepward.{alias.name}" for alias in node.names)
+    return names
+
+
+def loaded_after(code: str) -> set[str]:
+    """Return the top-level modules that a fresh interpreter has loaded after running `code`."""
+    script = f"import sys, json\n{code}\nprint(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd="/")
+    return set(json.loads(done.stdout.splitlines()[-1]))
