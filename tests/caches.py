@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from paths import ROOT
+from paths import PROGRAMS
 from stepward.validator.cli import main
 from stepward.validator.findings import Report
 from stepward.validator.gate.cache import FOLDER
-
-PROGRAMS = ROOT / "specs/programs"
-
-STEPWARD = Path(sys.executable).parent / "stepward"
 
 CLEAN = "name: good\ninputs: {}\nsteps:\n  - {id: a, type: end}\n"
 

@@ -6,12 +6,12 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from canaries import Canary
+from paths import SUPPORT
 from stepward.sabotage.campaigns import killing
 from stepward.vm.journal import memory, sqlite, sqlite_file, sqlite_vault
 from stepward.vm.journal.memory import MemoryJournal
@@ -245,7 +245,7 @@ def has_no_transactions(patch: pytest.MonkeyPatch) -> None:
 
 def repeats_anything_in_forks(patch: pytest.MonkeyPatch) -> None:
     """Start processes on a machine that lacks what `repeats_anything` takes away."""
-    server = str(Path(__file__).with_name("killed_child.py"))
+    server = str(SUPPORT / "killed_child.py")
     patch.setattr(killing, "command", lambda: [sys.executable, server, "repeats_anything"])
 
 

@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paths import ROOT
+from paths import GOOD
 from stepward.vm import DeliveryRefused, ExecutionVM, NoSuchRun, Program, Run, ScriptedModel, SQLiteJournal, Suspend
 from stepward.vm.journal.store import Append, Entry, Journal, Lease
 from stepward.vm.journal.verify import verify
@@ -34,7 +34,6 @@ from stepward.vm.machine.clock import SystemClock
 from stepward.vm.machine.replay import replayer
 from stepward.vm.machine.tools import FunctionTools, ToolContext
 
-GOOD = ROOT / "specs/programs/good"
 RUN = "crashing"
 HOUR = 3_600_000_000
 PATIENCE = 300

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from paths import ROOT
+from paths import DATA, ROOT
 
-KEPT: Final = ROOT / "tests/diagrams"
+KEPT: Final = DATA / "diagrams"
 
 EVERYTHING: Final = """\
 name: everything <&> "quoted"

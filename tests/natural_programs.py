@@ -11,10 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from paths import DATA
 from stepward.validator import ProgramValidator, Report
 from stepward.vm import Policy, Program
 
-FOLDER: Final = Path(__file__).parent / "natural"
+FOLDER: Final = DATA / "natural"
 _PLANTED: Final = re.compile(r"# planted (SW\d{3}): ")
 
 

@@ -8,6 +8,8 @@ from typing import Final
 
 ROOT: Final = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").exists())
 TESTS: Final = ROOT / "tests"
+SUPPORT: Final = Path(__file__).parent
+DATA: Final = TESTS
 PROGRAMS: Final = ROOT / "specs/programs"
 GOOD: Final = PROGRAMS / "good"
 BAD: Final = PROGRAMS / "bad"

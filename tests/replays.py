@@ -15,12 +15,10 @@ from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 from machines import Bench
-from paths import ROOT
+from paths import GOOD
 from stepward.vm import ModelReply, Program, Run, Suspend, ToolContext
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.plan import CallPlan, Plan
-
-GOOD = ROOT / "specs" / "programs" / "good"
 
 
 def good_programs() -> dict[str, Program]:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from caches import CLEAN, POLICY, PROGRAMS, check, entries, own_folder, put, put_programs, watch_checks
+from caches import CLEAN, POLICY, check, entries, own_folder, put, put_programs, watch_checks
 from layers import impatient
+from paths import PROGRAMS
 from stepward.validator.findings import Report
 from stepward.validator.report import FORMATS
 from stepward.vm import Policy

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from caches import BAD, CLEAN, STEPWARD, check, entries, is_hit, kept_bad, own_folder, put, watch_checks
+from caches import BAD, CLEAN, check, entries, is_hit, kept_bad, own_folder, put, watch_checks
+from paths import STEPWARD
 from stepward.validator.gate import cache as cache_module
 from stepward.validator.gate.cache import FOLDER
 from stepward.validator.gate.checking import Run

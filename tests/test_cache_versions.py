@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from caches import CLEAN, PROGRAMS, ROOT, check, entries, is_hit, own_folder, put, put_programs, watch_checks
+from caches import CLEAN, check, entries, is_hit, own_folder, put, put_programs, watch_checks
 from layers import impatient
+from paths import PROGRAMS, ROOT
 from stepward.validator.gate import version
 from stepward.validator.gate.cache import FOLDER
 

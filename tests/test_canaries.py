@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from canaries import Canary, canaries
+from paths import SUPPORT
 from stepward.sabotage.campaigns.script import Script
 from stepward.sabotage.registry import ATTACK_BY_NAME
 from stepward.vm.values import freeze
@@ -43,7 +44,7 @@ def breached(canary: Canary) -> Script:
 def test_the_campaign_breaches_every_machine_without_a_defence(chunk: tuple[Canary, ...], tmp_path: Path) -> None:
     for canary in chunk:
         (tmp_path / f"{canary.name}.json").write_text(breached(canary).to_json())
-    child = Path(__file__).with_name("canary_child.py")
+    child = SUPPORT / "canary_child.py"
     done = subprocess.run([sys.executable, child, tmp_path], capture_output=True, text=True, timeout=300, check=True)
     replayed = {name: (broken, whole) for name, broken, whole in map(json.loads, done.stdout.splitlines())}
     assert replayed.keys() == {canary.name for canary in chunk}

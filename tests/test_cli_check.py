@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from paths import STEPWARD
 from stepward.validator.cli import main
 
 GOOD = "name: good\ninputs: {}\nsteps:\n  - {id: a, type: end}\n"
@@ -24,7 +25,6 @@ steps:
   - {id: c, type: condition, condition: $amount > 5, then: e, otherwise: e}
   - {id: e, type: end}
 """
-STEPWARD = Path(sys.executable).parent / "stepward"
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from paths import ROOT
+from paths import PROGRAMS
 from small_programs import small_program
 from stepward.validator import Finding, ProgramValidator, Property, Report, Verdict
 from stepward.validator.cli import main
@@ -24,7 +24,6 @@ from stepward.validator.engine.systems.system import BAD, System
 from stepward.vm import Policy, Program
 from systems import DOMAINS, edge, holds, system, to
 
-PROGRAMS = ROOT / "specs/programs"
 AT_ONCE = 1e-9
 UNITS = 20_000_000
 

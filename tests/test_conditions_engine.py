@@ -39,7 +39,7 @@ from condition_lists import (
     values_of,
 )
 from machines import unchecked
-from paths import ROOT
+from paths import BAD
 from stepward.validator import ProgramValidator
 from stepward.validator.engine.cases import Finite
 from stepward.validator.engine.smt import facts, solver, terms
@@ -59,7 +59,6 @@ from stepward.vm.expressions.operators import compare
 from stepward.vm.language.types import refusal
 from stepward.vm.values import freeze
 
-BAD = ROOT / "specs/programs/bad"
 PROVED, VIOLATED, UNKNOWN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
 
 # -- the differential ------------------------------------------------------------------------------------------------

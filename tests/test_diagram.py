@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from diagram_programs import large_program
-from golden_diagrams import EVERYTHING, ROOT
+from golden_diagrams import EVERYTHING
+from paths import ROOT
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.diagram import dot as dot_text
 from stepward.validator.diagram import rendering

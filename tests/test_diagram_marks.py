@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from golden_diagrams import ROOT
+from paths import BAD
 from stepward.validator.cli import main
 
-BAD = ROOT / "specs/programs/bad"
 GOLD = BAD / "SW401/gold-bonus.yaml"
 PATH_COLOR, GREY = "#c4007a", "#999999"
 

@@ -18,11 +18,9 @@ from typing import Any
 import pytest
 import yaml
 
-from paths import ROOT
+from paths import PROGRAMS, STEPWARD
 from small_programs import small_program
 
-STEPWARD = Path(sys.executable).parent / "stepward"
-PROGRAMS = ROOT / "specs" / "programs"
 RUNS = 8
 WHOLE_RUNS = 2
 CORES = os.cpu_count() or 1

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from machines import unchecked
-from paths import ROOT
+from paths import PROGRAMS
 from stepward.validator import check_program
 from stepward.validator.gate.discovery import Candidate, read_candidate
 from stepward.vm import ExecutionVM, ModelReply, ModelRequest, Program, Run, ScriptedModel, ToolContext
@@ -27,7 +27,6 @@ from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.replay import replay
 from stepward.vm.reading.files import read_file
 
-PROGRAMS = ROOT / "specs/programs"
 FILES = sorted(path for path in (PROGRAMS / "good").iterdir() if path.suffix in (".yaml", ".json", ".py"))
 TOOLS = runpy.run_path(str(PROGRAMS / "tools.py"))
 

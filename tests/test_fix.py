@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from layers import impatient
-from paths import ROOT
+from paths import BAD, GOOD
 from stepward.validator.cli import main
 from stepward.validator.findings import Edit, Finding
 from stepward.validator.gate import fixing, mending
@@ -23,8 +23,6 @@ from stepward.validator.gate.settings import Configurations, Overrides
 from stepward.validator.result import RunResult
 from stepward.vm.reading.source import Span
 
-BAD = ROOT / "specs/programs/bad"
-GOOD = ROOT / "specs/programs/good"
 FIXED = {"SW002", "SW101", "SW106", "SW201", "SW204", "SW205", "SW206", "SW207", "SW301"}
 """The codes of which a bad program has a finding that is fixed."""
 

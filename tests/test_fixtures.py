@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from paths import ROOT
+from paths import PROGRAMS, ROOT
 from stepward.validator.cli import main
 from stepward.validator.gate.discovery import Candidate, read_candidate
 from stepward.vm import Program
 
-PROGRAMS = ROOT / "specs/programs"
 SUFFIXES = {".yaml", ".json", ".py"}
 FEASIBILITY = {"finite abstraction", "explicit search", "block formula"}
 """The layers that ask which runs are feasible: what they prove, the graph and the types alone don't."""

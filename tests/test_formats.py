@@ -18,14 +18,13 @@ from junitparser import Failure, JUnitXml
 from sarif_kit.validate import validation_errors
 
 from layers import impatient
-from paths import ROOT
+from paths import BAD, ROOT
 from stepward.validator.cli import main
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.report import FORMATS, OUTPUTS, github, gitlab, junit, sarif
 from stepward.validator.result import RunResult
 from stepward.vm.reading.source import Place, Span
 
-BAD = ROOT / "specs/programs/bad"
 HOSTILE = "100% :: a,b: \r\n{0} [x](1) <&>]]> \x00\x1b \u202e \ud800 \uffff"
 """Signs that mean something to one of the formats, or that it has no way to write."""
 

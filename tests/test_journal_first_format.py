@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from machines import unchecked
+from paths import DATA
 from stepward.vm import ExecutionVM, SigningKey, SQLiteJournal, Suspend
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.replay import replay, replayer
 
-HERE = Path(__file__).parent / "journal_format_1"
+HERE = DATA / "journal_format_1"
 SAID = json.loads((HERE / "said.json").read_text())
 RUNS = [(name, run) for name, runs in SAID.items() for run in runs]
 

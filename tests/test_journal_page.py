@@ -35,7 +35,7 @@ from journals import (
     structural,
     written,
 )
-from paths import ROOT
+from paths import ROOT, SUPPORT
 from stepward.vm.journal import records
 from stepward.vm.journal.canonical import canonical, read_canonical
 from stepward.vm.journal.memory import MemoryJournal
@@ -51,7 +51,7 @@ from stepward.vm.machine.events import Kind
 
 PAGE: Final = (ROOT / "specs/journal.md").read_text(encoding="utf-8")
 BLOCKS: Final = dict(re.findall(r"^```text (.+?)\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL))
-SCRIPT: Final = Path(__file__).parent / "standalone_verifier.py"
+SCRIPT: Final = SUPPORT / "standalone_verifier.py"
 
 # -- the worked example ---------------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, settings
 
@@ -18,13 +17,14 @@ import programs
 import strategies
 import systems
 from language_features import every_feature, expression_features, features_of, type_features
+from paths import DATA
 from seasoned_programs import seasoned_program
 from small_programs import rare_programs, small_program
 from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen_target
 from stepward.sabotage.drawn.wide import wide_program
 from stepward.vm.errors import PolicyError, ProgramError
 
-TABLE = Path(__file__).parent / "language_features.txt"
+TABLE = DATA / "language_features.txt"
 SEEDS = 250
 FEWER = 100
 

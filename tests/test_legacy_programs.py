@@ -7,7 +7,6 @@ help says; a help that it can't apply is one that a reader has to puzzle out, so
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +14,14 @@ import yaml
 
 from doing import DOING
 from legacy.rewrites import rewrites, settle
+from paths import DATA
 from stepward.validator import ProgramValidator
 from stepward.validator.findings import Finding
 from stepward.vm import Program
 from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.expressions.parser import parse
 
-LEGACY = Path(__file__).parent / "legacy"
+LEGACY = DATA / "legacy"
 
 ABOUT = {
     "arms_in_a_row.yaml": {"SW106"},

@@ -17,6 +17,7 @@ import pytest
 
 from crash_child import APPROVAL, RUN, TOOLS, Recorder, TickingTools, program_of
 from machines import unchecked
+from paths import SUPPORT
 from stepward.vm import (
     DeliveryRefused,
     ExecutionVM,
@@ -37,7 +38,7 @@ from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.replay import replayer
 from stepward.vm.machine.runs import MAX_REFUSALS
 
-CHILD = Path(__file__).with_name("race_child.py")
+CHILD = SUPPORT / "race_child.py"
 REFUSED = ("refused", '{"what":"resume","why":"a test"}')
 CANCEL = ("cancel", "{}")
 

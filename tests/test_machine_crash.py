@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-CHILD = Path(__file__).with_name("crash_child.py")
+from paths import SUPPORT
+
+CHILD = SUPPORT / "crash_child.py"
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="kill points are forked processes")]
 

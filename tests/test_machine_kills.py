@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 
-CHILD = Path(__file__).with_name("kill_child.py")
+from paths import SUPPORT
+
+CHILD = SUPPORT / "kill_child.py"
 KILLS = int(os.environ.get("STEPWARD_KILLS", "24"))
 MODES = {"sync", "async", "thread", "parallel", "retry", "suspend"}
 

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from machines import unchecked
+from paths import DATA
 from stepward.vm import ExecutionVM, MemoryJournal, Program, ProgramError, ScriptedModel, SQLiteJournal
 from stepward.vm.journal.store import JournalError
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine import history
 from stepward.vm.machine.replay import replay, replayer
 
-KEPT = json.loads((Path(__file__).parent / "python_patterns.json").read_text(encoding="utf-8"))
+KEPT = json.loads((DATA / "python_patterns.json").read_text(encoding="utf-8"))
 """A journal that was written before: runs `done`, and `waiting` for a resume token. It takes an Arabic number with a
 line feed behind it for `^\\d+$`, and has patterns with look-around, a back-reference and `\\Z`."""
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import replays
 import stepward.vm.machine.apply as fold_module
 from machines import Bench, ask, assign, both, check, end, program, tool
+from paths import SUPPORT
 from programs import programs
 from replays import good_programs, made, told
 from stepward.vm import MemoryJournal, ModelReply, Program, Run, SQLiteJournal
@@ -193,7 +194,7 @@ def test_another_process_with_another_hash_seed_and_time_zone_gets_the_same(
     bench = Bench(journal=SQLiteJournal(tmp_path / "runs.db"))
     runs = {f"{name}-{seed}": made(GOOD[name], seed, bench, f"{name}-{seed}")[0] for name in GOOD for seed in SEEDS[:2]}
     bench.journal.close()
-    environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone, "PYTHONPATH": str(SUPPORT)}
     command = [sys.executable, replays.__file__, str(tmp_path / "runs.db"), *SEEDS[:2]]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from paths import ROOT
+from paths import ROOT, TESTS
 from stepward.validator import ProgramValidator
 from stepward.validator.cli import main
 from stepward.validator.engine.witnesses.replay import replay
@@ -184,7 +184,7 @@ def test_the_page_of_the_command_names_every_option_and_no_other() -> None:
 def test_the_map_of_the_tests_names_every_file() -> None:
     text = (ROOT / "tests/README.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(test_[a-z_]+)\*?(?:\.py)?`", text))
-    for path in (ROOT / "tests").glob("test_*.py"):
+    for path in TESTS.rglob("test_*.py"):
         assert any(path.stem == name or (name == "test_cli" and path.stem.startswith(name)) for name in named), (
             path.name
         )

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
+from paths import DATA
 from stepward.sabotage.real import isolation
 from stepward.sabotage.real.campaign import Matrix, Orders, attack_tools
 from stepward.sabotage.real.isolation import IsolationError
@@ -29,7 +30,7 @@ from stepward.validator.cli import main
 from stepward.vm import Program
 from stepward.vm.machine.plan import Plan
 
-TOOLS = Path(__file__).parent / "real_tools"
+TOOLS = DATA / "real_tools"
 AMOUNT = {"amount": {"type": "integer", "minimum": 1, "maximum": 200}}
 ONCE = {"effect": "write", "idempotent": True, "args": AMOUNT}
 WRITE = {"effect": "write", "args": AMOUNT}

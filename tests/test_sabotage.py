@@ -15,7 +15,7 @@ import pytest
 from canaries import repeated_here
 from canaries_injection import CLOSED, takes_any_reply
 from canaries_replays import ASKS
-from paths import ROOT
+from paths import DATA, GOOD, ROOT
 from stepward.sabotage.attack import Family, Stateful
 from stepward.sabotage.campaign import Matrix, Orders, attack_program
 from stepward.sabotage.campaigns import shard
@@ -33,7 +33,6 @@ from stepward.validator import ProgramValidator
 from stepward.vm import Policy, Program
 from stepward.vm.values import freeze, to_json
 
-GOOD = ROOT / "specs/programs/good"
 REFUND = GOOD / "customer_refund.yaml"
 
 
@@ -283,7 +282,7 @@ def test_what_is_no_script_is_refused(change: Any, words: str, monkeypatch: pyte
         Script.load(file)
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "tests/breaches").iterdir()), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted((DATA / "breaches").iterdir()), ids=lambda file: file.stem)
 def test_a_breach_that_was_mended_does_not_show_any_more(file: Path) -> None:
     assert Script.load(file).replay()[0] is not Outcome.BREACHED
 

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from machines import Bench, assign, both, end, program, tool
+from paths import SUPPORT
 from replays import good_programs, made
 from stepward.vm import InDoubt, Policy, Run, SQLiteJournal, Suspend
 from stepward.vm.journal.store import Journal
 from trace_hash import main, trace_hash
 
-SCRIPT = Path(__file__).parent / "trace_hash.py"
+SCRIPT = SUPPORT / "trace_hash.py"
 GOOD = good_programs()
 TEXT = {"s": {"type": "string"}}
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from paths import ROOT
+from paths import BAD
 from programs import programs
 from stepward.validator import Evidence, Finding, ProgramValidator, Report
 from stepward.validator.analysis.ways import Ways
@@ -29,7 +29,6 @@ from stepward.validator.engine.witnesses.witness import Answer, Witness, Witness
 from stepward.vm import ExecutionVM, Policy, Program
 from stepward.vm.language.types import TypeSpec, refusal
 
-BAD = ROOT / "specs/programs/bad"
 GUARDRAIL_CODES = ("SW401", "SW402", "SW403", "SW404", "SW405", "SW406")
 PATH_CODES = ("SW202", "SW302", "SW305", *GUARDRAIL_CODES)
 FIXTURES = [
