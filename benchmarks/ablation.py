@@ -1,9 +1,9 @@
 """What each layer of the checker decides that no other does: `python benchmarks/ablation.py`.
 
 Three sets of programs are checked with all layers, and again with each layer switched off: those of `specs/programs`,
-the natural ones of `tests/natural`, and random ones. A verdict is lost when it is known with all layers and unknown
-without one; a finding is lost when it is no longer made. A layer that is switched off says nothing, and others go on.
-README.md beside this file says how to read the figures.
+the natural ones of `tests/natural`, and random ones. A verdict is lost when it is known with all layers and
+unknown without one; a finding is lost when it is no longer made. A layer that is switched off says nothing, and others
+go on. README.md beside this file says how to read the figures.
 """
 
 from __future__ import annotations

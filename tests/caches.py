@@ -7,16 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
+from commands import BAD, check, put
 from paths import PROGRAMS
-from stepward.validator.cli import main
 from stepward.validator.findings import Report
 from stepward.validator.gate.cache import FOLDER
-
-CLEAN = "name: good\ninputs: {}\nsteps:\n  - {id: a, type: end}\n"
-
-BAD = "name: bad\ninputs: {}\nsteps:\n  - {id: a, type: llm, prompt: x, next_step: gone}\n"
 
 POLICY = "policy: p\nguardrails:\n  - {name: no-mail, never: {tool: mail}}\n"
 
@@ -37,17 +32,6 @@ def own_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "user"))
     (folder / "project").mkdir()
     monkeypatch.chdir(folder / "project")
-
-
-def put(name: str, text: str) -> Path:
-    path = Path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def check(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["check", *arguments], catch_exceptions=False)
 
 
 def entries(folder: str = FOLDER) -> list[Path]:

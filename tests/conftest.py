@@ -68,3 +68,41 @@ def postgres_database() -> Iterator[str]:
 def postgres(postgres_database: str) -> Place:
     """A schema that nothing is in yet."""
     return Place(postgres_database, f'Test "{uuid.uuid4().hex}"')
+
+
+@pytest.fixture
+def in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test runs in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def in_own_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test runs in an empty project, by a user without a cache."""
+    from caches import own_folder
+
+    own_folder(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the documents that were really checked, since the list was cleared."""
+    from caches import watch_checks
+
+    return watch_checks(monkeypatch)
+
+
+@pytest.fixture
+def in_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test runs in a folder with a program and its tools."""
+    from shops import open_shop
+
+    open_shop(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def interrupted_by_default() -> Iterator[None]:
+    """Ctrl-C does what it does by default, whatever the tests run under."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from paths import DATA, ROOT
@@ -50,3 +51,15 @@ GOLDEN: Final = {
     "rented_machine": ROOT / "specs/programs/bad/SW405/visits-used-up.yaml",
 }
 """Plain, with a parallel step, with a path, with what no run reaches, and with a path that goes round a loop."""
+
+
+def node(source: str, name: str) -> str:
+    """Return the line of a node in DOT text."""
+    (line,) = [line for line in source.splitlines() if re.match(rf"\s*{name} \[", line)]
+    return line
+
+
+def edge(source: str, start: str, end: str) -> str:
+    """Return the line of an edge in DOT text."""
+    (line,) = [line for line in source.splitlines() if re.match(rf"\s*{start} -> {end}( |$)", line)]
+    return line

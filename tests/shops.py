@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+import paths
 from stepward.validator.cli import main
 
-STEPWARD = str(Path(sys.executable).parent / "stepward")
+STEPWARD = str(paths.STEPWARD)
 
 SHOP = """
 name: shop

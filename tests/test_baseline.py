@@ -14,15 +14,12 @@ from stepward.validator.gate.settings import ConfigurationError
 from stepward.validator.rules.registry import RULE_BY_CODE
 from stepward.vm.reading.source import Place, Span
 
+pytestmark = pytest.mark.usefixtures("in_own_folder")
+
 
 def finding(message: str, line: int = 1, file: str = "flows/a.yaml", code: str = "SW102") -> Finding:
     made = RULE_BY_CODE[code]().finding(message, "h", Place(), step="s")
     return replace(made, file=file, span=Span(line, 1, line, 2))
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def test_the_file_is_sorted_counted_and_relative_to_its_folder(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from caches import CLEAN, POLICY, check, entries, own_folder, put, put_programs, watch_checks
+from caches import POLICY, entries, put_programs
+from commands import CLEAN, check, put
 from layers import impatient
 from paths import PROGRAMS
 from stepward.validator.findings import Report
@@ -18,16 +19,7 @@ from stepward.validator.report import FORMATS
 from stepward.vm import Policy
 from stepward.vm.reading.document import Document
 
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folder(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the documents that were really checked, since the list was cleared."""
-    return watch_checks(monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_own_project")
 
 
 def timeless(text: str) -> str:

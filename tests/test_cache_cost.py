@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from caches import PROGRAMS, own_folder, put
+from caches import PROGRAMS
+from commands import put
 from stepward.validator.report import FORMATS
 
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folder(tmp_path, monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_own_project")
 
 
 HEAVY = {"networkx", "z3", "pydantic", "yaml", "hypothesis", "graphviz", "rich", "cryptography"}
 
 
 @pytest.fixture
-def _clean_folder() -> None:
+def _clean_folder(in_own_project: None) -> None:
     for number in range(3):
         text = (PROGRAMS / "good/customer_refund.yaml").read_text().replace("name: customer_refund", f"name: c{number}")
         put(f"programs/c{number}.yaml", text)

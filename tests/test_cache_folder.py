@@ -9,22 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from caches import BAD, CLEAN, check, entries, is_hit, kept_bad, own_folder, put, watch_checks
+from caches import entries, is_hit, kept_bad
+from commands import BAD, CLEAN, check, put
 from paths import STEPWARD
 from stepward.validator.gate import cache as cache_module
 from stepward.validator.gate.cache import FOLDER
 from stepward.validator.gate.checking import Run
 
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folder(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the documents that were really checked, since the list was cleared."""
-    return watch_checks(monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_own_project")
 
 
 @pytest.mark.parametrize("how", ["file", "link", "closed"])

@@ -8,23 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from caches import BAD, CLEAN, MAILS, POLICY, check, is_hit, own_folder, put, watch_checks
+from caches import MAILS, POLICY, is_hit
+from commands import BAD, CLEAN, check, put
 from stepward.validator.gate import version
 from stepward.validator.gate.cache import FOLDER, Cache
 from stepward.validator.gate.checking import Run
 from stepward.validator.gate.settings import Configurations
 from stepward.validator.result import RunResult
 
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folder(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the documents that were really checked, since the list was cleared."""
-    return watch_checks(monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_own_project")
 
 
 WAIVED = """\

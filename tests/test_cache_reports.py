@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from caches import POLICY, PROGRAMS, own_folder
+from caches import POLICY, PROGRAMS
 from stepward.validator import ProgramValidator
 from stepward.validator.analysis.bounds import Most, ProgramBounds, ToolBounds, Way
 from stepward.validator.engine.witnesses.witness import Witness
@@ -20,10 +20,7 @@ from stepward.vm import Place, Policy, Program, Span
 from stepward.vm.reading.document import Document
 from stepward.vm.values import freeze
 
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folder(tmp_path, monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_own_project")
 
 
 def witness_of(path: Path) -> Witness:

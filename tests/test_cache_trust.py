@@ -8,20 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from caches import BAD, CLEAN, check, entries, is_hit, kept_bad, own_folder, put, watch_checks
+from caches import entries, is_hit, kept_bad
+from commands import BAD, CLEAN, check, put
 from stepward.validator.findings import Report
 from stepward.validator.gate.cache import FOLDER, Cache
 
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folder(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the documents that were really checked, since the list was cleared."""
-    return watch_checks(monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_own_project")
 
 
 def test_an_entry_that_somebody_else_made_is_not_believed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,22 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from caches import CLEAN, check, entries, is_hit, own_folder, put, put_programs, watch_checks
+from caches import entries, is_hit, put_programs
+from commands import CLEAN, check, put
 from layers import impatient
 from paths import PROGRAMS, ROOT
 from stepward.validator.gate import version
 from stepward.validator.gate.cache import FOLDER
 
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folder(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the documents that were really checked, since the list was cleared."""
-    return watch_checks(monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_own_project")
 
 
 def test_a_changed_letter_of_our_own_code_is_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,33 +13,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from commands import BAD, WARNS, check, put
+from commands import CLEAN as GOOD
 from paths import STEPWARD
 from stepward.validator.cli import main
 
-GOOD = "name: good\ninputs: {}\nsteps:\n  - {id: a, type: end}\n"
-BAD = "name: bad\ninputs: {}\nsteps:\n  - {id: a, type: llm, prompt: x, next_step: gone}\n"
-WARNS = """\
-name: warns
-inputs: {amount: {type: number}}
-steps:
-  - {id: c, type: condition, condition: $amount > 5, then: e, otherwise: e}
-  - {id: e, type: end}
-"""
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def put(name: str, text: str) -> None:
-    path = Path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
-def check(*arguments: str, stdin: str | bytes | None = None) -> Result:
-    return CliRunner().invoke(main, ["check", *arguments], input=stdin)
+pytestmark = pytest.mark.usefixtures("in_own_folder")
 
 
 def codes(result: Result) -> list[str]:
@@ -309,7 +288,7 @@ def fails():
 
 
 @pytest.fixture
-def _module(monkeypatch: pytest.MonkeyPatch) -> None:
+def _module(in_own_folder: None, monkeypatch: pytest.MonkeyPatch) -> None:
     put("flows_of_mine.py", MODULE)
     monkeypatch.setattr(sys, "path", list(sys.path))
     sys.modules.pop("flows_of_mine", None)
@@ -438,7 +417,7 @@ def test_a_bug_of_ours_is_told_in_two_lines(monkeypatch: pytest.MonkeyPatch) -> 
     assert result.stderr.startswith("error: internal error: ValueError: oh no\n")
     assert "please report it" in result.stderr
     monkeypatch.setenv("STEPWARD_DEBUG", "1")
-    assert isinstance(check("good.yaml").exception, ValueError)
+    assert isinstance(check("good.yaml", is_caught=True).exception, ValueError)
 
 
 def test_progress_is_told_on_a_terminal_only_and_cleared_again() -> None:

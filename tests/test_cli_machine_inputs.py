@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from shops import GIVEN, MAIL, SHOP, as_json, open_shop, says, stepward
+from shops import GIVEN, MAIL, SHOP, as_json, says, stepward
 
-
-@pytest.fixture(autouse=True)
-def _in_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_shop(tmp_path, monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_shop")
 
 
 TYPED = """

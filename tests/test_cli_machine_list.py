@@ -12,13 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from shops import GIVEN, STEPWARD, TOOLS, as_json, crashed, database, open_shop, says, shop, stepward
+from shops import GIVEN, STEPWARD, TOOLS, as_json, crashed, database, says, shop, stepward
 from stepward.vm import SQLiteJournal
 
-
-@pytest.fixture(autouse=True)
-def _in_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_shop(tmp_path, monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_shop")
 
 
 def test_runs_are_listed_the_oldest_first() -> None:

@@ -9,12 +9,9 @@ from pathlib import Path
 import pytest
 
 from conftest import Place
-from shops import GIVEN, ORDER, SHOP, TOOLS, advice, as_json, database, open_shop, says, shop, stepward
+from shops import GIVEN, ORDER, SHOP, TOOLS, advice, as_json, database, says, shop, stepward
 
-
-@pytest.fixture(autouse=True)
-def _in_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_shop(tmp_path, monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_shop")
 
 
 @pytest.mark.parametrize("name", ["tools", "tools.py", "./tools.py", "team.tools", "team/tools.py"])

@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from shops import as_json, database, open_shop, says, shop, stepward
+from shops import as_json, database, says, shop, stepward
 
-
-@pytest.fixture(autouse=True)
-def _in_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_shop(tmp_path, monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_shop")
 
 
 def test_a_replay_tells_the_same() -> None:

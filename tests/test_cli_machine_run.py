@@ -9,12 +9,9 @@ from pathlib import Path
 import pytest
 
 from paths import ROOT
-from shops import ENDS, MAIL, as_json, open_shop, says, shop, stepward, trace
+from shops import ENDS, MAIL, as_json, says, shop, stepward, trace
 
-
-@pytest.fixture(autouse=True)
-def _in_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_shop(tmp_path, monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_shop")
 
 
 def test_a_run_prints_its_trace_and_what_became_of_it() -> None:

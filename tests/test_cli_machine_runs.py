@@ -19,17 +19,13 @@ from shops import (
     as_json,
     crashed,
     database,
-    open_shop,
     says,
     shop,
     stepward,
     trace,
 )
 
-
-@pytest.fixture(autouse=True)
-def _in_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_shop(tmp_path, monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_shop")
 
 
 def test_a_suspended_run_is_resumed_by_the_command_that_it_prints() -> None:

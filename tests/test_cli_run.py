@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from commands import WARNS, put
+from commands import check as check_full
 from stepward.validator.cli import main
+
+pytestmark = pytest.mark.usefixtures("in_own_folder")
 
 PAYS = """\
 name: pays
@@ -17,13 +21,6 @@ tools: {pay: {effect: write, idempotent: true}, check: {effect: read}}
 steps:
   - {id: c, type: tool, tool: check, on_error: skip}
   - {id: p, type: tool, tool: pay}
-"""
-WARNS = """\
-name: warns
-inputs: {amount: {type: number}}
-steps:
-  - {id: c, type: condition, condition: $amount > 5, then: e, otherwise: e}
-  - {id: e, type: end}
 """
 POLICY = """\
 policy: money
@@ -37,19 +34,8 @@ guardrails:
 """
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def put(name: str, text: str) -> None:
-    path = Path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
 def check(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["check", "--output-format=concise", *arguments])
+    return check_full("--output-format=concise", *arguments)
 
 
 def told(result: Result, *codes: str) -> list[str]:

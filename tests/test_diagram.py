@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from diagram_programs import large_program
-from golden_diagrams import EVERYTHING
+from golden_diagrams import EVERYTHING, edge, node
 from paths import ROOT
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.diagram import dot as dot_text
@@ -34,22 +34,12 @@ def dot(text: str | dict = PROGRAM) -> str:
     return dot_text.to_dot(picture(text))
 
 
-def node(source: str, name: str) -> str:
-    (line,) = [line for line in source.splitlines() if re.match(rf"\s*{name} \[", line)]
-    return line
-
-
 def words(source: str, name: str) -> str:
     return re.sub(r"</?(b|font|table|tr|td)\b[^>]*>", "", node(source, name).replace("<br/>", " "))
 
 
 def edges(source: str) -> set[tuple[str, str]]:
     return set(re.findall(r"^\s*(\w+) -> (\w+)", source, re.MULTILINE))
-
-
-def edge(source: str, start: str, end: str) -> str:
-    (line,) = [line for line in source.splitlines() if re.match(rf"\s*{start} -> {end}( |$)", line)]
-    return line
 
 
 def test_the_same_program_gives_the_same_text_whatever_the_hash_seed() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from golden_diagrams import edge, node
 from paths import BAD
 from stepward.validator.cli import main
 
@@ -25,16 +26,6 @@ def drawn(*arguments: str | Path) -> str:
     result = run(*arguments)
     assert result.exit_code == 0, result.output
     return result.stdout
-
-
-def node(source: str, name: str) -> str:
-    (line,) = [line for line in source.splitlines() if re.match(rf"\s*{name} \[", line)]
-    return line
-
-
-def edge(source: str, start: str, end: str) -> str:
-    (line,) = [line for line in source.splitlines() if re.match(rf"\s*{start} -> {end}( |$)", line)]
-    return line
 
 
 def text(source: str) -> str:

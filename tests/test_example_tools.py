@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from commands import program_in
 from machines import unchecked
 from paths import PROGRAMS
 from stepward.validator import check_program
-from stepward.validator.gate.discovery import Candidate, read_candidate
 from stepward.vm import ExecutionVM, ModelReply, ModelRequest, Program, Run, ScriptedModel, ToolContext
 from stepward.vm.journal.canonical import Sealed, Secret, opened
 from stepward.vm.language.types import TypeSpec
@@ -121,11 +121,6 @@ INPUTS: dict[str, dict[str, Any]] = {
     },
     "support_ticket_routing": {"ticket_id": "TCK-000001", "body": "my export never ends", "customer_tier": "plus"},
 }
-
-
-def program_in(path: Path) -> Program:
-    (document,) = read_candidate(Candidate(path, is_named=True)).documents
-    return Program.from_document(document)
 
 
 def example(spec: TypeSpec | None, choices: Iterator[int]) -> Any:

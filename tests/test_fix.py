@@ -11,11 +11,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from commands import check as check_here
 from layers import impatient
 from paths import BAD, GOOD
-from stepward.validator.cli import main
 from stepward.validator.findings import Edit, Finding
 from stepward.validator.gate import fixing, mending
 from stepward.validator.gate.checking import Run
@@ -41,6 +41,10 @@ def findings_in(text: str, path: Path) -> tuple[Finding, ...]:
     return run.result().findings
 
 
+def check(*arguments: str) -> Result:
+    return check_here("--isolated", *arguments)
+
+
 def spliced(text: str, edits: tuple[Edit, ...]) -> str:
     """Make edits as SARIF tells it, line by line, sharing no code with the checker."""
     lines = text.split("\n")
@@ -49,15 +53,6 @@ def spliced(text: str, edits: tuple[Edit, ...]) -> str:
         head, tail = lines[line - 1][: column - 1], lines[end_line - 1][end_column - 1 :]
         lines[line - 1 : end_line] = (head + edit.text + tail).split("\n")
     return "\n".join(lines)
-
-
-def check(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["check", "--isolated", *arguments], catch_exceptions=False)
-
-
-@pytest.fixture
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 # -- the bad programs --------------------------------------------------------------------------------------------------
@@ -301,7 +296,7 @@ TYPO = flow("condition: $amuont > 5")
 MENDED = TYPO.replace("amuont", "amount")
 
 
-@pytest.mark.usefixtures("_in_a_folder_of_its_own")
+@pytest.mark.usefixtures("in_own_folder")
 class TestCommand:
     def test_it_mends_then_tells_what_is_left(self) -> None:
         Path("x.yaml").write_text(TYPO.replace("then: yes_step", "then: yes_step2"))

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from commands import program_in
 from paths import PROGRAMS, ROOT
 from stepward.validator.cli import main
-from stepward.validator.gate.discovery import Candidate, read_candidate
-from stepward.vm import Program
 
 SUFFIXES = {".yaml", ".json", ".py"}
 FEASIBILITY = {"finite abstraction", "explicit search", "block formula"}
@@ -43,11 +42,6 @@ def output_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(PROGRAMS))
-
-
-def program_in(path: Path) -> Program:
-    (document,) = read_candidate(Candidate(path, is_named=True)).documents
-    return Program.from_document(document)
 
 
 def check_pair(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -12,14 +12,13 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from click.testing import CliRunner, Result
 from jsonschema import Draft202012Validator
 from junitparser import Failure, JUnitXml
 from sarif_kit.validate import validation_errors
 
+from commands import WARNS, check
 from layers import impatient
 from paths import BAD, ROOT
-from stepward.validator.cli import main
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.report import FORMATS, OUTPUTS, github, gitlab, junit, sarif
 from stepward.validator.result import RunResult
@@ -35,17 +34,6 @@ steps:
   - {id: a, type: condition, condition: $amount > 5, then: b, otherwise: gone}
   - {id: b, type: llm, prompt: x, next_step: gone}
 """
-WARNS = """\
-name: warns
-inputs: {amount: {type: number}}
-steps:
-  - {id: c, type: condition, condition: $amount > 5, then: e, otherwise: e}
-  - {id: e, type: end}
-"""
-
-
-def check(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["check", *arguments], catch_exceptions=False)
 
 
 def finding(**fields: Any) -> Finding:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,11 @@ from machines import both, end, program, tool, unchecked
 from stepward.vm import ExecutionVM, MemoryJournal, RunBusy, SQLiteJournal, Suspend
 from stepward.vm.journal.store import Journal
 
+pytestmark = pytest.mark.usefixtures("interrupted_by_default")
+
 ONCE = program(tool("a", "write"), end())
 AGAIN = program(tool("a", "again"), end())
 LIMITED = program(tool("a", "write", timeout_seconds=0.3), end())
-
-
-@pytest.fixture(autouse=True)
-def by_default() -> Iterator[None]:
-    """Ctrl-C does what it does by default, whatever the tests run under."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

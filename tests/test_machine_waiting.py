@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,9 @@ from stepward.vm import MemoryJournal, SQLiteJournal
 from stepward.vm.journal.store import Lease
 from stepward.vm.machine.waiting import heard
 
+pytestmark = pytest.mark.usefixtures("interrupted_by_default")
+
 STEPS = program(tool("a", "read"), tool("b", "write"), tools=TOOLS)
-
-
-@pytest.fixture(autouse=True)
-def by_default() -> Iterator[None]:
-    """Ctrl-C does what it does by default, whatever the tests run under."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def press() -> None:

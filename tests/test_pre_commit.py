@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from commands import BAD
+from commands import CLEAN as GOOD
 from paths import ROOT
 
 BIN = Path(sys.executable).parent
-GOOD = "name: good\ninputs: {}\nsteps:\n  - {id: a, type: end}\n"
-BAD = "name: bad\ninputs: {}\nsteps:\n  - {id: a, type: llm, prompt: x, next_step: gone}\n"
 
 pytestmark = pytest.mark.slow
 
