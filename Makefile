@@ -15,7 +15,7 @@ help:
 	@echo "make format    format the code"
 	@echo "make docs      write the generated pages again: rules, schemas"
 	@echo "make fixtures  write the expected output of the bad programs again (read the diff)"
-	@echo "make seconds   record what each test takes, for make quick (FILES=tests/test_x.py records one)"
+	@echo "make seconds   record what each test takes, for make quick (FILES=tests/vm/language/test_record.py records one)"
 	@echo "make bench     measure; see benchmarks/README.md"
 
 .venv/installed: pyproject.toml
@@ -89,7 +89,7 @@ docs: .venv/installed
 	$(BIN)/stepward schema policy > specs/policy.schema.json
 
 fixtures: .venv/installed-test
-	STEPWARD_WRITE_FIXTURES=1 $(BIN)/python -m pytest -q tests/test_fixtures.py tests/test_diagram_golden.py
+	STEPWARD_WRITE_FIXTURES=1 $(BIN)/python -m pytest -q tests/validator/rules/test_fixtures.py tests/validator/diagram/test_diagram_golden.py
 
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,machine-peers]'

@@ -1,7 +1,7 @@
 """What each layer of the checker decides that no other does: `python benchmarks/ablation.py`.
 
 Three sets of programs are checked with all layers, and again with each layer switched off: those of `specs/programs`,
-the natural ones of `tests/natural`, and random ones. A verdict is lost when it is known with all layers and
+the natural ones of `tests/data/natural`, and random ones. A verdict is lost when it is known with all layers and
 unknown without one; a finding is lost when it is no longer made. A layer that is switched off says nothing, and others
 go on. README.md beside this file says how to read the figures.
 """
@@ -111,14 +111,14 @@ def of_the_page() -> Iterator[One]:
 
 def natural() -> Iterator[One]:
     """Yield the programs of kinds that teams write."""
-    folder = ROOT / "tests/natural"
+    folder = ROOT / "tests/data/natural"
     policies = [Policy.load(path) for path in sorted((folder / "policies").glob("*.yaml"))]
     yield from (One(Program.load(path), policies) for path in sorted(folder.glob("*.yaml")))
 
 
 def random(count: int) -> Iterator[One]:
     """Yield that many programs: small ones, and every second one seasoned, with the policies of its own."""
-    sys.path.append(str(ROOT / "tests"))
+    sys.path.append(str(ROOT / "tests/support"))
     from seasoned_programs import seasoned_program
     from small_programs import small_program
 

@@ -70,7 +70,7 @@ class Recorder:
 
 
 def function(item: pytest.Item) -> str:
-    return item.nodeid.partition("[")[0].removeprefix("tests/")
+    return item.nodeid.partition("[")[0].rpartition("/")[2]
 
 
 def recorded() -> dict[str, float]:

@@ -70,7 +70,12 @@ def read_rooms() -> Rooms:
 
 
 def files_of_tests() -> list[str]:
-    return sorted(path.name for path in TESTS.glob("test_*.py"))
+    return sorted(paths_of_tests())
+
+
+def paths_of_tests() -> dict[str, str]:
+    """Return where each test file is, by its name: no two have one name."""
+    return {path.name: path.relative_to(ROOT).as_posix() for path in TESTS.rglob("test_*.py")}
 
 
 def git(*words: str) -> list[str]:
@@ -87,8 +92,8 @@ def changed_files() -> list[str]:
 
 
 def importers(helper: str) -> set[str]:
-    """Return the test files that import a module of this folder, themselves or through another one."""
-    imports = {path.stem: set(IMPORT.findall(path.read_text(encoding="utf-8"))) for path in TESTS.glob("*.py")}
+    """Return the test files that import a helper, themselves or through another one."""
+    imports = {path.stem: set(IMPORT.findall(path.read_text(encoding="utf-8"))) for path in TESTS.rglob("*.py")}
     found, left = {helper}, [helper]
     while left:
         name = left.pop()
@@ -107,7 +112,7 @@ def needed(paths: Iterable[str], rooms: Rooms) -> list[str]:
             found.update(dict.fromkeys(rooms.tests[rooms.of_file(path)]))
         elif below.name in files_of_tests():
             found[below.name] = None
-        elif below.suffix == ".py" and len(below.parts) == 2:
+        elif below.suffix == ".py" and "data" not in below.parts:
             found.update(dict.fromkeys(sorted(importers(below.stem) - set(rooms.nightly))))
     return list(found)
 
@@ -124,12 +129,18 @@ def select(files: Iterable[str], seconds: dict[str, float], budget: float = BUDG
     return Selection(chosen, tuple(left_out))
 
 
+def _at(name: str, where: dict[str, str]) -> str:
+    file, _, function = name.partition("::")
+    return f"{where[file]}::{function}"
+
+
 def commands(selection: Selection, workers: int) -> list[tuple[Sequence[str], Path]]:
     """Return what to run and where, in order."""
     programs = Path(sys.executable).parent
     packages = [word for package in ("vm", "sabotage", "validator") for word in ("-p", f"stepward.{package}")]
-    tests = [f"tests/{file}" for file in selection.files]
-    deselected = [word for name in selection.left_out for word in ("--deselect", f"tests/{name}")]
+    where = paths_of_tests()
+    tests = [where[file] for file in selection.files]
+    deselected = [word for name in selection.left_out for word in ("--deselect", _at(name, where))]
     pytest = [sys.executable, "-m", "pytest", "-q", "--no-header", "-n", str(workers), "--dist", "worksteal"]
     return [
         ([f"{programs}/ruff", "format", "--check", "--quiet", "."], ROOT),

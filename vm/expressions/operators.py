@@ -10,7 +10,7 @@ written from specs/language.md. They share the words with this table and nothing
 
 The machine's meaning is `apply` in this table; `evaluator.py` applies it along a tree. Each of the four dispatches by
 `match` up to `assert_never`, or by a table that holds every word, so that none of them can take a new operator for
-another one. tests/test_operators.py asks all of them for every row.
+another one. tests/vm/expressions/test_operators.py asks all of them for every row.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Two processes at one run; a helper that is run as a script, no tests stand here.
 
-    python tests/race_child.py '{"folder": "/somewhere", "scenario": "paused"}'
+    python tests/support/race_child.py '{"folder": "/somewhere", "scenario": "paused"}'
 
 Each scenario prints a list of what went wrong, and how often it was tried. Processes are forks of this one, and the
 judge is that of `crash_child.py`.

@@ -1,4 +1,4 @@
-"""Does what helps say that legacy programs don't meet: the rest of the table of `legacy/rewrites.py`."""
+"""Does what helps say that legacy programs don't meet: the rest of the table of `legacy_rewrites.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from legacy.rewrites import Data, Edit, Entry, NoRewriteError
+from legacy_rewrites import Data, Edit, Entry, NoRewriteError
 from stepward.validator.analysis.graph import StepGraph
 from stepward.vm import Program
 from stepward.vm.language.flow import Flow

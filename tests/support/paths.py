@@ -9,7 +9,7 @@ from typing import Final
 ROOT: Final = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").exists())
 TESTS: Final = ROOT / "tests"
 SUPPORT: Final = Path(__file__).parent
-DATA: Final = TESTS
+DATA: Final = TESTS / "data"
 PROGRAMS: Final = ROOT / "specs/programs"
 GOOD: Final = PROGRAMS / "good"
 BAD: Final = PROGRAMS / "bad"

@@ -17,6 +17,7 @@ from typing import Any, get_args
 import lark
 import pytest
 import z3
+from test_expressions_grammar import LARK
 
 import strategies
 from language_features import every_feature
@@ -60,7 +61,6 @@ from stepward.vm.expressions.operators import (
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Compare, Constant, Expression, FunctionCall, Reference
 from stepward.vm.values import FrozenMap
-from test_expressions_grammar import LARK
 
 VALUES: list[Any] = [
     *(None, True, False, 0, 1, -1, Decimal("1.5"), "", "a", "ab", "b", "1"),

@@ -1,6 +1,6 @@
 """Replays the breaches of canaries in a process of its own; a helper that is run as a script, no tests stand here.
 
-    python tests/canary_child.py FOLDER
+    python tests/support/canary_child.py FOLDER
 
 The folder has a script for each canary, by its name. Prints for each what a replay on the broken machine comes to, and
 what one on the whole machine comes to.

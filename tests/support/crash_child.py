@@ -5,7 +5,7 @@ with SIGKILL at that point. Two more forks recover the run at once, another driv
 world is what the recorder says: a file that tools append one line to for each real effect. It shares nothing with the
 machine, and `judge` holds the machine's word against it.
 
-    python tests/crash_child.py '{"folder": "/somewhere", "program": "every"}'
+    python tests/support/crash_child.py '{"folder": "/somewhere", "program": "every"}'
 """
 
 from __future__ import annotations

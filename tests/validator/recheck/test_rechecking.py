@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from test_recheck_reading import careless_patterns
 
 from brute_force import truth
 from comparing import Comparison, compare_proofs
@@ -28,7 +29,6 @@ from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.rules import Property as Claim
 from stepward.validator.recheck.rules import Watcher, watcher
 from stepward.vm import Policy, Program
-from test_recheck_reading import careless_patterns
 
 GOOD = sorted((ROOT / "specs/programs/good").glob("*.yaml"))
 

@@ -1,6 +1,6 @@
 """Runs that are killed at random moments; a helper that is run as a script, no tests stand here.
 
-    python tests/kill_child.py '{"folder": "/somewhere", "kills": 100, "seed": 1}'
+    python tests/support/kill_child.py '{"folder": "/somewhere", "kills": 100, "seed": 1}'
 
 `crash_child.py` kills at every point that it knows. Here the parent kills from outside, whatever the process is at: the
 one that begins the run, and then those that go on with it. Programs, recorder and judge are those of `crash_child.py`.

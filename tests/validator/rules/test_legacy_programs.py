@@ -1,6 +1,6 @@
 """Programs in the style of llm-nano-vm 0.8, in our own words: they parse, and each help mends its finding.
 
-The programs of that project itself were tried the same way and are not committed. `legacy/rewrites.py` applies what a
+The programs of that project itself were tried the same way and are not committed. `legacy_rewrites.py` applies what a
 help says; a help that it can't apply is one that a reader has to puzzle out, so a new wording belongs into its table.
 """
 
@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from doing import DOING
-from legacy.rewrites import rewrites, settle
+from legacy_rewrites import rewrites, settle
 from paths import DATA
 from stepward.validator import ProgramValidator
 from stepward.validator.findings import Finding

@@ -1,6 +1,6 @@
 """Forks processes on a machine without one defence; a helper that is run as a script, no tests stand here.
 
-python tests/killed_child.py PATCH
+python tests/support/killed_child.py PATCH
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Planted mistakes of the engine, each one change in one place; test_engine_mutants.py says which programs tell.
 
-`python tests/engine_mistakes.py 600 [NAME…]` looks for such programs among the seeds below 600, and among those
+`python tests/support/engine_mistakes.py 600 [NAME…]` looks for such programs among the seeds below 600, and among those
 that are written by hand; do so when small_programs.py makes other programs.
 """
 

@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from doing import DOING
-from legacy.rewrites import rewrites
+from legacy_rewrites import rewrites
 from stepward.validator import ProgramValidator
 from stepward.validator.cli import main
 from stepward.validator.findings import Finding, Severity, Verdict

@@ -1,6 +1,6 @@
 """Doing what a help says, literally, takes its finding away and brings no new error: every help of every bad program.
 
-`legacy/rewrites.py` and `doing.py` are the table of what doing it literally means. What can't be done mechanically is
+`legacy_rewrites.py` and `doing.py` are the table of what doing it literally means. What can't be done mechanically is
 listed here, with the reason; a help with another wording needs a line in one of the two.
 """
 
@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from test_fixtures import fixtures, name_of
 
 from doing import DOING
 from layers import impatient
-from legacy.rewrites import Data, NoRewriteError, rewrites
+from legacy_rewrites import Data, NoRewriteError, rewrites
 from stepward.validator import ProgramValidator
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.gate.checking import Run
@@ -25,7 +26,6 @@ from stepward.validator.gate.settings import Configurations, Overrides
 from stepward.validator.rules.registry import RULE_BY_CODE
 from stepward.vm import Policy, Program
 from stepward.vm.errors import ProgramError
-from test_fixtures import fixtures, name_of
 
 NOT_MECHANICAL = {
     r"^remove one of the two, or rename it": "which of the two values is meant",
