@@ -150,7 +150,8 @@ def _object(spec: TypeSpec, chance: Random) -> dict[str, Any]:
         if name in spec.required or chance.random() < 0.5:
             found[name] = fitting(known.get(name), chance)
     if rest is not False and chance.random() < 0.3:
-        found["x"] = fitting(rest if isinstance(rest, TypeSpec) else None, chance)
+        # Beside another key, one that other codings of text sort differently.
+        found["𝔘" if found else "x"] = fitting(rest if isinstance(rest, TypeSpec) else None, chance)
     return found
 
 
