@@ -565,26 +565,13 @@ FOURTH: Final = (
         (
             (
                 "vm/machine/replay.py",
-                """from functools import lru_cache
-""",
-                """""",
-            ),
-            (
-                "vm/machine/replay.py",
-                """from stepward.vm.machine.plan import CallPlan, Plan
-""",
-                """from stepward.vm.machine.plan import CallPlan, Names, Plan
-""",
-            ),
-            (
-                "vm/machine/replay.py",
                 """    @lru_cache(maxsize=MAX_PLANS)
     def plan(*documents: Any) -> Plan:
         return stored_plan(journal, *documents)
 """,
                 """    kept: dict[Any, Plan] = {}
 
-    def plan(program: str, policies: Names, waived: Names, later: Any, patterns: str | None) -> Plan:
+    def plan(program: Any, policies: Any, waived: Any, later: Any, patterns: Any) -> Plan:
         key = program, policies, later, patterns
         if key not in kept:
             if len(kept) >= MAX_PLANS:

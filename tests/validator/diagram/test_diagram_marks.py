@@ -183,7 +183,7 @@ def test_steps_and_branches_that_are_proved_infeasible_are_grey() -> None:
 
 @pytest.mark.parametrize(
     ("condition", "dead"),
-    [("$n >= 0", "otherwise"), ("$n < 0", "then"), ("1 == 1", "otherwise"), ("$n > 5", None), ("$n + $m < $m", "then")],
+    [("$n >= 0", "otherwise"), ("$n < 0", "then"), ("1 == 1", "otherwise"), ("$n > 5", None)],
 )
 def test_the_branch_that_a_constant_condition_never_takes_is_grey(
     tmp_path: Path, condition: str, dead: str | None
