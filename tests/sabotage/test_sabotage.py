@@ -216,7 +216,7 @@ def test_a_breach_is_repeated_by_a_process_whose_machine_has_the_defect(
     assert not is_repeated(script), "the whole machine holds"
     patch = "import pytest; from canaries_injection import takes_any_reply; takes_any_reply(pytest.MonkeyPatch())"
     (tmp_path / "sitecustomize.py").write_text(patch)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(ROOT / "tests"))))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(ROOT / "tests/support"))))
     assert is_repeated(script), "a machine that takes any reply does not"
 
 
