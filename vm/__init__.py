@@ -1,4 +1,4 @@
-"""The ground floor: what a workflow program is, and what it does.
+"""The language of workflow programs and the machine that runs them.
 
 Everything that is imported from here is public; the modules below are not.
 """

@@ -12,15 +12,15 @@ class StepwardError(Exception):
 
 
 class NoCheckerWarning(UserWarning):
-    """A machine was made without a word about a checker: it runs programs that `stepward check` refuses."""
+    """A machine was made without a `checker` argument: it runs programs that `stepward check` refuses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a document, said in the words a finding will use.
+    """One thing that is wrong with a document, in the words of the finding that it becomes.
 
-    `code` is a finding code (`SW002`); `place` is where in the document, `span` where in the text when the reader
-    knew it at once; `step` is the id of the step concerned, if any; `mend` takes the problem away, where that is safe.
+    `code` is a finding code (`SW002`); `place` is the location in the document, and `span` that in the text if the
+    reader knew it at once; `step` is the id of the step concerned, if any; `mend` is a fix, if a safe one is known.
     """
 
     code: str
@@ -34,9 +34,9 @@ class Problem:
 
 
 class DocumentError(StepwardError):
-    """A program or policy can't be read; `problems` says what is wrong with it, all at once.
+    """A program or policy can't be read; `problems` lists everything that is wrong with it.
 
-    Mend what `problems` names: each has a message, a help, and a place in the document.
+    Each problem has a message, a help, and a location in the document.
     """
 
     def __init__(self, name: str, problems: tuple[Problem, ...]) -> None:
@@ -54,18 +54,18 @@ class DocumentError(StepwardError):
 
 
 class ProgramError(DocumentError):
-    """A document is no program: it can't be read, or its fields are not those of a program."""
+    """A document is not a program: it can't be read, or its fields are not those of a program."""
 
 
 class PolicyError(DocumentError):
-    """A document is no policy: it can't be read, or its fields are not those of a policy."""
+    """A document is not a policy: it can't be read, or its fields are not those of a policy."""
 
 
 class ExpressionError(StepwardError):
-    """A text is no expression of the language.
+    """A text is not an expression of the language.
 
-    `start` and `end` count code points of `text`; `rewrite`, where not empty, is the whole expression written in a way
-    that parses.
+    `start` and `end` count code points of `text`; `rewrite`, if not empty, is the whole expression, written so that it
+    parses.
     """
 
     def __init__(self, text: str, message: str, start: int, end: int, help: str = "", rewrite: str = "") -> None:
@@ -81,7 +81,7 @@ class ExpressionError(StepwardError):
 class EvaluationError(StepwardError):
     """An expression has no value in this state: a reference is undefined, or a value is of the wrong type.
 
-    What reads the expression fails, as the language says: a step before it starts, a condition and a `set` the run.
+    A step that reads the expression fails before it starts; a condition or a `set` that reads it ends the run.
     """
 
 

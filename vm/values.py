@@ -1,4 +1,4 @@
-"""Values as the language has them: exact numbers, no NaN, nothing that anybody can change."""
+"""The values of the language: immutable, with exact numbers and without NaN."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 Number = int | decimal.Decimal
 
 MAX_DIGITS: Final = 1_000
-"""Digits of a number written out in full; more is refused, so that arithmetic stays bounded."""
+"""Maximal number of digits of a number written out in full, so that arithmetic stays bounded."""
 
 MAX_DEPTH: Final = 64
-"""Levels of lists and objects inside one value."""
+"""Maximal nesting of lists and objects in one value."""
 
-# Products of two admitted numbers have at most twice the digits on either side of the point: exact in this context.
+# The product of two accepted numbers has at most twice the digits on each side of the point: exact in this context.
 _EXACT: Final = decimal.Context(
     prec=4 * MAX_DIGITS,
     Emax=decimal.MAX_EMAX,
@@ -32,11 +32,11 @@ _LARGEST_INT: Final = 10**MAX_DIGITS
 
 
 class ValueRefused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
-    """A value is none of the language: not a number, too long, too deep, or of a type that JSON does not have."""
+    """A value is not one of the language: it is NaN, too long, too deep, or of a type that JSON does not have."""
 
 
 class TooLarge(ValueRefused):
-    """A value has more bytes than it may have: `most`."""
+    """A value has more than the `most` bytes that it may have."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"it has more than {most} bytes")
@@ -44,7 +44,7 @@ class TooLarge(ValueRefused):
 
 
 class FrozenMap(dict[str, Any]):
-    """An object value: a dict that refuses to change, so that nobody outside rewrites history."""
+    """An object value: a dict that refuses to change, so that code outside of the machine can't rewrite a run."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class FrozenMap(dict[str, Any]):
 
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
 
-    # What can be hashed pydantic shares as a default; else it copies it for every step.
+    # Pydantic shares a default value that can be hashed; any other it copies for every step.
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
 
@@ -68,9 +68,9 @@ class FrozenMap(dict[str, Any]):
 
 
 def exact(number: float | Number) -> Number:
-    """Return `number` as the language has it: an integer where it is whole, else a normalized decimal.
+    """Return the value of the language for `number`: an int if it is whole, else a normalized Decimal.
 
-    A float is its shortest decimal text. Raises ValueRefused for NaN, infinities and over MAX_DIGITS digits.
+    A float counts as its shortest decimal text. Raises ValueRefused for NaN, infinities and over MAX_DIGITS digits.
     """
     if type(number) is int:
         if -_LARGEST_INT < number < _LARGEST_INT:
@@ -81,7 +81,7 @@ def exact(number: float | Number) -> Number:
     if isinstance(number, float):
         if not math.isfinite(number):
             raise ValueRefused("a number must be finite, not NaN or an infinity")
-        # A subclass (numpy has one) may write itself in another way.
+        # A subclass (numpy has one) may have a `__repr__` of its own.
         number = decimal.Decimal(float.__repr__(number))
     assert isinstance(number, decimal.Decimal)
     if not number.is_finite():
@@ -115,10 +115,10 @@ def arithmetic(operator: str, left: Number, right: Number) -> Number:
 
 
 class Room:
-    """How many bytes of canonical JSON a value may have at most, while it is copied.
+    """A budget of bytes of canonical JSON, spent while a value is copied.
 
-    A list that holds one list many times, as YAML with aliases gives it, is small in memory and huge when written out:
-    it has to be stopped on the way. What is taken is at most what the text has.
+    A list that holds one list many times, as YAML aliases make it, is small in memory and huge when written out: the
+    copy has to stop early. The bytes taken never exceed those of the text.
     """
 
     def __init__(self, most: int) -> None:
@@ -126,7 +126,7 @@ class Room:
         self._left = most
 
     def take(self, size: int) -> None:
-        """Take so many bytes; raises ValueRefused when there is no room for them."""
+        """Spend `size` bytes; raises TooLarge when fewer are left."""
         self._left -= size
         if self._left < 0:
             raise TooLarge(self.most)
@@ -135,11 +135,11 @@ class Room:
 def freeze(value: object, depth: int = 0, room: Room | None = None) -> Any:
     """Return an immutable copy of a JSON-like value with exact numbers.
 
-    Lists become tuples, dicts become FrozenMap. Raises ValueRefused for what the language does not have, and TooLarge
-    where there is no `room` for it.
+    Lists become tuples, dicts become FrozenMap. Raises ValueRefused for values that the language does not have, and
+    TooLarge for one that exceeds `room`.
     """
     if room is not None:
-        room.take(_least(value))
+        room.take(_least_size(value))
     if isinstance(value, str):
         return _text(value)
     if value is None or isinstance(value, bool):
@@ -155,8 +155,8 @@ def freeze(value: object, depth: int = 0, room: Room | None = None) -> Any:
     raise ValueRefused(f"a value must be text, a number, true, false, null, a list or an object, not {_kind(value)}")
 
 
-def _least(value: object) -> int:
-    """Return how many bytes of canonical JSON a value takes at least, without what it holds."""
+def _least_size(value: object) -> int:
+    """Return a lower bound of a value's bytes of canonical JSON, without its items."""
     kind = type(value)
     if kind is str:
         return len(value) + 2  # type: ignore[arg-type]
@@ -186,7 +186,7 @@ def _kind(value: object) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Write a value as it stands inside longer text: text as it is, numbers in plain digits, the rest as JSON."""
+    """Return a value as it is written inside a longer text: a text unchanged, a number in plain digits, else JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or value is None:
@@ -201,9 +201,9 @@ def as_text(value: Any) -> str:
 
 
 def to_json(value: Any, indent: int = 0) -> str:
-    """Write a value as JSON text with its numbers exact and its keys in the order they have.
+    """Return a value as JSON text, with exact numbers and the order of its keys unchanged.
 
-    `indent` is the number of spaces of one level; 0 writes one line.
+    `indent` is the number of spaces of one level; 0 gives a single line.
     """
     return "".join(_json_parts(value, indent, 0))
 

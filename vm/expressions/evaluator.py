@@ -1,4 +1,4 @@
-"""The value of an expression in a state: total, typed, exact, and an error where there is no value."""
+"""Evaluates expressions in a state: typed and exact; an expression without a value raises an error."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from stepward.vm.expressions.syntax import (
 from stepward.vm.values import arithmetic
 
 Lookup = Callable[[tuple[str, ...]], Any]
-"""Returns the value of a reference, given its names; raises UndefinedReferenceError where it has none."""
+"""Returns the value of a reference, given its names; raises UndefinedReferenceError if it has none."""
 
 
 def evaluate(tree: Expression, lookup: Lookup) -> Any:
-    """Return the value of `tree`; raises EvaluationError where it has none.
+    """Return the value of `tree`; raises EvaluationError if it has none.
 
-    Left to right, stopping when decided: what is not evaluated can't fail.
+    Evaluation goes from left to right and stops once the value is decided; parts that are not evaluated can't fail.
     """
     match tree:
         case Constant(value=value):
@@ -62,7 +62,7 @@ def evaluate(tree: Expression, lookup: Lookup) -> Any:
 
 
 def evaluate_condition(tree: Expression, lookup: Lookup) -> bool:
-    """Return whether a condition holds; raises EvaluationError where it has no value or one that is not boolean."""
+    """Return whether a condition holds; raises EvaluationError if it has no value or one that is not boolean."""
     return _boolean("a condition", evaluate(tree, lookup))
 
 

@@ -1,4 +1,4 @@
-"""What an evaluation tells about references: which it reads for certain, and what follows from its outcome."""
+"""What is certain about references after an evaluation: which it reads in any case, and what its outcome implies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING: frozenset[Names] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """References that are certainly defined, and of those the ones that are certainly not null."""
+    """References that are certainly defined, and those that are certainly not null."""
 
     defined: frozenset[Names] = NOTHING
     not_null: frozenset[Names] = NOTHING
@@ -42,7 +42,7 @@ class Facts:
 
 
 def facts(tree: Expression, outcome: bool) -> Facts:
-    """Return what holds after `tree` was evaluated to `outcome`. It was: an evaluation that fails has no outcome."""
+    """Return the facts that follow if `tree` was evaluated to `outcome` (an evaluation that fails has none)."""
     match tree:
         case Defined(reference=reference):
             return Facts(frozenset([reference.names])) if outcome else Facts()
@@ -62,26 +62,26 @@ def _logic_facts(operands: tuple[Expression, ...], outcome: bool, *, decisive: b
     if outcome is not decisive:
         every = [facts(operand, outcome) for operand in operands]
         return Facts(NOTHING.union(*(one.defined for one in every)), NOTHING.union(*(one.not_null for one in every)))
-    # One operand decided, and those before it did not: what all these stories share is certain. The first story
-    # bounds what is shared, so that a chain of many operands costs no more than its length.
+    # One operand decided, and those before it did not: the facts that all these scenarios share are certain. They are
+    # among those of the first scenario, so a long chain of operands takes time linear in its length.
     shared = facts(operands[0], outcome)
     earlier_defined: set[Names] = set()
     earlier_not_null: set[Names] = set()
     for before, operand in pairwise(operands):
-        undecided, story = facts(before, not outcome), facts(operand, outcome)
+        undecided, scenario = facts(before, not outcome), facts(operand, outcome)
         earlier_defined |= undecided.defined
         earlier_not_null |= undecided.not_null
         shared = Facts(
-            frozenset(names for names in shared.defined if names in earlier_defined or names in story.defined),
-            frozenset(names for names in shared.not_null if names in earlier_not_null or names in story.not_null),
+            frozenset(names for names in shared.defined if names in earlier_defined or names in scenario.defined),
+            frozenset(names for names in shared.not_null if names in earlier_not_null or names in scenario.not_null),
         )
     return shared
 
 
 def _not_null(tree: Compare, outcome: bool) -> frozenset[Names]:
-    """Return the references that were not null when a comparison came out so: most operators fail at null."""
+    """Return the references that were not null if a comparison has this outcome: most operators fail at null."""
     left, right = tree.left, tree.right
-    found: list[Expression] = [*_calculated(left), *_calculated(right)]
+    found: list[Expression] = [*_non_null_operands(left), *_non_null_operands(right)]
     row = OPERATORS[tree.operator]
     holds = outcome is not row.is_negated
     match row.takes:
@@ -102,8 +102,8 @@ def _not_null(tree: Compare, outcome: bool) -> frozenset[Names]:
     return frozenset(one.names for one in found if isinstance(one, Reference))
 
 
-def _calculated(tree: Expression) -> list[Expression]:
-    """Return what a side of a comparison is calculated from: each part is of a kind that is not null."""
+def _non_null_operands(tree: Expression) -> list[Expression]:
+    """Return the parts that one side of a comparison is calculated from and that can't be null."""
     found: list[Expression] = []
     pending = [tree]
     while pending:
@@ -131,9 +131,9 @@ def certain_reads(tree: Expression) -> frozenset[Names]:
 
 
 def reads(tree: Expression, known: Facts = Facts()) -> Iterator[tuple[Reference, Facts]]:
-    """Yield the references of `tree` in the order of evaluation, each with what is certain by the time it is read.
+    """Yield the references of `tree` in the order of evaluation, each with the facts that are certain before its read.
 
-    `known` is certain before. Those asked for by `defined` are no reads.
+    `known` are the facts before `tree`. The operand of `defined` is not read.
     """
     if isinstance(tree, Reference):
         yield tree, known

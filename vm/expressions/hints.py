@@ -1,4 +1,4 @@
-"""What people write out of habit from other languages, and what to write instead.
+"""Hints for people who write an expression as in another language: what to write instead.
 
 A rewrite is offered only when it parses: a help that does not work is worse than none.
 """
@@ -14,7 +14,7 @@ from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.operators import FUNCTION_WORDS, INSTEAD, KEYWORDS, METHODS, OPERATORS, SIGNS, STRING
 
 MAX_REWRITTEN: Final = 2_000
-"""Characters of the longest text that is rewritten: the search is quadratic, and nobody reads a longer help."""
+"""Maximal length of a text that is rewritten: the search is quadratic, and nobody reads a longer help."""
 
 _SIGN: Final = "|".join(
     map(re.escape, sorted((one for one in (*SIGNS, *INSTEAD) if not one.isidentifier()), key=len, reverse=True))
@@ -46,7 +46,7 @@ _TAKES_TEXT: Final = {
     *(word for word, row in OPERATORS.items() if row.asks != "order"),
     *("=", "===", "is", ",", "["),
 }
-"""The words and signs after which a bare word is taken for a text."""
+"""The words and signs after which a bare word is read as a text."""
 
 _MISSING: Final = {
     "[": "an expression takes nothing out of a list; ask with `contains`, or let a tool do it",
@@ -55,7 +55,7 @@ _MISSING: Final = {
     "matches": f"{_ASK}, or give the type a `pattern`",
     "between": "write two comparisons joined by `and`",
 }
-"""What other languages have and this one has not, and what to do instead."""
+"""Features of other languages that this one lacks, and what to do instead."""
 
 _DROPPED_METHODS: Final = frozenset(
     ["lower", "upper", "strip", "casefold", "trim", "toLowerCase", "toUpperCase", "lstrip", "rstrip", "title"]
@@ -65,7 +65,7 @@ Parses = Callable[[str], bool]
 
 
 def improve(error: ExpressionError, parses: Parses) -> ExpressionError:
-    """Return the error with a help that says what to write, and a rewrite where one is found that parses."""
+    """Return the error with a help that says what to write, and with a rewrite if one is found that parses."""
     text = error.text
     rewrite = rewritten(text, parses)
     help = error.help
@@ -104,9 +104,9 @@ def _reason(text: str, error: ExpressionError) -> str:
 
 
 def equivalent(text: str, parses: Parses) -> str | None:
-    """Return `rewritten(text, parses)` when it surely says the same, else None.
+    """Return `rewritten(text, parses)` if it surely has the same meaning, else None.
 
-    It may not where a method is left out (`.lower()`), and where a bare word is taken for a text or a variable.
+    The meaning may change if a method is dropped (`.lower()`), or if a bare word is read as a text or a variable.
     """
     for match in _PIECE.finditer(text):
         piece = match.group()
@@ -118,12 +118,12 @@ def equivalent(text: str, parses: Parses) -> str | None:
 
 
 def rewritten(text: str, parses: Parses) -> str | None:
-    """Return `text` in the language's own words when that parses, else None."""
+    """Return `text` translated into the language if the result parses, else None."""
     if len(text) > MAX_REWRITTEN:
         return None
     pieces = _pieces(text)
     candidate = "".join(pieces).strip()
-    turned = _turn_in(candidate) if _speaks_of_text(text) else candidate
+    turned = _turn_in_around(candidate) if _has_text_habit(text) else candidate
     for attempt in (turned, candidate, _PARENTHESISED.sub(r"in [\1]", candidate)):
         if parses(attempt):
             return attempt
@@ -131,7 +131,7 @@ def rewritten(text: str, parses: Parses) -> str | None:
 
 
 def _pieces(text: str) -> list[str]:
-    """Translate `text` piece by piece; what is not known stays as it is."""
+    """Translate `text` piece by piece; unknown pieces stay unchanged."""
     pieces: list[str] = []
     matches = list(_PIECE.finditer(text))
     skip_closing: list[int] = []
@@ -193,12 +193,12 @@ def _bare_word(piece: str, matches: list[re.Match[str]], number: int) -> str:
     return f"${piece}"
 
 
-def _speaks_of_text(text: str) -> bool:
+def _has_text_habit(text: str) -> bool:
     return bool(_QUOTED_REFERENCE.search(text) or _METHOD.search(text))
 
 
-def _turn_in(text: str) -> str:
-    """`'x' in $text` asks for an array on the right; what is meant is `$text contains 'x'`."""
+def _turn_in_around(text: str) -> str:
+    """Rewrite `'x' in $text` as `$text contains 'x'`: `in` needs an array on the right."""
     return re.sub(
         rf"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\s+(not\s+)?in\s+(\${NAME}(?:\.{NAME})*)""",
         lambda match: f"{match.group(3)} {'not ' if match.group(2) else ''}contains {match.group(1)}",

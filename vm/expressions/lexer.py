@@ -1,4 +1,4 @@
-"""From the text of an expression to its tokens. Every character is consumed or refused."""
+"""Splits the text of an expression into tokens. Every character is consumed or refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ESCAPED: Final = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "r": "\r", "t": "\
 
 
 class Token(NamedTuple):
-    """A word of an expression; `value` is what a number, a text or a reference stands for."""
+    """A token of an expression; `value` is the value of a number or a text, or the names of a reference."""
 
     kind: Kind
     text: str
@@ -40,7 +40,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> list[Token]:
-    """Return the tokens of `text`, closed by one of kind `end`; raises ExpressionError for what is no token."""
+    """Return the tokens of `text`, the last one of kind `end`; raises ExpressionError for text that is not a token."""
     result: list[Token] = []
     length = len(text)
     position = _SPACE.match(text).end()  # type: ignore[union-attr]

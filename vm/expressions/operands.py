@@ -1,4 +1,4 @@
-"""What each node of an expression needs of its operands, and what kind of value it gives."""
+"""The kinds of value that each node of an expression needs as operands and gives as its result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def kind_of(value: object) -> Kinds:
 
 
 def result_kinds(tree: Expression) -> Kinds:
-    """Return the kinds of value that an expression gives; of a reference nothing is known."""
+    """Return the kinds of value that an expression may give; a reference may give any."""
     match tree:
         case Constant(value=value):
             return kind_of(value)
@@ -45,12 +45,12 @@ def result_kinds(tree: Expression) -> Kinds:
 
 
 def is_condition(tree: Expression) -> bool:
-    """Return whether an expression decides something: it is no constant, and true or false if it has a value."""
+    """Return whether an expression is a condition: not a constant, and true or false if it has a value."""
     return not isinstance(tree, Constant) and result_kinds(tree) == BOOLEAN
 
 
 def needs(node: Expression) -> Iterator[tuple[Expression, Kinds, str]]:
-    """Yield the operands of a node with the kinds that they must have, and the operator that needs them.
+    """Yield the operands of a node, each with the kinds that it must have and the operator that needs them.
 
     Operands whose kinds depend on one another (`Operator.takes`) are left out.
     """

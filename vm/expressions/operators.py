@@ -1,16 +1,16 @@
-"""The operators and functions of the expression language: one table of what each takes, gives, means and asks.
+"""The table of operators and functions of the expression language: operand kinds, result, evaluation and questions.
 
 Lexer, parser, evaluator, type check, inference, facts, hints, and the cuts and classes of the engine read it, so that a
-new comparison or function is one row here. Apart on purpose are the implementations that check one another, each
-written from specs/language.md. They share the words with this table and nothing else:
+new comparison or function is one row here. The implementations that check one another are separate on purpose, each
+written from specs/language.md. They share only the words with this table:
 
 - the solver's terms (`validator/engine/smt/terms.py`),
 - the second checker (`validator/recheck/evaluation.py`),
 - the reference interpreter (`sabotage/reference/expressions.py`).
 
 The machine's meaning is `apply` in this table; `evaluator.py` applies it along a tree. Each of the four dispatches by
-`match` up to `assert_never`, or by a table that holds every word, so that none of them can take a new operator for
-another one. tests/vm/expressions/test_operators.py asks all of them for every row.
+`match` up to `assert_never`, or by a table that holds every word, so that none of them can confuse a new operator with
+another one. tests/vm/expressions/test_operators.py tests all of them on every row.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ NUMBER, STRING, BOOLEAN, ARRAY, OBJECT = (
 SIZED: Final[Kinds] = STRING | ARRAY
 
 Relation = Literal["alike", "member", "contains"]
-"""What two operands are to one another where the kinds of one depend on the other: two scalars of one kind or null; an
-item and an array; a text and a text in it, or an array and an item."""
+"""How two operands relate if the kinds of one depend on the other: two scalars of one kind or null; an item and an
+array; a text and a part of it, or an array and an item."""
 
 Question = Literal["is", "contains", "starts_with", "ends_with"]
-"""What can be asked of a text with a literal: whether it is the literal, holds it, or starts or ends with it."""
+"""The questions about a text and a literal: whether the text is the literal, contains it, or starts or ends with it."""
 
 
 def kind(value: Any) -> str:
-    """Return the type word of a value: `integer` and `number` are one here."""
+    """Return the type word of a value; an integer is a `number`."""
     if isinstance(value, str):
         return "string"
     if isinstance(value, bool):
@@ -61,7 +61,7 @@ def kind(value: Any) -> str:
 
 
 def number_of(word: str, value: Any) -> int | Decimal:
-    """Return a value that an operator takes if it is a number; raises EvaluationError for any other."""
+    """Return `value` if it is a number; raises EvaluationError, which names the operator `word`, if not."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise EvaluationError(f"`{word}` needs a number, not {kind(value)}")
     return value
@@ -76,9 +76,9 @@ class Operator:
 
     `takes` are the kinds that both operands must have, or how they relate. `apply` gets the word and both values and
     returns whether the comparison holds, for `is_negated` rows its opposite; it raises EvaluationError for values that
-    the operator does not take. `asks` is what a comparison with a constant asks of the other value: how the two lie
-    (`order`), or a question about texts, where `is` stands for equality with values of any kind; None for what no class
-    of values can tell. `words` and `methods` are what other languages write instead.
+    the operator does not take. `asks` is what a comparison with a constant asks about the other value: their order
+    (`order`), or a question about texts, where `is` means equality with values of any kind; None if equivalence
+    classes of values can't answer it. `words` and `methods` are what other languages write instead.
     """
 
     takes: Kinds | Relation
@@ -90,7 +90,7 @@ class Operator:
 
 
 def compare(word: Comparison, left: Any, right: Any) -> bool:
-    """Return whether a comparison holds between two values; raises EvaluationError where it does not apply to them."""
+    """Return whether a comparison holds between two values; raises EvaluationError if it does not apply to them."""
     row = OPERATORS[word]
     return row.apply(word, left, right) is not row.is_negated
 
@@ -121,14 +121,14 @@ def _contains(word: str, holder: Any, item: Any) -> bool:
 
 
 def _order(holds: Callable[[Any, Any], bool], *words: str) -> Operator:
-    """Return the row of an operator between two numbers that asks nothing but how they lie."""
+    """Return the row of an operator that compares the order of two numbers."""
     return Operator(
         NUMBER, lambda word, left, right: holds(number_of(word, left), number_of(word, right)), "order", words=words
     )
 
 
 def _of_texts(holds: Callable[[str, str], bool], asks: Question | None, *names: str) -> Operator:
-    """Return the row of an operator between two texts, which other languages call by other names."""
+    """Return the row of an operator between two texts; `names` are its names in other languages."""
 
     def apply(word: str, left: Any, right: Any) -> bool:
         if kind(left) != "string" or kind(right) != "string":
@@ -167,8 +167,9 @@ OPERATORS: Final[dict[Comparison, Operator]] = {
 class Function:
     """A function of one operand.
 
-    `takes` are the kinds of its operand, `needed` says them in words, `gives` are the kinds of its value. `asks` is
-    what a comparison of its value with a constant asks of the operand; None for what no class of values can tell.
+    `takes` are the kinds of its operand, `needed` describes them in words, `gives` are the kinds of its value. `asks`
+    is what a comparison of its value with a constant asks about the operand; None if equivalence classes of values
+    can't answer it.
     """
 
     takes: Kinds
@@ -195,14 +196,14 @@ FUNCTIONS: Final[dict[FunctionName, Function]] = {
 # -- words -------------------------------------------------------------------------------------------------------------
 
 LOOSEST, OR, AND, NOT, COMPARE, SUM, PRODUCT, UNARY = range(8)
-"""How tightly operators bind their operands."""
+"""The binding powers of operators, weakest first."""
 
 POWERS: Final[dict[str, int]] = {"or": OR, "and": AND, "+": SUM, "-": SUM, "*": PRODUCT}
 
 LITERALS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 
 ASKS_FOR_REFERENCE: Final = "defined"
-"""The one function that is not given a value."""
+"""The one function whose operand is a reference, not a value."""
 
 _OTHERS: Final[dict[str, tuple[str, ...]]] = {
     "and": ("AND", "And", "&&"),
@@ -231,7 +232,7 @@ INSTEAD: Final[dict[str, str]] = {
     **{other: word for word, row in FUNCTIONS.items() for other in row.words},
     **{other: word for word, others in _OTHERS.items() for other in others},
 }
-"""What other languages write, and what is written here."""
+"""Words of other languages, and the words for them here."""
 
 METHODS: Final[dict[str, str]] = {method: word for word, row in OPERATORS.items() for method in row.methods}
-"""The methods of texts in other languages, and the operators here."""
+"""Text methods of other languages, and the operators for them here."""

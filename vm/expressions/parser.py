@@ -1,4 +1,4 @@
-"""From tokens to a tree, by operator precedence (Pratt, "Top down operator precedence", 1973).
+"""Parses tokens into a tree, by operator precedence (Pratt, "Top down operator precedence", 1973).
 
 or  <  and  <  not  <  comparisons  <  + -  <  *  <  unary -
 """
@@ -41,7 +41,7 @@ from stepward.vm.expressions.syntax import (
 )
 
 MAX_NESTING: Final = 32
-"""Levels of parentheses, `not` and unary minus in one expression: the parser recurses over nothing else."""
+"""Maximal nesting of parentheses, `not` and unary minus: the parser recurses over nothing else."""
 
 _POWERS: Final[dict[str, int]] = {**dict.fromkeys(OPERATORS, COMPARE), **POWERS}
 
@@ -50,7 +50,7 @@ _POWERS: Final[dict[str, int]] = {**dict.fromkeys(OPERATORS, COMPARE), **POWERS}
 def parse(text: str) -> Expression:
     """Return the tree of an expression.
 
-    Raises ExpressionError, which says where, what was expected, and, for what people try, what to write instead.
+    Raises ExpressionError with the location, what was expected, and, for common mistakes, what to write instead.
     """
     try:
         return _Parser(text).whole()
@@ -70,7 +70,7 @@ def parses(text: str) -> bool:
 
 
 class _Parser:
-    """The state of parsing one text: its tokens and the place reached."""
+    """The state of parsing one text: its tokens, and the index of the next one."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -92,12 +92,12 @@ class _Parser:
 
     def take(self) -> Token:
         token = self.tokens[self.position]
-        if token.kind != "end":  # the last token is never passed over
+        if token.kind != "end":  # the last token is never consumed
             self.position += 1
         return token
 
     def reached(self) -> int:
-        """Return where the last token ends: a parenthesis belongs to the node around it, not to the one inside."""
+        """Return the end of the last token taken: a parenthesis belongs to the outer node, not to the inner one."""
         return self.tokens[self.position - 1].end
 
     def error(self, message: str, token: Token, help: str = "") -> ExpressionError:
@@ -121,7 +121,7 @@ class _Parser:
                 left = self.arithmetic(start, left, power)
 
     def operator(self) -> tuple[str, int, int] | None:
-        """Return the operator that stands next: its name, its binding power, and how many tokens write it."""
+        """Return the next operator, if any: its name, its binding power, and the number of its tokens."""
         token = self.tokens[self.position]
         if token.kind not in ("word", "sign"):
             return None
@@ -226,7 +226,7 @@ class _Parser:
         while self.peek().text != "]":
             start = self.peek()
             item = self.expression(COMPARE)
-            # `(1)` and `--1` are computed, and a literal is not.
+            # `(1)` and `--1` are constants, too, but no literals.
             if not isinstance(item, Constant) or isinstance(item.value, tuple) or item.start != start.start:
                 raise self.error("a list holds literals only", start, "compare with `==` and join with `or` instead")
             if items and kind(item.value) != kind(items[0].value):

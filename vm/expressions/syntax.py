@@ -1,4 +1,4 @@
-"""The tree of an expression. Every node knows the stretch of text that it was written in.
+"""The syntax tree of an expression. Every node knows its location in the text.
 
 Chains of one operator are one node, and nesting is bounded by the parser, so that walking a tree may recurse.
 """
@@ -16,7 +16,7 @@ from stepward.vm.expressions.operators import Comparison, Connective, FunctionNa
 class Node:
     """A part of an expression; `start` and `end` count code points of its text.
 
-    `repr` leaves them out: two nodes have the same one if they say the same.
+    `repr` leaves them out, so that equal expressions have the same `repr` wherever they are written.
     """
 
     start: int = field(repr=False)
@@ -25,7 +25,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Constant(Node):
-    """A literal: a number, a text, true, false, null, or a list of such as a tuple."""
+    """A literal: a number, a text, true, false, null, or a tuple of such for a list."""
 
     value: Any
 
@@ -73,7 +73,7 @@ class Logic(Node):
 
 @dataclass(frozen=True, slots=True)
 class Compare(Node):
-    """Two operands and what is asked of them."""
+    """A comparison of two operands."""
 
     operator: Comparison
     left: Expression
@@ -99,7 +99,7 @@ Expression = Constant | Reference | Defined | FunctionCall | Negation | Logic | 
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
-    """Return the expressions that `node` is made of, in the order in which they are written."""
+    """Return the operands of `node`, in the order in which they are written."""
     match node:
         case Constant() | Reference() | Defined():
             return ()
@@ -114,7 +114,7 @@ def children(node: Expression) -> tuple[Expression, ...]:
 
 
 def with_children(node: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """Return the node with each of its children changed; what has none, and `defined`, is returned as it is."""
+    """Return the node with each of its children changed; a node without children is returned unchanged."""
     match node:
         case Constant() | Reference() | Defined():
             return node
@@ -138,7 +138,7 @@ def walk(root: Expression) -> Iterator[Expression]:
 
 
 def all_references(root: Expression) -> Iterator[Reference]:
-    """Yield every reference of a tree, those too that are only asked for by `defined`."""
+    """Yield every reference of a tree, including the operands of `defined`."""
     for node in walk(root):
         if isinstance(node, Reference):
             yield node
@@ -147,5 +147,5 @@ def all_references(root: Expression) -> Iterator[Reference]:
 
 
 def references(root: Expression) -> Iterator[Reference]:
-    """Yield the references that an evaluation may read; those that are only asked for by `defined` are left out."""
+    """Yield the references that an evaluation may read, without the operands of `defined`."""
     return (node for node in walk(root) if isinstance(node, Reference))

@@ -1,4 +1,4 @@
-"""`$refs` in prompts, arguments and outputs: one pass, so that data is never read as a reference."""
+"""`$refs` in prompts, arguments and outputs, replaced in one pass so that data is never read as a reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REFERENCE: Final = re.compile(rf"\$(?:\$|({NAME}(?:\.{NAME})*))")
 
 
 class Embedded(NamedTuple):
-    """A reference in a value: the way to the text that holds it, and whether it is that whole text."""
+    """A reference in a value: the path to the text that holds it, and whether it is that whole text."""
 
     path: Path
     reference: Reference
@@ -26,7 +26,7 @@ class Embedded(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def parts(text: str) -> tuple[str | Reference, ...]:
-    """Split a text into literal stretches and references; `$$` is a dollar sign, a lone `$` stands for itself."""
+    """Split a text into literal parts and references; `$$` is a dollar sign, and so is a lone `$`."""
     result: list[str | Reference] = []
     position = 0
     for match in _REFERENCE.finditer(text):
@@ -42,16 +42,16 @@ def parts(text: str) -> tuple[str | Reference, ...]:
 
 
 def embedded(value: Any, path: Path = ()) -> Iterator[Embedded]:
-    """Yield the references of a value at any depth; keys of objects are not read."""
-    for way, text in texts(value, path):
+    """Yield the references in the texts of a value, at any depth; keys of objects are not read."""
+    for text_path, text in texts(value, path):
         pieces = parts(text)
         for piece in pieces:
             if isinstance(piece, Reference):
-                yield Embedded(way, piece, whole=len(pieces) == 1)
+                yield Embedded(text_path, piece, whole=len(pieces) == 1)
 
 
 def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield the texts with a dollar sign in them, at any depth of a value, and the way to each."""
+    """Yield the texts of a value that have a dollar sign, at any depth, each with its path."""
     if isinstance(value, str):
         if "$" in value:
             yield path, value
@@ -64,9 +64,9 @@ def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def fill(value: Any, lookup: Lookup) -> Any:
-    """Return `value` with its references replaced: a text that is one reference keeps the type of what it names.
+    """Return `value` with its references replaced; a text that is one reference becomes the value of that reference.
 
-    Raises UndefinedReferenceError where a reference is undefined.
+    Raises UndefinedReferenceError if a reference is undefined.
     """
     if isinstance(value, str):
         pieces = parts(value)

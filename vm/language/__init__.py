@@ -1,1 +1,1 @@
-"""What a program is: its models, its control flow, its names and its types."""
+"""The language: models of programs and policies, control flow, names, types and guardrails."""

@@ -1,8 +1,8 @@
-"""Guardrails as automata: what a rule remembers of a run, and when it is broken (specs/language.md, "Guardrails").
+"""Guardrails as automata: the memory of a rule during a run, and when the rule is broken (specs/language.md).
 
-There is one deterministic automaton for each kind of rule. The machine folds what happened over it; the checker
-explores it beside the step graph, with all that may happen. The second checker and the reference interpreter check
-these two, so they have their own.
+There is one deterministic automaton for each kind of rule. The machine feeds it the events of a run; the checker
+explores its product with the step graph. The second checker and the reference interpreter have automata of their own,
+because they check these two.
 """
 
 from __future__ import annotations
@@ -35,56 +35,56 @@ from stepward.vm.language.steps import ConditionStep, Failing, parts
 Objection = Literal["bypassed", "stale", "forbidden", "repeated", "both"]
 
 NEVER, STALE, FRESH = 0, 1, 2
-"""What `requires` remembers of a guard: it never came, it came and went stale, or it stands."""
+"""The memory of `requires` for a guard: it never succeeded, it succeeded and went stale, or it is valid."""
 
 BOTH: Final = 3
-"""What `exclusive` remembers once both sides were performed: a bit for each."""
+"""The memory of `exclusive` once both sides were performed: a bit for each."""
 
 
 class Automaton:
-    """What all kinds of rules start with: nothing is remembered, and nothing breaks the rule.
+    """The base of the automata: it has no memory, and nothing breaks the rule.
 
-    `starts` selects parts whose start matters; `comes` those whose success matters, or that a branch is taken. The
-    methods take selectors by their numbers in these two. `kind` names the kind of rule, `codes` the findings that the
-    checker may make of it: a waiver may name the rule, or these.
+    `starts` selects the parts whose start matters; `comes` selects the parts and branches whose success matters. The
+    methods take selectors by their index in these two. `kind` names the kind of rule, `codes` the findings that the
+    checker may report for it: a waiver may name the rule, or one of these.
     """
 
     kind: str
     codes: tuple[str, ...]
     first: Any = 0
     counts_starts = False
-    """Whether a start changes what is remembered."""
+    """Whether a start changes the memory."""
 
     def __init__(self, starts: Sequence[AnySelector] = (), comes: Sequence[AnySelector | AnyGuard] = ()) -> None:
         self.starts, self.comes = tuple(starts), tuple(comes)
 
     def objection(self, memory: Any, which: Collection[int]) -> Objection | None:  # noqa: ARG002
-        """Return why a part must not start that these of `starts` select, or None."""
+        """Return why a part must not start, or None; `which` are the indices of `starts` that select it."""
         return None
 
     def started(self, memory: Any, which: Collection[int]) -> Any:  # noqa: ARG002
-        """Return what is remembered once a part has started that these of `starts` select."""
+        """Return the memory after a part has started; `which` are the indices of `starts` that select it."""
         return memory
 
     def left(self, memory: Any, came: Collection[int], stale: Collection[int]) -> Any:  # noqa: ARG002
-        """Return what is remembered once a step was left: these of `comes` came, and these went stale."""
+        """Return the memory after a step was left; `came` and `stale` are indices of `comes`."""
         return memory
 
     def is_broken(self, memory: Any) -> bool:  # noqa: ARG002
-        """Return whether the rule was broken for good: whatever starts later breaks it no further."""
+        """Return whether the rule is broken for good, so that no later start can break it again."""
         return False
 
     def counts(self, status: str, reason: str) -> bool:  # noqa: ARG002
-        """Return whether a run that ends like this must owe nothing."""
+        """Return whether the rule applies to a run with this ending."""
         return False
 
     def owes(self, memory: Any, status: str, reason: str) -> bool:
-        """Return whether a run broke the rule by ending like this."""
+        """Return whether a run with this ending breaks the rule."""
         return memory != 0 and self.counts(status, reason)
 
 
 class RequiresAutomaton(Automaton):
-    """`protects: P, requires: G`: remembers of each single guard whether it never came, went stale, or stands."""
+    """`protects: P, requires: G`: the memory is NEVER, STALE or FRESH for each single guard."""
 
     kind, codes = "requires", ("SW401", "SW402")
 
@@ -118,7 +118,7 @@ class RequiresAutomaton(Automaton):
 
 
 class NeverAutomaton(Automaton):
-    """`never: P`. Whether a `when` holds is not for the automaton: it objects to each start."""
+    """`never: P`: it objects to each start; its users evaluate `when`."""
 
     kind, codes = "never", ("SW403",)
 
@@ -127,7 +127,7 @@ class NeverAutomaton(Automaton):
 
 
 class AtMostOnceAutomaton(Automaton):
-    """`at_most_once: P`: remembers whether P was performed."""
+    """`at_most_once: P`: the memory says whether P was performed."""
 
     kind, codes = "at_most_once", ("SW404",)
     counts_starts = True
@@ -140,7 +140,7 @@ class AtMostOnceAutomaton(Automaton):
 
 
 class ExclusiveAutomaton(Automaton):
-    """`exclusive: [P, Q]`: remembers which of the two were performed."""
+    """`exclusive: [P, Q]`: the memory says which of the two were performed."""
 
     kind, codes = "exclusive", ("SW406",)
     counts_starts = True
@@ -156,7 +156,7 @@ class ExclusiveAutomaton(Automaton):
 
 
 class FollowedByAutomaton(Automaton):
-    """`followed_by: {first: P, then: Q}`: remembers whether Q is owed. No start breaks it, but an ending may."""
+    """`followed_by: {first: P, then: Q}`: the memory says whether Q is owed. Only an ending can break the rule."""
 
     kind, codes = "followed_by", ("SW405",)
     counts_starts = True
@@ -194,7 +194,7 @@ def automaton_of(rule: AnyRule) -> Automaton:
 
 
 class Bound(NamedTuple):
-    """An automaton in one program: what each of `starts` and `comes` selects, and the steps by which these go stale."""
+    """An automaton in one program: what each of `starts` and `comes` matches, and the steps that make these stale."""
 
     automaton: Automaton
     starts: tuple[list[Hit], ...]
@@ -203,10 +203,10 @@ class Bound(NamedTuple):
 
 
 def bound(rule: AnyRule, meaning: Meaning, hits: Callable[[AnySelector | AnyGuard], list[Hit]]) -> Bound:
-    """Return the automaton of a rule in a program; `hits` says what a selector selects there."""
+    """Return the automaton of a rule in a program; `hits` returns what a selector matches there."""
     automaton = automaton_of(rule)
     starts = tuple(map(hits, automaton.starts))
-    # What counts when it starts does not count again when it succeeds.
+    # A part that counts when it starts does not count again when it succeeds.
     counted = {hit[:2] for found in starts for hit in found} if automaton.counts_starts else set()
     comes = tuple([hit for hit in hits(selector) if hit[:2] not in counted] for selector in automaton.comes)
     goes_stale = isinstance(rule, Requires) and rule.fresh
@@ -215,7 +215,7 @@ def bound(rule: AnyRule, meaning: Meaning, hits: Callable[[AnySelector | AnyGuar
 
 
 def awaited(guard: AnySelector | AnyGuard, hit: Hit) -> str | int | None:
-    """Return the branch, as control flow names it, that a guard waits for; None where success is enough."""
+    """Return the branch, as control flow names it, that a guard waits for; None if success is enough."""
     if not isinstance(guard, BranchSelector):
         return None
     assert isinstance(hit.part, ConditionStep)
@@ -223,7 +223,7 @@ def awaited(guard: AnySelector | AnyGuard, hit: Hit) -> str | int | None:
 
 
 def _stale_by(guard: AnySelector | AnyGuard, meaning: Meaning) -> frozenset[int]:
-    """Return the steps by which a guard goes stale: those that assign what its condition reads in any case."""
+    """Return the steps that make a guard stale: those that may assign a name in its conditions."""
     if not isinstance(guard, BranchSelector) or guard.step not in meaning.flow.position:
         return frozenset()
     clauses = meaning.clauses_of.get(meaning.flow.position[guard.step], ())
@@ -233,7 +233,7 @@ def _stale_by(guard: AnySelector | AnyGuard, meaning: Meaning) -> frozenset[int]
 
 
 def _assigners(name: tuple[str, ...], meaning: Meaning) -> Iterable[int]:
-    """Yield the steps that assign a variable, an output or an error, when they succeed or when they don't."""
+    """Return the steps that may assign a variable, an output or an error, whether they succeed or fail."""
     if len(name) == 1:
         return (source.step for source in meaning.names.variables.get(name[0], ()) if source.step is not None)
     return (

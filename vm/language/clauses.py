@@ -1,4 +1,4 @@
-"""What the steps of a program are made of, listed: their expressions, and their calls."""
+"""Rows of the lists of a program's expressions and calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepward.vm.reading.source import Path
 
 
 class Clause(NamedTuple):
-    """An expression of the program: where it stands, its text, and its tree, or the error that says why it has none."""
+    """An expression of the program: its location, its text, and its tree, or the error of the parser."""
 
     step: int
     path: Path

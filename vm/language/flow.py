@@ -1,6 +1,6 @@
-"""Control flow: the one function that says where a run goes after a step (specs/language.md, "Control flow").
+"""Control flow: the transitions between the steps of a program (specs/language.md, "Control flow").
 
-The machine, the checker, the diagrams and the sabotage oracle read it from here, and from nowhere else.
+The machine, the checker, the diagrams and the sabotage oracle all take it from here.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from stepward.vm.language.transitions import DECLARED_FAILURE, END, MISSING, STA
 
 
 class Flow:
-    """The control flow of a program: for each step, by its position, every way out of it."""
+    """The control flow of a program. Steps are numbered by their position in the list."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.steps = program.steps
         self.position: dict[str, int] = {}
-        for number, step in enumerate(program.steps):  # of two steps with one id (SW005) targets mean the first
+        for number, step in enumerate(program.steps):  # if two steps have one id (SW005), a target means the first
             self.position.setdefault(step.id, number)
 
     @cached_property
@@ -30,41 +30,41 @@ class Flow:
 
     @cached_property
     def transitions(self) -> list[tuple[Transition, ...]]:
-        """Every way out of every step, by its position."""
+        """The transitions that leave each step, by position."""
         return [self._transitions(number, step) for number, step in enumerate(self.steps)]
 
     def _transitions(self, number: int, step: AnyStep) -> tuple[Transition, ...]:
-        ways = [self._transition(number, step, way) for way in step.exits]
+        found = [self._transition(number, step, exit) for exit in step.exits]
         if number in self.ambiguous_arms:
-            ways.insert(1, Transition("success", number + 1))
+            found.insert(1, Transition("success", number + 1))
         if step.max_visits is None:
-            return tuple(ways)
+            return tuple(found)
         if isinstance(step, FailingStep) and step.error_step is not None:
-            # Once; the second time the run stalls.
-            ways.append(self._transition(number, step, Exit("visits", step.error_step, ("error_step",))))
-        return (*ways, self._transition(number, step, STALLED))
+            # The first visit too many goes to the error step; the second one stalls the run.
+            found.append(self._transition(number, step, Exit("visits", step.error_step, ("error_step",))))
+        return (*found, self._transition(number, step, STALLED))
 
-    def _transition(self, number: int, step: AnyStep, way: Exit) -> Transition:
-        """Return where a way out of a step leads in this program."""
-        if way.ending is not None:
-            return Transition(way.kind, END, way.ending)
-        if way.target is not None:
-            return Transition(way.kind, self.position.get(way.target, MISSING), None, way.branch, way.field)
+    def _transition(self, number: int, step: AnyStep, exit: Exit) -> Transition:
+        """Return the transition that an exit of a step becomes in this program."""
+        if exit.ending is not None:
+            return Transition(exit.kind, END, exit.ending)
+        if exit.target is not None:
+            return Transition(exit.kind, self.position.get(exit.target, MISSING), None, exit.branch, exit.field)
         assert isinstance(step, Routed)
         if step.next_step is not None:
-            return Transition(way.kind, self.position.get(step.next_step, MISSING), None, None, ("next_step",))
+            return Transition(exit.kind, self.position.get(step.next_step, MISSING), None, None, ("next_step",))
         if step.is_terminal or step.id in self.arms or number + 1 == len(self.steps):
-            return Transition(way.kind, END, DECLARED_FAILURE if step.outcome == "failure" else SUCCEEDED)
-        return Transition(way.kind, number + 1)
+            return Transition(exit.kind, END, DECLARED_FAILURE if step.outcome == "failure" else SUCCEEDED)
+        return Transition(exit.kind, number + 1)
 
     @cached_property
     def successors(self) -> list[tuple[int, ...]]:
         """The steps that may follow each step, by position and without repetition."""
-        return [tuple(dict.fromkeys(way.to for way in ways if way.to >= 0)) for ways in self.transitions]
+        return [tuple(dict.fromkeys(one.to for one in leaving if one.to >= 0)) for leaving in self.transitions]
 
     @cached_property
     def predecessors(self) -> list[list[int]]:
-        """The steps that each step may follow."""
+        """The steps that may precede each step, by position."""
         result: list[list[int]] = [[] for _ in self.steps]
         for number, following in enumerate(self.successors):
             for target in following:
@@ -74,42 +74,45 @@ class Flow:
     @cached_property
     def has_missing_target(self) -> bool:
         """Whether the program names a step that it does not have."""
-        return any(way.to == MISSING for ways in self.transitions for way in ways)
+        return any(one.to == MISSING for leaving in self.transitions for one in leaving)
 
     def falls_through(self, number: int) -> bool:
-        """Return whether control goes from this step to the next in the list because nothing else is said (rule 4)."""
+        """Return whether control goes from this step to the next in the list by default (rule 4)."""
         step = self.steps[number]
-        return _says_nothing(step) and step.id not in self.arms
+        return _has_default_successor(step) and step.id not in self.arms
 
     @cached_property
     def ambiguous_arms(self) -> frozenset[int]:
-        """The steps at which rules 3 and 4 clash (SW106): both ways out are given, and the program is refused.
+        """The steps at which rules 3 and 4 contradict each other (SW106): they get both transitions.
 
-        They are arms that say nothing, and control gets to them otherwise, too: from the step above or as a run starts.
+        They are arms without a stated successor that are also reached from the step above, or when a run starts. The
+        checker refuses such a program.
         """
         return frozenset(
             number
-            for number in map(self.position.get, self.arms)  # of two steps with one id the first is the arm
+            for number in map(self.position.get, self.arms)  # if two steps have one id, the first is the arm
             if number is not None
             and number + 1 < len(self.steps)
-            and _says_nothing(self.steps[number])
+            and _has_default_successor(self.steps[number])
             and (number == 0 or self.falls_through(number - 1))
         )
 
     def is_arm_without_successor(self, number: int) -> bool:
-        """Return whether the run ends after this step because it is an arm that does not say where to go (rule 3)."""
+        """Return whether the run ends after this step because it is an arm without a stated successor (rule 3)."""
         step = self.steps[number]
         is_last = number + 1 == len(self.steps)
-        return _says_nothing(step) and not is_last and step.id in self.arms and number not in self.ambiguous_arms
+        return (
+            _has_default_successor(step) and not is_last and step.id in self.arms and number not in self.ambiguous_arms
+        )
 
 
-def _says_nothing(step: AnyStep) -> bool:
-    """Return whether a step goes on to a successor, and does not say itself which one."""
+def _has_default_successor(step: AnyStep) -> bool:
+    """Return whether a step has a successor that it does not name."""
     return isinstance(step, Routed) and step.next_step is None and not step.is_terminal
 
 
 def target_at(step: AnyStep, field: tuple[str | int, ...]) -> str:
-    """Return the step that a field of a step names, such as that of a case."""
+    """Return the id that a field of a step names; `field` is its path, such as `("cases", 0, "then")`."""
     value: Any = step
     for part in field:
         value = value[part] if isinstance(part, int) else getattr(value, part)

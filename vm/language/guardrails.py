@@ -1,4 +1,4 @@
-"""Guardrails: rules over all feasible runs, in a program or in a policy."""
+"""The models of guardrails: rules over all feasible runs, in a program or in a policy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BranchSelector(Node):
 
 
 def _keys(value: Any) -> set[str]:
-    """Return the fields by which the kind of a part is told; of what is neither data nor a part there are none."""
+    """Return the field names of a mapping or model, by which its kind is distinguished; none for other values."""
     if isinstance(value, dict):
         return set(value)
     return set(type(value).model_fields) if isinstance(value, Node) else set()
@@ -79,7 +79,7 @@ Guard = Annotated[
     | Annotated[BranchSelector, Tag("branch")],
     Discriminator(_selector_tag),
 ]
-"""G: what must have come before."""
+"""G: what must have succeeded before."""
 
 
 class AllOf(Node):
@@ -110,13 +110,13 @@ Requirement = Annotated[
 
 
 class Rule(Node):
-    """What all guardrails have: a name that findings and waivers speak of."""
+    """The base of the guardrails; findings and waivers refer to `name`."""
 
     name: str = Field(min_length=1)
 
 
 class Requires(Rule):
-    """Whenever P starts, G came before; a G with a branch goes stale unless `fresh` is false."""
+    """Before each start of P, G succeeded; a G with a branch goes stale unless `fresh` is false."""
 
     protects: Selector
     requires: Requirement
@@ -124,7 +124,7 @@ class Requires(Rule):
 
 
 class Never(Rule):
-    """P never starts in a state where `when` holds; without `when`, never at all."""
+    """P never starts in a state in which `when` holds; without `when`, it never starts at all."""
 
     never: Selector
     when: str | None = None
@@ -137,17 +137,17 @@ class AtMostOnce(Rule):
 
 
 class Sequence(Node):
-    """P, and what has to start after it succeeded."""
+    """P, and Q, which has to start after P succeeded."""
 
     first: Selector
     then: Selector
 
 
 class FollowedBy(Rule):
-    """A run in which P succeeded and that ends starts Q after that.
+    """Every run that ends and in which P succeeded starts Q after that.
 
-    Without `ends`, the endings that the program declares or runs into count; with `any`, cancelled runs and those out
-    of budget too; with `success`, only status SUCCESS.
+    Without `ends`, the rule applies to endings that the program causes; with `any`, also to runs that are cancelled or
+    out of budget; with `success`, only to status SUCCESS.
     """
 
     followed_by: Sequence
@@ -167,7 +167,7 @@ RULE_MODELS: dict[str, type[Rule]] = {
     "followed_by": FollowedBy,
     "exclusive": Exclusive,
 }
-"""The rules by the field that each has and no other."""
+"""The rules, by a field that only one of them has."""
 
 
 def _rule_tag(value: Any) -> str | None:
@@ -210,7 +210,7 @@ def protected(rule: AnyRule) -> tuple[AnySelector, ...]:
 
 
 def guards(requirement: AnyRequirement) -> tuple[AnyGuard, ...]:
-    """Return every single guard that a requirement is made of, in the order in which they are written."""
+    """Return the single guards of a requirement, in the order in which they are written."""
     if isinstance(requirement, AllOf | AnyOf):
         parts = requirement.all_of if isinstance(requirement, AllOf) else requirement.any_of
         return tuple(guard for part in parts for guard in guards(part))
@@ -218,7 +218,7 @@ def guards(requirement: AnyRequirement) -> tuple[AnyGuard, ...]:
 
 
 def requirement_text(requirement: AnyRequirement) -> str:
-    """Return what is required, in words."""
+    """Return a requirement in words."""
     if isinstance(requirement, AllOf):
         return " and ".join(requirement_text(part) for part in requirement.all_of)
     if isinstance(requirement, AnyOf):

@@ -1,6 +1,6 @@
-"""From every use of a name to its type: what an undeclared name must be, the machine enforces like a declaration.
+"""Type inference: the type of an undeclared name follows from its uses, and the machine enforces it.
 
-Arithmetic and order need numbers, text operators text, a comparison the type of its other side.
+Arithmetic and order need numbers, text operators need texts, and a comparison needs the type of its other side.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _IMPLIED_ITEMS: Final = (ITEMS,)
 
 
 def infer(typing: Typing, clauses: Iterable[Clause]) -> Typing:
-    """Return the typing of a program's names, which has learnt from every use of them in expressions by then."""
+    """Add to `typing` what every expression of the program needs of its names, and return it."""
     collector = _Collector(typing)
-    # What a `set` assigns comes first: a use that does not fit it is then the one that is reported.
+    # The constants of `set` come first: of a conflict, the use that comes later is reported.
     for number, step in enumerate(typing.program.steps):
         for name, value in step.assigns.items():
             if not isinstance(value, str):
@@ -36,12 +36,12 @@ def infer(typing: Typing, clauses: Iterable[Clause]) -> Typing:
 
 
 class _Collector:
-    """Walks expressions and tells the typing what each use needs."""
+    """Walks expressions and notes in the typing what each use needs."""
 
     def __init__(self, typing: Typing) -> None:
         self.typing = typing
         self.path: Path = ()
-        self.known: list[tuple[Location, Location, Use]] = []
+        self.equalities: list[tuple[Location, Location, Use]] = []
         self._undeclared: dict[tuple[str, ...], list[Location]] = {}
 
     def clause(self, clause: Clause, tree: Expression) -> None:
@@ -68,7 +68,7 @@ class _Collector:
             self.need(operand, kinds)
 
     def comparison(self, node: Compare) -> None:
-        """Note what the operands of a comparison say of one another."""
+        """Note what the operands of a comparison imply for each other."""
         match OPERATORS[node.operator].takes:
             case "alike":
                 self.equal(node.left, node.right)
@@ -79,7 +79,7 @@ class _Collector:
                 self.contains(node)
 
     def contains(self, node: Compare) -> None:
-        """`contains` is a text operator, unless what is contained is certainly no text."""
+        """Note a `contains`: it is a text operator, unless one of its operands certainly isn't a text."""
         if isinstance(node.right, Constant) and not isinstance(node.right.value, str):
             self.need(node.left, ARRAY)
             self.member(node.right, node.left)
@@ -96,52 +96,54 @@ class _Collector:
             for value in array.value[:1]:
                 self.need(item, kind_of(value))
         elif isinstance(array, Reference):
-            for source, way in self.locations(array.names):
-                self.typing.note_read((source, way + _IMPLIED_ITEMS), asked_only=False)
-                self.equate((source, way + _IMPLIED_ITEMS), item)
+            for source, path in self.locations(array.names):
+                self.typing.note_read((source, path + _IMPLIED_ITEMS), asked_only=False)
+                self.equate((source, path + _IMPLIED_ITEMS), item)
 
     def equal(self, left: Expression, right: Expression) -> None:
         for one, other in ((left, right), (right, left)):
             if isinstance(one, Reference):
-                # A declared type learns nothing from a constant; from another reference that one may.
-                for location in self.locations(one.names) if isinstance(other, Reference) else self.open(one.names):
+                # A constant adds nothing to a declared type; a reference may get its type from the declared one.
+                for location in (
+                    self.locations(one.names) if isinstance(other, Reference) else self.undeclared(one.names)
+                ):
                     self.equate(location, other)
 
     def equate(self, location: Location, other: Expression) -> None:
-        """The two have one type: note it for an undeclared location."""
+        """Note that a location and an expression have one type."""
         if isinstance(other, Constant) and other.value is None:
-            self.typing.admit_null(location)
+            self.typing.note_null(location)
         elif isinstance(other, Reference):
             use = Use(ANY, self.path, other.start, other.end)
-            for twin in self.locations(other.names):
-                self.known.append((location, twin, use))
+            for other_location in self.locations(other.names):
+                self.equalities.append((location, other_location, use))
         elif self.typing.spec(location) is None:
             self.typing.need(location, Use(result_kinds(other), self.path, other.start, other.end))
 
     def finish(self) -> None:
-        """Unite what is undeclared on both sides, then pass declared types over to the undeclared side."""
+        """Unite the type variables of equal undeclared locations, then pass declared types to the undeclared side."""
         typing = self.typing
-        for left, right, _ in self.known:
+        for left, right, _ in self.equalities:
             if typing.spec(left) is None and typing.spec(right) is None:
                 typing.unite(left, right)
-        for left, right, use in self.known:
+        for left, right, use in self.equalities:
             for one, other in ((left, right), (right, left)):
-                # A field that a type can't have gives nothing, so it says nothing of what it is assigned to.
+                # A field that a type can't have has no values, so nothing follows for the other side.
                 spec = None if typing.is_impossible(other) else typing.spec(other)
                 if spec is not None and typing.spec(one) is None:
                     kinds = static_kinds(spec.kinds)
                     if "null" in kinds and len(kinds) > 1:
-                        typing.admit_null(one)
+                        typing.note_null(one)
                         kinds -= {"null"}
                     typing.need(one, Use(kinds, use.path, use.start, use.end))
 
     def need(self, operand: Expression, kinds: Kinds) -> None:
         if isinstance(operand, Reference):
-            for location in self.open(operand.names):
+            for location in self.undeclared(operand.names):
                 self.typing.need(location, Use(kinds, self.path, operand.start, operand.end))
 
-    def open(self, names: tuple[str, ...]) -> list[Location]:
-        """Return the locations that a reference speaks of and nobody declares: only their types are inferred."""
+    def undeclared(self, names: tuple[str, ...]) -> list[Location]:
+        """Return the undeclared locations of a reference: only their types are inferred."""
         found = self._undeclared.get(names)
         if found is None:
             found = [location for location in self.locations(names) if self.typing.spec(location) is None]
@@ -150,7 +152,7 @@ class _Collector:
 
     def kinds(self, reference: Reference) -> frozenset[str]:
         meant = self.typing.names.meaning(reference.names)
-        # Not `view`: it remembers its answers, and uses are still being collected.
+        # Not `view`: it caches its results, and uses are still being collected.
         return self.typing.fresh_view(meant).kinds if meant else ANY
 
     def locations(self, names: tuple[str, ...]) -> list[Location]:

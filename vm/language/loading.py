@@ -1,4 +1,4 @@
-"""From plain data to a program or policy, and from a model's complaints to problems in the user's words."""
+"""Builds a program or policy from plain data, and turns pydantic's errors into problems in the user's words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound=BaseModel)
 Part = type[BaseModel] | type[Record]
 
-# Where pydantic puts the tag of a union between two parts of the path.
+# The fields after which pydantic inserts the tag of a union into the path.
 _TAGGED_LISTS: Final = frozenset({"steps", "parallel_steps", "guardrails", "exclusive", "all_of", "any_of"})
 _TAGGED_FIELDS: Final = frozenset({"protects", "requires", "never", "at_most_once", "first", "then", "branch"})
 _ELSEWHERE: Final = {
@@ -38,7 +38,7 @@ _ELSEWHERE: Final = {
 
 
 def build_program(data: Any, document: Document | None, patterns: str | None = RE2) -> Program:
-    """Return the program that data describes; raises ProgramError with everything that is wrong with its shape.
+    """Return the program that data describes; raises ProgramError with every problem of its shape.
 
     `patterns` is their dialect, as a journal names it.
     """
@@ -47,7 +47,7 @@ def build_program(data: Any, document: Document | None, patterns: str | None = R
     name = document.name if document else "<dict>"
     if document is None:
         data = _with_plain_steps(data)
-        _refuse_odd_data(data)
+        _require_sane_data(data)
     program = build(Program, data, name, document.problems if document else (), ProgramError, patterns)
     total = sum(1 + len(step.sub_steps) for step in program.steps)
     if total > MAX_STEPS:
@@ -58,15 +58,15 @@ def build_program(data: Any, document: Document | None, patterns: str | None = R
 
 
 def _with_plain_steps(data: Any) -> Any:
-    """Return data in which steps that were taken from a program are fields again."""
+    """Return the data of a program, with steps that are records turned back into plain fields."""
     steps = data.get("steps") if isinstance(data, dict) else None
     if not isinstance(steps, list | tuple) or not any(isinstance(step, Record) for step in steps):
         return data
     return {**data, "steps": [step.to_data() if isinstance(step, Record) else step for step in steps]}
 
 
-def _refuse_odd_data(data: Any) -> None:
-    """Raise ProgramError for what the readers refuse in text: data that is too deep or endless, half a character."""
+def _require_sane_data(data: Any) -> None:
+    """Raise ProgramError for data that the readers would refuse in text: too deep, too large, or with surrogates."""
     pending, seen = [(data, 0)], 0
     while pending:
         value, depth = pending.pop()
@@ -104,7 +104,7 @@ def build(
     """
     kind = getattr(model, "kind", "document")
     if not isinstance(data, dict):
-        message = f"a {kind} is a mapping of fields, not {_shape(data)}"
+        message = f"a {kind} is a mapping of fields, not {_value_words(data)}"
         raise error_class(name, (*problems, Problem("SW002", message, f"start with the fields of a {kind}")))
     try:
         built = _validate(model, data, {"patterns": patterns})
@@ -119,7 +119,7 @@ def build(
 
 
 def _validate(model: type[Model], data: dict[str, Any], context: dict[str, Any]) -> Model:
-    """Read again without what counts as absent; few documents have such fields, so only one that is refused is."""
+    """Validate data; if it is refused, once more without fields that are null, because few documents have any."""
     try:
         return model.model_validate(data, context=context)
     except ValidationError:
@@ -135,7 +135,7 @@ def _problems(error: ValidationError, model: type[BaseModel], data: Any) -> tupl
     unknown = {_data_path(complaint["loc"]) for complaint in complaints if complaint["type"] == "extra_forbidden"}
     for complaint in complaints:
         if complaint["type"] == "too_short" and complaint["input"]:
-            continue  # the list has entries, but none of them is right: that is said of each
+            continue  # the list has entries, but none of them is valid: each has an error of its own
         problem = _problem(complaint, model, data)
         if complaint["type"] != "missing" or not _is_misspelt(_data_path(complaint["loc"]), unknown):
             found.setdefault((problem.place.path, problem.place.key), problem)
@@ -143,7 +143,7 @@ def _problems(error: ValidationError, model: type[BaseModel], data: Any) -> tupl
 
 
 def _is_misspelt(missing: Path, unknown: set[Path]) -> bool:
-    """Whether an unknown field beside a missing one is nearly its name: then the unknown one says so."""
+    """Return whether an unknown field is a misspelling of a missing one: then only the unknown one is reported."""
     beside = [str(path[-1]) for path in unknown if path[:-1] == missing[:-1]]
     return bool(_alike(str(missing[-1]), beside, n=1, cutoff=0.6))
 
@@ -156,7 +156,7 @@ def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
     step = _step_of(path, data)
     field = f"`{path[-1]}`" if path and isinstance(path[-1], str) else _item_words(path)
     if kind == "too_long" or (kind == "missing" and isinstance(complaint["loc"][-1], int)):
-        return _no_pair(path, data)
+        return _pair_problem(path, data)
     if kind == "missing":
         owner = _owner_words(path[:-1], data)
         return Problem("SW002", f"{field} is missing in {owner}", _missing_help(path), Place(path[:-1]), step=step)
@@ -181,8 +181,8 @@ def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
     return Problem("SW002", message, help, Place(path), step=step, mend=mend)
 
 
-def _no_pair(path: Path, data: Any) -> Problem:
-    """Return what is wrong with an `exclusive` of a rule, the one list whose length is given."""
+def _pair_problem(path: Path, data: Any) -> Problem:
+    """Return the problem of an `exclusive` rule that does not have two entries."""
     while isinstance(path[-1], int):
         path = path[:-1]
     given = len(_at(data, path))
@@ -193,7 +193,7 @@ def _no_pair(path: Path, data: Any) -> Problem:
 
 
 def _expected(context: dict[str, Any]) -> list[str]:
-    """Return the values that pydantic says a field can have."""
+    """Return the values that a field can have, from the context of pydantic's error."""
     return [part.strip("'") for part in context["expected"].replace(" or ", ", ").split(", ")]
 
 
@@ -285,7 +285,7 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
 
 
 def _misspelt_field(path: Path, model: type[BaseModel], data: Any) -> str | None:
-    """Return the one field that an unknown one is meant to be, if there is one and it is not given already."""
+    """Return the one field that an unknown one is a misspelling of, unless that field is given, too."""
     owner = _model_at(path[:-1], model, data)
     if owner is None or str(path[-1]) in _ELSEWHERE:
         return None
@@ -294,7 +294,7 @@ def _misspelt_field(path: Path, model: type[BaseModel], data: Any) -> str | None
 
 
 def _misspelt_type(path: Path, data: Any) -> str | None:
-    """Return the one type of a step that an unknown one is meant to be, if there is one."""
+    """Return the one step type that an unknown one is a misspelling of, or None."""
     owner = _at(data, path)
     given = owner.get("type") if isinstance(owner, dict) and path[0] == "steps" else None
     if not isinstance(given, str) or given in STEP_MODELS:
@@ -335,14 +335,14 @@ def _untagged(path: Path, data: Any) -> tuple[str, str]:
     if path[0] == "steps":
         if not isinstance(owner, dict):
             return (
-                f"a step is a mapping of fields, not {_shape(owner)}",
+                f"a step is a mapping of fields, not {_value_words(owner)}",
                 "write `id`, `type` and the fields of the type",
             )
         kinds = list(SUB_STEP_MODELS if len(path) == 4 else STEP_MODELS)
         if "type" not in owner:
             return "`type` is missing in this step", f"say which type: {_listed(kinds)}"
         if not isinstance(owner["type"], str):
-            return f"`type` must be text, not {_shape(owner['type'])}", f"use one of {_listed(kinds)}"
+            return f"`type` must be text, not {_value_words(owner['type'])}", f"use one of {_listed(kinds)}"
         if len(path) == 4 and owner["type"] in STEP_MODELS:
             return f"a sub-step can't be of type `{owner['type']}`", "only llm and tool steps run in parallel"
         near = _alike(owner["type"], kinds, n=1)
@@ -375,7 +375,7 @@ def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any)
         wanted, help = _TYPE_WORDS[kind]
         if kind == "string_type" and isinstance(given, bool | int):
             help = f'put it in quotes: `"{str(given).lower()}"`'
-        return f"{field} must be {wanted}, not {_shape(given)}", help
+        return f"{field} must be {wanted}, not {_value_words(given)}", help
     if kind == "literal_error":
         expected = _expected(context)
         near = _alike(str(given), expected, n=1)
@@ -402,7 +402,7 @@ def _listed(words: Any, last: str = "and") -> str:
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} {last} {quoted[-1]}"
 
 
-def _shape(value: Any) -> str:
+def _value_words(value: Any) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if value is None:
@@ -417,15 +417,15 @@ def _shape(value: Any) -> str:
 
 
 _MISSPELT: Final = 0.8
-"""How alike two names are, as difflib measures it, of which one is taken for a slip in the other: `aprove` (0.92) is
-`approve`, `retire_old` (0.67) is not `keep_old`."""
+"""The similarity, by difflib, from which one name counts as a misspelling of another: `aprove` (0.92) of `approve`,
+but not `retire_old` (0.67) of `keep_old`."""
 
 MAX_CANDIDATES: Final = 400
-"""Names among which a near one is looked for: the search compares each, and a program may have a finding for each."""
+"""Maximal number of names to search for a similar one: a program may have a finding, and so a search, for each."""
 
 
 def _alike(name: str, candidates: Iterable[str], n: int, cutoff: float = 0.6) -> list[str]:
-    """Return the candidates most alike to a name; what finds them is imported only where something is wrong."""
+    """Return the candidates most similar to a name. difflib is imported only if there is something to report."""
     from difflib import get_close_matches
 
     return get_close_matches(name, list(candidates), n, cutoff)
@@ -436,7 +436,7 @@ def _words(name: str) -> list[str]:
 
 
 def only_near(name: str, candidates: Collection[str]) -> str | None:
-    """Return the candidate that a name is surely a misspelling of: so near that no other word is meant, and alone."""
+    """Return the candidate that a name is surely a misspelling of, or None: it has to be similar, and the only one."""
     if len(candidates) > MAX_CANDIDATES:
         return None
     known = sorted(candidates)
@@ -446,16 +446,16 @@ def only_near(name: str, candidates: Collection[str]) -> str | None:
 
 
 def respelt(place: Place, name: str, candidates: Collection[str]) -> Mend | None:
-    """Return the mend that writes the one name that another is a slip of, in its place, where there is just one."""
+    """Return the fix that replaces a misspelt name at `place` by the candidate that is surely meant, or None."""
     near = only_near(name, candidates)
     return Mend(place, near) if near else None
 
 
 def near_words(name: str, candidates: Collection[str]) -> str:
-    """Return a sentence that offers the candidate nearest to a name, or an empty text."""
+    """Return a question that offers the candidate most similar to a name, or an empty text."""
     if len(candidates) > MAX_CANDIDATES:
         return ""
     known = sorted(candidates)
-    # Words in another order are a nearer miss than other letters: `count_orders` is `orders_count`.
+    # The same words in another order beat similar letters: `count_orders` is `orders_count`.
     near = [one for one in known if one != name and _words(one) == _words(name)] or _alike(name, known, n=1, cutoff=0.6)
     return f"did you mean `{near[0]}`?" if near else ""

@@ -1,4 +1,4 @@
-"""What a program or a policy declares about a tool."""
+"""The manifest: what a program or a policy declares about a tool."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Effect = Literal["none", "read", "write"]
 
 
 class ToolSpec(Node):
-    """The facts about one tool. What is not said is taken for the worst: it writes, and twice is not once.
+    """The facts about one tool. The defaults assume the worst: it writes, and it is not idempotent.
 
-    `echoes` says whether its output may repeat what it is given.
+    `echoes` says whether its output may repeat its arguments.
     """
 
     effect: Effect = "write"
@@ -29,6 +29,6 @@ class ToolSpec(Node):
         return self.effect == "write" and not self.idempotent
 
 
-# Nothing is to be validated here, and a validator that is built on import would cost every start.
+# Constructed, not validated: building a validator on import would slow down every start.
 UNKNOWN_TOOL = ToolSpec.model_construct()
-"""What is taken for true of a tool that nobody declares."""
+"""The facts that are assumed of a tool that nobody declares."""

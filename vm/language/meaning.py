@@ -1,4 +1,4 @@
-"""What a program means under the policies that apply to it: facts about tools, names, control flow and types."""
+"""A program with the policies that apply to it: facts about tools, names, control flow and types."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _EFFECTS = ("none", "read", "write")
 
 
 class Meaning:
-    """A program and the policies that apply to it, and what follows from the two; computed when first asked for."""
+    """A program and the policies that apply to it, with what follows from the two, computed on first use."""
 
     def __init__(self, program: Program, policies: Sequence[Policy] = ()) -> None:
         self.program = program
         self.policies = tuple(policy for policy in policies if policy.applies(program.name, program.source_name))
         self.flow = Flow(program)
         self._views: dict[tuple[str, ...], View | None] = {}
-        self._listed: dict[int, tuple[tuple[object, ...], frozenset[Any]]] = {}
+        self._enum_keys: dict[int, tuple[tuple[object, ...], frozenset[Any]]] = {}
 
     @cached_property
     def names(self) -> Names:
-        """Who gives a variable its values."""
+        """The sources of every variable."""
         return Names.of(self.program)
 
     @cached_property
     def manifest(self) -> dict[str, ToolSpec]:
-        """What is known of each tool: the program's word, but the policies' where the program claims less."""
+        """The facts about each tool: those of the program, or of a policy that is stricter."""
         known: dict[str, ToolSpec] = {}
         for policy in self.policies:
             for name, spec in (policy.tools or {}).items():
@@ -52,12 +52,12 @@ class Meaning:
         }
 
     def tool(self, name: str) -> ToolSpec:
-        """Return the facts about a tool; of one that nobody declares the worst is taken for true."""
+        """Return the facts about a tool; the worst is assumed of one that nobody declares."""
         return self.manifest.get(name, UNKNOWN_TOOL)
 
     @cached_property
     def rules(self) -> tuple[tuple[AnyRule, Policy | None], ...]:
-        """The guardrails of the program, then those of the policies, each with the policy that it is from."""
+        """The guardrails of the program, then those of the policies, each with its policy."""
         own: list[tuple[AnyRule, Policy | None]] = [(rule, None) for rule in self.program.guardrails]
         return (*own, *((rule, policy) for policy in self.policies for rule in policy.guardrails))
 
@@ -93,18 +93,18 @@ class Meaning:
         return infer(Typing(self.program, self.names, self.clauses_of, self.tool), self.clauses)
 
     def view(self, names: tuple[str, ...]) -> View | None:
-        """Return what is known of the values of a reference, or None when nothing ever defines it."""
+        """Return what is known of the values of a reference, or None if nothing ever defines it."""
         if names not in self._views:
             meant = self.names.meaning(names)
             self._views[names] = None if meant is None else self.typing.fresh_view(meant)
         return self._views[names]
 
     def lists(self, enum: tuple[object, ...], value: object) -> bool:
-        """Return whether a value is a member of the `enum` of a view, which is looked through once."""
-        known = self._listed.get(id(enum))
+        """Return whether a value is a member of the `enum` of a view; the keys of its members are cached."""
+        known = self._enum_keys.get(id(enum))
         if known is None:
-            # It is kept beside its keys: its number is its own only as long as it lives.
-            known = self._listed[id(enum)] = enum, frozenset(map(key_of, enum))
+            # The entry holds the enum: while the enum lives, no other one gets its id.
+            known = self._enum_keys[id(enum)] = enum, frozenset(map(key_of, enum))
         return key_of(value) in known[1]
 
     @cached_property
@@ -114,7 +114,7 @@ class Meaning:
 
 
 def _stricter(claim: ToolSpec, fact: ToolSpec) -> ToolSpec:
-    """Return what is known of a tool from two sides: the worse where both speak, else what one of them says."""
+    """Return the union of two sets of facts about a tool; where both state a field, the worse value."""
     given = {name: getattr(fact, name) for name in fact.model_fields_set if getattr(fact, name) is not None}
     for name in claim.model_fields_set:
         said = getattr(claim, name)

@@ -1,8 +1,8 @@
-"""The types of a program's names: as declared, or as `inference.py` finds them in every use.
+"""The types of a program's names: declared, or inferred from their uses (`inference.py`).
 
-A *location* is a source of values and a way into it: `("amount",)` of an input, `[]` for the items of an array. What
-several undeclared locations share is one cell (union-find); each use narrows it, and what can't be had at once is a
-conflict (SW203).
+A *location* is a source of values and a path into its values: names of fields, and `[]` for the items of an array.
+Undeclared locations of one type share a type variable (union-find); each use narrows it, and two uses that no value can
+serve are a conflict (SW203).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Location = tuple[Source, tuple[str, ...]]
 
 
 class Use(NamedTuple):
-    """What a use of a name needs of its values, and where it stands."""
+    """The kinds that a use of a name needs, and the location of the use."""
 
     kinds: frozenset[str]
     path: Path
@@ -46,17 +46,17 @@ class Conflict(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Cell:
+class _TypeVariable:
     uses: list[Use] = field(default_factory=list)
     kinds: frozenset[str] = ANY
-    admits_null: bool = False
+    may_be_null: bool = False
 
 
 class View(NamedTuple):
-    """What is known of the values that a reference can have.
+    """What is known of the values of a reference.
 
-    `optional`: the field may be absent; `never`: nothing ever defines it; `is_known` is false where every value is
-    possible because nobody declared anything and no use needs anything.
+    `optional`: the field may be absent; `never`: nothing ever defines it; `is_known` is false if every value is
+    possible, because there is neither a declaration nor a use that needs anything.
     """
 
     kinds: frozenset[str] = ANY
@@ -66,12 +66,12 @@ class View(NamedTuple):
     is_known: bool = True
 
 
-_NOTHING: Final = View(frozenset(), ())
-"""What a name gives that nothing is ever assigned to: no value."""
+_NO_VALUE: Final = View(frozenset(), ())
+"""The view of a name that is never assigned."""
 
 
 def _union(views: Sequence[View]) -> View:
-    """Return what is known of values that come from any of several sources."""
+    """Return the view of values that come from any of several sources."""
     if len(views) == 1:
         return views[0]
     enums = [view.enum for view in views]
@@ -88,7 +88,7 @@ def _union(views: Sequence[View]) -> View:
 
 @lru_cache(maxsize=128)
 def static_kinds(kinds: frozenset[str]) -> frozenset[str]:
-    """Return kinds of values as names have them: an integer is a number, which of the two is not followed."""
+    """Return kinds of values with `integer` replaced by `number`: the typing does not distinguish the two."""
     return frozenset("number" if word == "integer" else word for word in kinds)
 
 
@@ -101,12 +101,12 @@ class Typing:
         self.program, self.names = program, names
         self._clauses_of, self._tool = clauses_of, tool
         self._parents: dict[Location, Location] = {}
-        self._cells: dict[Location, _Cell] = {}
+        self._variables: dict[Location, _TypeVariable] = {}
         self._only_asked: set[Location] = set()
-        self._ways: dict[Source, set[tuple[str, ...]]] = {}
-        """The ways into each source that are read or asked for."""
+        self._read_paths: dict[Source, set[tuple[str, ...]]] = {}
+        """The paths into each source that are read, or tested by `defined`."""
         self._settled: dict[Location, View] = {}
-        """The views of `set` names, until more uses are known."""
+        """Cached views of `set` names, cleared by each new use."""
         self._views: dict[tuple[Meant, tuple[str, ...]], View] = {}
         self._declared_views: dict[tuple[int, bool], tuple[TypeSpec, View]] = {}
         self.conflicts: list[Conflict] = []
@@ -114,7 +114,7 @@ class Typing:
     # -- what is declared ------------------------------------------------------------------------------------------
 
     def root_spec(self, source: Source) -> TypeSpec | None:
-        """Return the declared type of what a source gives; None where nobody declares it."""
+        """Return the declared type of a source; None if there is none."""
         if source.kind == "error":
             return _TEXT
         if source.kind == "input":
@@ -138,27 +138,27 @@ class Typing:
                 assert_never(part)
 
     def _joined(self, step: ParallelStep) -> TypeSpec:
-        """The output of a parallel step: an object by sub-step id, without those that were skipped."""
+        """Return the type of a parallel step's output: an object by sub-step id, without skipped sub-steps."""
         parts = {part.id: self._output(part) or TypeSpec() for part in step.parallel_steps}
         always = tuple(part.id for part in step.parallel_steps if part.on_error != "skip")
         return TypeSpec(type=("object",), properties=parts, required=always, additionalProperties=False)
 
     def spec(self, location: Location) -> TypeSpec | None:
-        """Return the declared type at a location; None where nobody declares it, _NEVER where there is nothing."""
-        source, way = location
-        spec = self._written(location) if way else self.root_spec(source)
-        # A type that says nothing about the kind of value is not declared, but inferred.
+        """Return the declared type at a location; None if there is none, _NEVER for a field that can't exist."""
+        source, path = location
+        spec = self._stated_spec(location) if path else self.root_spec(source)
+        # A type that does not restrict the kinds of values counts as undeclared: they are inferred.
         return spec if spec is not None and (spec.type is not None or spec.enum is not None) else None
 
     def is_impossible(self, location: Location) -> bool:
         """Return whether a location is a field that the declared type of its owner can't have."""
-        return bool(location[1]) and self._written(location) is _NEVER
+        return bool(location[1]) and self._stated_spec(location) is _NEVER
 
-    def _written(self, location: Location) -> TypeSpec | None:
-        """Return what is written at a location, also where it does not say which kind of value is meant."""
-        source, way = location
+    def _stated_spec(self, location: Location) -> TypeSpec | None:
+        """Return the type stated for a location, even if it does not restrict the kinds of values."""
+        source, path = location
         spec = self.root_spec(source)
-        for name in way:
+        for name in path:
             if spec is None:
                 return None
             if name == ITEMS:
@@ -172,7 +172,7 @@ class Typing:
         return spec
 
     def view(self, meant: Meant, *inside: str) -> View:
-        """Return what is known of a reference's values: what any of its sources may give."""
+        """Return the view of a reference's values, from all its sources; `inside` is a path below them. Cached."""
         key = (meant, inside)
         view = self._views.get(key)
         if view is None:
@@ -180,69 +180,70 @@ class Typing:
         return view
 
     def fresh_view(self, meant: Meant, *inside: str) -> View:
-        """Return what is known of a reference's values by now."""
+        """Return the view of a reference's values by the uses noted so far; not cached."""
         return _union([self._view_at((source, (*meant.fields, *inside))) for source in meant.sources])
 
     def _view_at(self, location: Location) -> View:
-        source, way = location
+        source, path = location
         if source.kind == "set":
             return self._set_view(location)
         spec = self.spec(location)
         if spec is _NEVER:
             return View(never=True)
-        optional = bool(way) and self._is_optional(location)
+        optional = bool(path) and self._is_optional(location)
         if spec is not None:
             return self._declared_view(spec, optional)
-        cell = self._cells.get(self._find(location))
-        if cell is None or (cell.kinds == ANY and not cell.uses):
+        variable = self._variables.get(self._find(location))
+        if variable is None or (variable.kinds == ANY and not variable.uses):
             return View(optional=optional, is_known=False)
-        return View(cell.kinds | (frozenset({"null"}) if cell.admits_null else frozenset()), None, optional)
+        return View(variable.kinds | (frozenset({"null"}) if variable.may_be_null else frozenset()), None, optional)
 
     def _declared_view(self, spec: TypeSpec, optional: bool) -> View:
-        """Return the view of a declared type, one for all names that have it."""
+        """Return the view of a declared type, cached for all names of that type."""
         known = self._declared_views.get((id(spec), optional))
         if known is None:
-            # The type is kept beside its view: its number is its own only as long as it lives.
+            # The entry holds the type: while the type lives, no other one gets its id.
             known = spec, View(static_kinds(spec.kinds), spec.enum, optional)
             self._declared_views[id(spec), optional] = known
         return known[1]
 
     def _is_optional(self, location: Location) -> bool:
-        """Return whether some field on the way may be absent."""
-        source, way = location
-        for depth, name in enumerate(way):
+        """Return whether some field on the path may be absent."""
+        source, path = location
+        for depth, name in enumerate(path):
             if name == ITEMS:
                 continue
-            owner, here = self.spec((source, way[:depth])), (source, way[: depth + 1])
+            owner, here = self.spec((source, path[:depth])), (source, path[: depth + 1])
             if owner is None:
-                cell = self._cells.get(self._find((source, way[:depth])))
-                if here in self._only_asked or (cell is not None and cell.admits_null):
+                variable = self._variables.get(self._find((source, path[:depth])))
+                if here in self._only_asked or (variable is not None and variable.may_be_null):
                     return True
             elif owner is not _NEVER and (name not in owner.required or owner.kinds != OBJECT):
-                return True  # what is no object has no fields
+                return True  # a value of another kind has no fields
         return False
 
     def required(self, location: Location) -> frozenset[str]:
-        """Return the fields that an object at a location always has; of what is no object nothing is said."""
-        source, way = location
+        """Return the fields that a value at a location always has, if it is an object."""
+        source, path = location
         spec = self.spec(location)
         if spec is not None:
             return frozenset(spec.required)
-        depth = len(way)
-        asked = {here[depth] for here in self._ways.get(source, ()) if len(here) > depth and here[:depth] == way}
-        return frozenset(name for name in asked if (source, (*way, name)) not in self._only_asked and name != ITEMS)
+        depth = len(path)
+        asked = {here[depth] for here in self._read_paths.get(source, ()) if len(here) > depth and here[:depth] == path}
+        return frozenset(name for name in asked if (source, (*path, name)) not in self._only_asked and name != ITEMS)
 
     def _set_view(self, location: Location) -> View:
-        """A `set` name has the type of its expression: that of what it copies, or what its uses and constants say."""
+        """Return the view of a `set` name: that of the reference that it copies, else by its uses and constants."""
         if location not in self._settled:
             self._settle(location)
         view = self._settled[location]
-        return self._used_view(location) if view == _NOTHING else view
+        return self._used_view(location) if view == _NO_VALUE else view
 
     def _settle(self, start: Location) -> None:
-        """Find the views of a `set` name and of all that it copies: the least that fit together.
+        """Cache the views of a `set` name and of all that it copies: their least fixed point.
 
-        Copies may form loops. So each name begins with no value, and is followed again when what it copies has more.
+        Copies may form loops. So each name starts without values, and is computed again when a name that it copies has
+        changed.
         """
         readers: dict[Location, list[Location]] = {}
         found = {start: None}
@@ -255,53 +256,53 @@ class Typing:
                     if copied not in self._settled and copied not in found:
                         found[copied] = None
                         pending.append(copied)
-        self._settled.update(dict.fromkeys(found, _NOTHING))
+        self._settled.update(dict.fromkeys(found, _NO_VALUE))
         waiting = dict.fromkeys(reversed(found))
         while waiting:
             here = next(iter(waiting))
             del waiting[here]
-            view = self._followed(here)
+            view = self._view_of_copied(here)
             if view != self._settled[here]:
                 self._settled[here] = view
                 waiting.update(dict.fromkeys(readers.get(here, ())))
 
     def _copied_locations(self, location: Location) -> list[Location]:
-        """Return what a `set` name copies as it is; empty when its expression is no lone reference."""
-        source, way = location
+        """Return the locations that a `set` name copies; empty if its expression is not a lone reference."""
+        source, path = location
         copied = self._copied(source)
-        if copied is None or len(copied.fields) + len(way) > MAX_DEPTH:  # no value is that deep
+        if copied is None or len(copied.fields) + len(path) > MAX_DEPTH:  # no value is that deep
             return []
-        return [(one, copied.fields + way) for one in copied.sources]
+        return [(one, copied.fields + path) for one in copied.sources]
 
-    def _followed(self, location: Location) -> View:
-        """Return the view of a `set` name by the views that there are of what it copies."""
+    def _view_of_copied(self, location: Location) -> View:
+        """Return the view of a `set` name by the present views of the locations that it copies."""
         if self._copied(location[0]) is None:
             return self._stated_view(location)
         copied = self._copied_locations(location)
         if not copied:
-            return _NOTHING
+            return _NO_VALUE
         view = _union([self._settled[one] if one[0].kind == "set" else self._view_at(one) for one in copied])
         if not view.is_known:
             return self._used_view(location)
         if view.never or not view.kinds:
-            return _NOTHING
+            return _NO_VALUE
         return view._replace(optional=view.optional and bool(location[1]))
 
     def _stated_view(self, location: Location) -> View:
-        """Return what is known of a `set` name that copies nothing: of its fields and items what is written there."""
-        return self._within(*location) if location[1] else self._used_view(location)
+        """Return the view of a `set` name that copies nothing; of its fields and items, that of the constants there."""
+        return self._constant_view(*location) if location[1] else self._used_view(location)
 
     def _used_view(self, location: Location) -> View:
-        """Return what the uses of a `set` name and its constants say."""
-        cell = self._cells.get(self._find(location))
-        if cell is not None and cell.kinds != ANY:
-            return View(cell.kinds | (frozenset({"null"}) if cell.admits_null else frozenset()))
+        """Return the view of a `set` name by its uses and constants."""
+        variable = self._variables.get(self._find(location))
+        if variable is not None and variable.kinds != ANY:
+            return View(variable.kinds | (frozenset({"null"}) if variable.may_be_null else frozenset()))
         return View(is_known=False)
 
-    def _within(self, source: Source, way: tuple[str, ...]) -> View:
-        """Return what is known of the fields or items of what a `set` assigns that copies nothing: all there is."""
-        values, lacks = [self._assigned(source)], False
-        for name in way:
+    def _constant_view(self, source: Source, path: tuple[str, ...]) -> View:
+        """Return the view of the values at a path of a constant that a `set` assigns."""
+        values, is_lacking = [self._assigned(source)], False
+        for name in path:
             held: list[object] = []
             for value in values:
                 if name == ITEMS:
@@ -309,13 +310,13 @@ class Typing:
                 elif isinstance(value, dict) and name in value:
                     held.append(value[name])
                 else:
-                    lacks = True
+                    is_lacking = True
             values = held
         kinds = frozenset(kind(value) for value in values)
-        return View(kinds, optional=lacks, never=lacks and not kinds)
+        return View(kinds, optional=is_lacking, never=is_lacking and not kinds)
 
     def _assigned(self, source: Source) -> object:
-        """Return the value that a `set` writes out; of an expression that calculates None, which has no fields."""
+        """Return the constant that a `set` assigns; None, which has no fields, for an expression that calculates."""
         assert source.step is not None
         step = self.program.steps[source.step]
         assert isinstance(step, SetStep)
@@ -328,7 +329,7 @@ class Typing:
         return None
 
     def _copied(self, source: Source) -> Meant | None:
-        """Return what a `set` name copies as it is, or None when its expression is no lone reference."""
+        """Return the resolved reference that a `set` name copies, or None if its expression is not a lone reference."""
         for clause in self._clauses_of.get(source.step if source.step is not None else -1, ()):
             if clause.path == source.path and isinstance(clause.tree, Reference):
                 return self.names.meaning(clause.tree.names)
@@ -344,8 +345,8 @@ class Typing:
             self._parents[location], location = root, self._parents[location]
         return root
 
-    def _cell(self, location: Location) -> _Cell:
-        return self._cells.setdefault(self._find(location), _Cell())
+    def _variable(self, location: Location) -> _TypeVariable:
+        return self._variables.setdefault(self._find(location), _TypeVariable())
 
     def unite(self, left: Location, right: Location) -> None:
         """Note that two locations hold values of one type."""
@@ -353,86 +354,88 @@ class Typing:
         if a == b:
             return
         self._settled.clear()
-        kept, merged = self._cell(a), self._cells.pop(b, _Cell())
+        variable, merged = self._variable(a), self._variables.pop(b, _TypeVariable())
         self._parents[b] = a
         for use in merged.uses:
-            self._add(a, kept, use)
-        kept.admits_null |= merged.admits_null
+            self._add(a, variable, use)
+        variable.may_be_null |= merged.may_be_null
 
     # -- uses ------------------------------------------------------------------------------------------------------
 
     def need(self, location: Location, use: Use) -> None:
-        """Note what a use needs of an undeclared location; a declared one is checked, not inferred."""
+        """Note the kinds that a use needs of an undeclared location; a declared one is checked, not inferred."""
         if self.spec(location) is None:
-            self._add(location, self._cell(location), use)
+            self._add(location, self._variable(location), use)
 
-    def _add(self, location: Location, cell: _Cell, use: Use) -> None:
+    def _add(self, location: Location, variable: _TypeVariable, use: Use) -> None:
         self._settled.clear()
-        narrowed = cell.kinds & use.kinds
+        narrowed = variable.kinds & use.kinds
         if narrowed:
-            cell.kinds = narrowed
-            cell.uses.append(use)
+            variable.kinds = narrowed
+            variable.uses.append(use)
         else:
-            first = next(earlier for earlier in cell.uses if not earlier.kinds & use.kinds or earlier.kinds != ANY)
+            first = next(earlier for earlier in variable.uses if not earlier.kinds & use.kinds or earlier.kinds != ANY)
             self.conflicts.append(Conflict(_location_text(location), first, use))
 
-    def admit_null(self, location: Location) -> None:
+    def note_null(self, location: Location) -> None:
         """Note that the program compares an undeclared location with null."""
         if self.spec(location) is None:
             self._settled.clear()
-            self._cell(location).admits_null = True
+            self._variable(location).may_be_null = True
 
     def note_read(self, location: Location, *, asked_only: bool) -> None:
-        """Note that a location is read, or only asked for by `defined`: the latter makes a field optional."""
-        source, way = location
+        """Note that a location is read, or only tested by `defined`, which makes a field optional."""
+        source, path = location
         self._settled.clear()
-        for depth in range(1, len(way) + 1):
-            here = (source, way[:depth])
-            self._ways.setdefault(source, set()).add(way[:depth])
-            if asked_only and depth == len(way):
+        for depth in range(1, len(path) + 1):
+            here = (source, path[:depth])
+            self._read_paths.setdefault(source, set()).add(path[:depth])
+            if asked_only and depth == len(path):
                 self._only_asked.add(here)
-            owner = (source, way[: depth - 1])
-            if way[depth - 1] != ITEMS and self.spec(owner) is None:
-                self._cell(owner).kinds &= OBJECT if self._cell(owner).kinds & OBJECT else self._cell(owner).kinds
-                self._cell(owner).uses.append(Use(OBJECT, (), 0, 0))
+            owner = (source, path[: depth - 1])
+            if path[depth - 1] != ITEMS and self.spec(owner) is None:
+                self._variable(owner).kinds &= (
+                    OBJECT if self._variable(owner).kinds & OBJECT else self._variable(owner).kinds
+                )
+                self._variable(owner).uses.append(Use(OBJECT, (), 0, 0))
 
     # -- what the boundary enforces --------------------------------------------------------------------------------
 
     def effective(self, source: Source) -> TypeSpec | None:
-        """Return the type that the machine enforces on what a source gives: declared, and inferred where it is not."""
+        """Return the type that the machine enforces on the values of a source: the declared parts, else inferred."""
         return self._effective((source, ()))
 
     def _effective(self, location: Location) -> TypeSpec | None:
-        source, way = location
+        source, path = location
         spec = self.spec(location)
-        depth = len(way)
-        ways = self._ways.get(source, ())
-        inner = sorted({here[depth] for here in ways if len(here) > depth and here[:depth] == way})
+        depth = len(path)
+        read_paths = self._read_paths.get(source, ())
+        inner = sorted({here[depth] for here in read_paths if len(here) > depth and here[:depth] == path})
         if spec is None:
-            cell = self._cells.get(self._find(location))
-            written = self._written(location)
-            if cell is None or (cell.kinds == ANY and not inner):
-                return written if written is not None and written.model_fields_set else None
-            kinds = cell.kinds | (frozenset({"null"}) if cell.admits_null else frozenset())
+            variable = self._variables.get(self._find(location))
+            stated = self._stated_spec(location)
+            if variable is None or (variable.kinds == ANY and not inner):
+                return stated if stated is not None and stated.model_fields_set else None
+            kinds = variable.kinds | (frozenset({"null"}) if variable.may_be_null else frozenset())
             words = None if kinds == ANY else tuple(sorted(kinds))
-            spec = (written or TypeSpec()).model_copy(update={"type": words})
+            spec = (stated or TypeSpec()).model_copy(update={"type": words})
         update: dict[str, object] = {}
         properties = dict(spec.properties or {})
         for name in inner:
-            below = self._effective((source, (*way, name)))
+            below = self._effective((source, (*path, name)))
             if name == ITEMS:
                 update["items"] = below or spec.items
             elif below is not None and below is not _NEVER and spec is not _NEVER:
                 properties[name] = below
         fields = [name for name in inner if name != ITEMS]
         if fields and self.spec(location) is None:
-            update["required"] = tuple(name for name in fields if (source, (*way, name)) not in self._only_asked)
+            update["required"] = tuple(name for name in fields if (source, (*path, name)) not in self._only_asked)
         if properties:
             update["properties"] = properties
         return spec.model_copy(update=update) if update else spec
 
 
-# Constructed, not validated: a validator that is built on import would cost every start.
+# Constructed, not validated: building a validator on import would slow down every start.
 _TEXT: Final = TypeSpec.model_construct(type=("string",))
 _NEVER: Final = TypeSpec.model_construct(type=("null",), enum=(None,))
 
@@ -444,6 +447,6 @@ def _reply(call: LlmCall) -> TypeSpec:
 
 
 def _location_text(location: Location) -> str:
-    source, way = location
+    source, path = location
     name = f"{source.name}.output" if source.kind == "output" else source.name
-    return "$" + ".".join((name, *way)).replace("." + ITEMS, ITEMS)
+    return "$" + ".".join((name, *path)).replace("." + ITEMS, ITEMS)

@@ -1,4 +1,4 @@
-"""Names: who gives a variable its values, and what a reference speaks of."""
+"""Names: the sources of variables, and the resolution of references."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _Kind = Literal["input", "output", "set", "error"]
 
 
 class Source(NamedTuple):
-    """Something that gives values: an input, the output of a step or sub-step, or one name of a `set`.
+    """A source of values: an input, the output or error of a step or sub-step, or one name of a `set`.
 
-    `step` is the position of the step in the program's list, `sub` that of a sub-step in it; `path` is where it
-    stands in the document.
+    `step` is the position of the step in the program's list, `sub` that of a sub-step in it; `path` is its path in the
+    document.
     """
 
     kind: _Kind
@@ -27,7 +27,7 @@ class Source(NamedTuple):
 
 
 class Meant(NamedTuple):
-    """What a reference speaks of: the sources of its first names, and the fields below."""
+    """A resolved reference: the sources of its first names, and the fields below."""
 
     sources: tuple[Source, ...]
     fields: tuple[str, ...]
@@ -35,7 +35,7 @@ class Meant(NamedTuple):
 
 @dataclass(frozen=True)
 class Names:
-    """Every name of a program. Without an `inputs` section, what nobody assigns is an input.
+    """Every name of a program. Without an `inputs` section, a name that nobody assigns is an input.
 
     `silent` are the ids of the steps that have neither output nor error: conditions, `set` and `end`.
     """
@@ -69,7 +69,7 @@ class Names:
         self.variables.setdefault(name, []).append(source)
 
     def meaning(self, names: tuple[str, ...]) -> Meant | None:
-        """Return what a reference speaks of, or None when nothing ever defines it."""
+        """Return what a reference resolves to, or None if nothing ever defines it."""
         if names not in self._meanings:
             self._meanings[names] = self._meaning(names)
         return self._meanings[names]
@@ -86,9 +86,9 @@ class Names:
         return Meant((Source("input", key[0], ()),) if sources is None else tuple(sources), fields)
 
     def locate(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Return what holds a reference's value, `(variable,)`, `(step, "output")` or `(step, "error")`, and fields.
+        """Split a reference into its variable, `(step, "output")` or `(step, "error")`, and the fields below.
 
-        This is the one lookup order (specs/language.md, "Data"). None when nothing ever defines it.
+        This defines the lookup order (specs/language.md, "Data"). Returns None if nothing ever defines the reference.
         """
         first = names[0]
         if len(names) > 1 and names[1] in ("output", "error"):
@@ -98,10 +98,10 @@ class Names:
                 return None
         if first in self.variables:
             return names[:1], names[1:]
-        # The checker has a name with a dollar sign for what is not there: that is no input either.
+        # The checker uses a name with a dollar sign for an undefined value: that is no input either.
         is_input = not self.declares_inputs and first not in self.outputs and not first.startswith("$")
         return (names[:1], names[1:]) if is_input else None
 
     def known(self) -> set[str]:
-        """Return every reference that could be meant by a misspelt one, without the dollar sign."""
+        """Return the references to which a misspelt one is compared, without the dollar sign."""
         return set(self.variables) | {f"{step}.output" for step in self.outputs}

@@ -1,4 +1,4 @@
-"""What all parts of a program have in common: frozen, strict, and no field that the language does not know."""
+"""The base of the models: frozen, strict, and without fields that the language does not know."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from stepward.vm.values import FrozenMap, Number, ValueRefused, exact, freeze
 
 
 class Node(BaseModel):
-    """A part of a program or policy."""
+    """A validated part of a program or policy."""
 
-    # Only the whole document is validated; building a validator for each part at import would double the start.
+    # Only whole documents are validated: building a validator for each part on import would double the start.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, defer_build=True)
 
     def to_data(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _frozen_object(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a frozen value as data that anybody can change."""
+    """Return a mutable copy of a frozen value."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, tuple) else value

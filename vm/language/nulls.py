@@ -1,4 +1,4 @@
-"""Fields whose value is null count as absent: serializers write such, and the models refuse them."""
+"""Removes fields whose value is null: some serializers write them, and the models refuse them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, BaseStep
 from stepward.vm.language.types import same
 
 TYPE_MAPS: Final = frozenset({"inputs", "args", "properties"})
-"""The fields whose value has a type for each name."""
+"""The fields whose value maps names to types."""
 
 
 def without_nulls(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the document without fields of the language that are null; values of the user's own stay as they are."""
+    """Return the document without fields of the language that are null; the user's own values stay unchanged."""
     fields: dict[str, Any] = _fields_without_nulls(data)
     for key in ("inputs", "tools"):
         if isinstance(fields.get(key), dict):
@@ -38,7 +38,7 @@ _WRITTEN_DEFAULTS: Final[dict[str, Any]] = {
     "max_retries": 3,
     "is_terminal": False,
 }
-"""What a serializer writes on every step, whatever its type: a field that is not the type's own then says nothing."""
+"""The fields that a serializer may write on steps of any type: with these values they are ignored on other types."""
 
 
 def _step_without_nulls(entry: Any, models: dict[str, type[BaseStep]]) -> Any:
@@ -54,7 +54,7 @@ def _step_without_nulls(entry: Any, models: dict[str, type[BaseStep]]) -> Any:
 
 
 def _all_without_nulls(entry: Any) -> Any:
-    """Clean a part in which every value at every depth is a field of the language."""
+    """Clean a part whose values, at every depth, are fields of the language."""
     if isinstance(entry, dict):
         return {key: _all_without_nulls(value) for key, value in entry.items() if value is not None}
     return [_all_without_nulls(item) for item in entry] if isinstance(entry, list) else entry
@@ -65,7 +65,7 @@ def _fields_without_nulls(entry: Any) -> Any:
 
 
 def _declaration_without_nulls(entry: Any) -> Any:
-    """Clean a tool's entry or a type; `default: null` is a value, and so is what stands in `enum`."""
+    """Clean a tool's entry or a type; `default: null` is a value, and so is a null in `enum`."""
     if not isinstance(entry, dict):
         return entry
     cleaned = {}

@@ -1,4 +1,4 @@
-"""Policies: what the author of a program can't drop. One object serves the checker and the machine."""
+"""Policies: rules and facts that the author of a program can't drop, for the checker and the machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stepward.vm.reading.source import Place
 
 def _date(text: str) -> str:
     try:
-        # The format alone: Python also reads 20270630 and 2027-W26-3.
+        # Only this format: `fromisoformat` also reads 20270630 and 2027-W26-3.
         datetime.datetime.strptime(text, "%Y-%m-%d")
         if len(text) != len("2027-06-30"):
             raise ValueError
@@ -33,14 +33,14 @@ def _date(text: str) -> str:
 
 
 class Allowed(Node):
-    """A tool that may be called at all, and optionally what its arguments have to satisfy (`$args.x`)."""
+    """A tool that may be called, optionally with a condition on its arguments (`$args.x`)."""
 
     tool: Annotated[str, Field(min_length=1)]
     when: str | None = None
 
 
 class Waiver(Node):
-    """A rule of the policy that one program need not keep for a while, and why."""
+    """A rule of the policy that one program may break until a date, and the reason."""
 
     program: str
     rule: str
@@ -79,16 +79,16 @@ class Policy(Node):
 
     @classmethod
     def load(cls, path: str | FilePath) -> Policy:
-        """Return the policy in a YAML or JSON file; raises PolicyError for what is none, OSError for no file."""
+        """Return the policy in a YAML or JSON file; raises PolicyError if it holds none, OSError without a file."""
         from stepward.vm.reading.files import read_file
 
         return cls._alone(str(path), lambda: read_file(path))
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str) -> Policy:
-        """Return the policy that the content of a file describes; raises PolicyError for what is none.
+        """Return the policy that the content of a file describes; raises PolicyError if it is not a policy.
 
-        `name` is that of the file: it says which format it is in, and messages speak of it.
+        `name` is that of the file: its ending decides the format, and messages name it.
         """
         from stepward.vm.reading.files import decode, read_text
 
@@ -107,12 +107,12 @@ class Policy(Node):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Policy:
-        """Return the policy that plain data describes; raises PolicyError for what is none."""
+        """Return the policy that plain data describes; raises PolicyError if it is not a policy."""
         return cls._build(data, None)
 
     @classmethod
     def from_record(cls, data: dict[str, Any], patterns: str | None) -> Policy:
-        """Return a policy that a journal keeps, whose patterns are of the dialect that it names."""
+        """Return a policy that is stored in a journal; `patterns` is their dialect, as the journal names it."""
         return cls._build(data, None, patterns)
 
     @classmethod
@@ -128,7 +128,7 @@ class Policy(Node):
         return policy
 
     def _unreadable_conditions(self) -> Iterator[Problem]:
-        """Yield what is wrong with the conditions: a policy is refused whole, before a program relies on it."""
+        """Yield the problems of the conditions: a policy with one is refused as a whole."""
         clauses = [(("allow", number, "when"), entry.when) for number, entry in enumerate(self.allow or ())]
         clauses += [
             (("guardrails", number, "when"), rule.when)
@@ -142,7 +142,7 @@ class Policy(Node):
                 yield Problem("SW301", error.message, error.help, Place(path, within=(error.start, error.end)))
 
     def applies(self, program_name: str, path: str) -> bool:
-        """Return whether the policy speaks of a program: by its name, or by the path of its file (glob patterns)."""
+        """Return whether the policy applies to a program, by its name or by the path of its file (glob patterns)."""
         if self.applies_to is None:
             return True
         path = path.replace("\\", "/")
@@ -152,5 +152,5 @@ class Policy(Node):
         )
 
     def waivers_of(self, program_name: str, *rules: str) -> tuple[Waiver, ...]:
-        """Return the waivers, expired ones too, of a rule for a program; `rules` are the names that it goes by."""
+        """Return the waivers of a rule for a program, also expired ones; `rules` are the names of the rule."""
         return tuple(waiver for waiver in self.waivers if waiver.program == program_name and waiver.rule in rules)

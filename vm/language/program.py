@@ -1,4 +1,4 @@
-"""A program: the whole of one workflow, loaded, checked for shape, and frozen."""
+"""The model of a program: one workflow, loaded, checked for shape, and frozen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stepward.vm.values import to_json
 class Program(Node):
     """A workflow program. Load one with `load`, `from_yaml`, `from_json` or `from_dict`.
 
-    What is here has the shape of a program, no more: whether it goes where it should, the checker says.
+    Loading checks only the shape of a program; `stepward.validator` checks its behaviour.
     """
 
     name: str = "unnamed"
@@ -38,7 +38,7 @@ class Program(Node):
     _document: Document | None = PrivateAttr(None)
 
     def __eq__(self, other: object) -> bool:
-        """Two programs are equal when they say the same, wherever they were read from."""
+        """Return whether two programs have equal fields, wherever they were read from."""
         return isinstance(other, Program) and self.__dict__ == other.__dict__
 
     __hash__ = None  # type: ignore[assignment]
@@ -54,12 +54,12 @@ class Program(Node):
         return self._document.name if self._document else f"<{self.name}>"
 
     def get_step(self, step_id: str) -> AnyStep | None:
-        """Return the first step of that id in the program's own list, or None."""
+        """Return the first step with an id in the program's own list, or None."""
         return next((step for step in self.steps if step.id == step_id), None)
 
     @classmethod
     def load(cls, path: str | FilePath) -> Program:
-        """Return the program in a YAML or JSON file; raises ProgramError for what is none, OSError for no file.
+        """Return the program in a YAML or JSON file; raises ProgramError if it holds none, OSError if there is no file.
 
         A file with several YAML documents holds several programs: read them with `load_all`.
         """
@@ -67,41 +67,41 @@ class Program(Node):
 
     @classmethod
     def load_all(cls, path: str | FilePath) -> list[Program]:
-        """Return the programs in a YAML or JSON file, in order; raises as `load` does."""
+        """Return the programs in a YAML or JSON file, in order; raises the errors of `load`."""
         from stepward.vm.reading.files import read_file
 
         return [cls.from_document(document) for document in read_file(path)]
 
     @classmethod
     def from_yaml(cls, text: str, name: str = "<yaml>") -> Program:
-        """Return the program in a YAML text; `name` is what messages call it. Raises ProgramError for what is none."""
+        """Return the program in a YAML text; `name` stands for it in messages. Raises ProgramError if it holds none."""
         from stepward.vm.reading.yaml_format import read_yaml
 
         return _only([cls.from_document(document) for document in read_yaml(name, text)], name)
 
     @classmethod
     def from_json(cls, text: str, name: str = "<json>") -> Program:
-        """Return the program in a JSON text; `name` is what messages call it. Raises ProgramError for what is none."""
+        """Return the program in a JSON text; `name` stands for it in messages. Raises ProgramError if it holds none."""
         from stepward.vm.reading.json_format import read_json
 
         return cls.from_document(read_json(name, text))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Program:
-        """Return the program that plain data describes; raises ProgramError for what is none. `data` is not kept."""
+        """Return the program that plain data describes; raises ProgramError if it is not one. `data` is copied."""
         from stepward.vm.language.loading import build_program
 
         return build_program(data, None)
 
     @classmethod
     def from_document(cls, document: Document) -> Program:
-        """Return the program in a document that was read; raises ProgramError with all that is wrong with its shape."""
+        """Return the program in a document; raises ProgramError with every problem of its shape."""
         from stepward.vm.language.loading import build_program
 
         return build_program(document.data, document)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the program as plain data that loads to an equal program: only fields that were given are in it."""
+        """Return the program as plain data that loads to an equal program, without fields that were not given."""
         return self.to_data()
 
     def to_json(self) -> str:

@@ -1,7 +1,7 @@
-"""Steps, sub-steps and cases: checked by pydantic, kept as the fields that were given.
+"""The base of steps, sub-steps and cases: validated by pydantic, but stored only with the fields that were given.
 
-A program may have 100,000 steps, each with a dozen fields of which most are left at their defaults. A pydantic model
-keeps them all and a set of those that were given, which is most of the time that making one takes.
+A program may have 100,000 steps, each with a dozen fields, most of them at their defaults. A pydantic model stores all
+of them and the set of those that were given, which takes most of the time of making one.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from stepward.vm.language.node import Node, plain
 
 
 class Record:
-    """A frozen part of a program. Annotations are its fields, and values of the class their defaults.
+    """A frozen part of a program. Its annotations are the fields, and its class attributes their defaults.
 
-    Made by validation alone: what is annotated is true of every record. `vars(record)` are the fields that were given.
+    Only validation makes records, so their values have the annotated types. `vars(record)` are the fields that were
+    given.
     """
 
     @classmethod
     def fields(cls) -> dict[str, Any]:
-        """Return the annotation of every field, those of base classes first."""
+        """Return the annotation of every field, base classes first."""
         return get_type_hints(cls, include_extras=True)
 
     @classmethod
     def _of(cls, given: dict[str, Any]) -> Self:
         record = object.__new__(cls)
-        vars(record).update(given)  # the one way past `__setattr__`
+        vars(record).update(given)  # `__setattr__` refuses
         return record
 
     def replace(self, **changes: Any) -> Self:
-        """Return a record that differs in some fields, which are not checked."""
+        """Return a copy with some fields changed; the changes are not validated."""
         return self._of({**vars(self), **changes})
 
     def to_data(self) -> dict[str, Any]:
@@ -41,7 +42,7 @@ class Record:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the schema that checks a mapping of fields and makes a record of it."""
+        """Return the schema that validates a mapping of fields and builds a record from it."""
         fields = {
             name: core_schema.typed_dict_field(handler.generate_schema(annotation), required=not hasattr(cls, name))
             for name, annotation in cls.fields().items()
@@ -72,7 +73,7 @@ class Record:
         raise TypeError(f"`{name}` can't be deleted: a program is frozen")
 
     def __eq__(self, other: object) -> bool:
-        """Two records are equal when every field is, given or not."""
+        """Return whether two records have equal fields, given or by default."""
         if type(self) is not type(other):
             return False
         mine, theirs = vars(self), vars(other)

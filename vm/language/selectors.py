@@ -1,4 +1,4 @@
-"""What a guardrail's selectors match in a program: its steps, sub-steps and branches."""
+"""Finds the steps, sub-steps and branches that the selectors of a guardrail match."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Hit(NamedTuple):
 def matches(selector: AnySelector | AnyGuard, meaning: Meaning) -> list[Hit]:
     """Return the steps and sub-steps that a selector matches."""
     if isinstance(selector, StepSelector | BranchSelector) and selector.step in meaning.flow.position:
-        # Ids are asked for most often; a second step of the same id is found by nobody (SW005).
+        # The common case without a search; a second step with the same id (SW005) is never matched.
         number = meaning.flow.position[selector.step]
         hit = Hit(number, None, meaning.program.steps[number])
         return [hit] if _is_selected(selector, hit.part, meaning) else []
@@ -48,7 +48,7 @@ def _is_selected(selector: AnySelector | AnyGuard, part: BaseStep, meaning: Mean
 
 
 def by_step(hits: Iterable[Hit]) -> dict[int, list[Hit]]:
-    """Return the hits of each step of the program's list."""
+    """Group matches by the position of their step."""
     result: dict[int, list[Hit]] = {}
     for hit in hits:
         result.setdefault(hit.step, []).append(hit)

@@ -1,28 +1,28 @@
-"""What control flow is made of: the ways out that a step states, the transitions that they become, and endings."""
+"""The values of control flow: the exits that a step states, the transitions that they become, and endings."""
 
 from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
 Kind = Literal["success", "fallback", "skipped", "failed", "branch", "uncovered", "visits", "end"]
-"""Why control goes on: what became of the step.
+"""Why control leaves a step.
 
-`success`, `fallback` and `skipped` go to the successor; `failed` to the error step, or ends the run (a condition or a
-`set` fails only where an expression has no value); `branch` is a condition's choice, `uncovered` that it has none;
-`visits` that the step was not started again; `end` an `end` step.
+`success`, `fallback` and `skipped` go to the successor; `failed` goes to the error step, or ends the run (a condition
+or a `set` fails only if an expression has no value); `branch` is a condition's choice; `uncovered` means that no branch
+applies, `visits` that the step has used up its visits; `end` is an `end` step.
 """
 
 Status = Literal["SUCCESS", "FAILED", "STALLED"]
 
 END: Final = -1
-"""The run ends: the transition has an ending."""
+"""The target of a transition that ends the run."""
 
 MISSING: Final = -2
-"""The program names a step that it does not have."""
+"""The target of a transition to a step that the program does not have."""
 
 
 class Ending(NamedTuple):
-    """How a run ends: its status, and the reason: `declared` for an ending that the program itself states."""
+    """How a run ends: its status and the reason, which is `declared` if the program itself states the ending."""
 
     status: Status
     reason: Literal["declared", "error", "uncovered", "visits"]
@@ -33,7 +33,7 @@ DECLARED_FAILURE: Final = Ending("FAILED", "declared")
 
 
 class Transition(NamedTuple):
-    """One way out of a step. `to` is the position of the next step, END or MISSING.
+    """A transition out of a step; `to` is the position of the next step, END or MISSING.
 
     `field` is the path, below the step, of the field that names the target; `branch` is `then`, `otherwise`, or the
     number of a case counted from 1.
@@ -47,12 +47,12 @@ class Transition(NamedTuple):
 
     @property
     def is_drawn(self) -> bool:
-        """Whether the program states this way itself: an edge of the graph or a declared ending."""
+        """Whether diagrams draw it: it goes to a step, or ends the run as the program declares."""
         return self.to != END or (self.ending is not None and self.ending.reason == "declared")
 
 
 class Exit(NamedTuple):
-    """One way out of a step, as the step alone states it.
+    """An exit of a step, as the step alone states it.
 
     It leads to the step with the id `target`, which the field at the path `field` names; or it is an `ending`; with
     neither it leads to the successor, which depends on the rest of the program.

@@ -1,7 +1,7 @@
-"""The types of an expression: what an operator needs, held against what its operands can be.
+"""Type check of expressions: compares the kinds that operators need with the kinds that their operands can have.
 
-An expression that passes here has a value in every state in which the references that it reads are defined; only
-arithmetic may still run out of digits.
+An expression that passes has a value in every state in which the references that it reads are defined, unless
+arithmetic runs out of digits.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _NOTHING_KNOWN: Final = Facts()
 
 
 class TypeProblem(NamedTuple):
-    """Something wrong in an expression: the finding's code, what to say, and where in the text.
+    """A problem of an expression: the finding's code, message and help, and the location in the text.
 
-    `rewrite`, where not empty, is the whole expression, safely mended.
+    `rewrite`, if not empty, is the whole expression with a safe fix.
     """
 
     code: str
@@ -45,7 +45,7 @@ class TypeProblem(NamedTuple):
 
 
 class _Operand(NamedTuple):
-    """What a part of an expression can be: its kinds, its possible values where they are few, and its text."""
+    """What is known of the values of an operand: their kinds, and the values themselves if they are listed."""
 
     kinds: Kinds
     enum: tuple[object, ...] | None = None
@@ -55,9 +55,9 @@ class _Operand(NamedTuple):
 def check_expression(
     text: str, tree: Expression, meaning: Meaning, *, is_condition: bool, known: Facts = _NOTHING_KNOWN
 ) -> list[TypeProblem]:
-    """Return what is wrong with the types of an expression (SW203, SW204, SW205).
+    """Return the type problems of an expression (SW203, SW204, SW205).
 
-    `known` is what is certain of references wherever the expression is evaluated.
+    `known` are the facts about references that hold wherever the expression is evaluated.
     """
     checker = _Checker(text, meaning)
     operand = checker.check(tree, known)
@@ -139,7 +139,7 @@ class _Checker:
         return f"declare {declared}, or compare it with another value"
 
     def declaration(self, tree: Expression, kinds: Kinds) -> str:
-        """Say how the one source of a reference declares a type, where there is one."""
+        """Return in words how to declare a type at the source of a reference; empty unless there is one such source."""
         meant = self.meaning.names.meaning(tree.names) if isinstance(tree, Reference) else None
         if meant is None or len(meant.sources) != 1 or meant.fields or len(kinds) != 1:
             return ""
@@ -181,13 +181,13 @@ class _Checker:
                 message = f"`{tree.operator}` compares single values, but `{shown}` may be {found}"
                 self.report("SW203", message, "compare one field of it, or use `in`, `contains` or `len`", side)
                 return
-        if _unlike(left.kinds, right.kinds):
+        if _are_unlike(left.kinds, right.kinds):
             self.unlike(tree, left, right)
         else:
             self.impossible(tree, left, right)
 
     def untyped(self, tree: Compare, *sides: Expression) -> None:
-        """Two names that nothing gives a type can hold values that can't be compared."""
+        """Report a comparison of names without a type: their values may not be comparable."""
         names = [side.text() for side in sides if isinstance(side, Reference) and self.is_untyped(side)]
         if len(names) == len(sides):
             message = f"nothing says of what type {' and '.join(f'`{name}`' for name in dict.fromkeys(names))} is"
@@ -222,7 +222,7 @@ class _Checker:
         self.report("SW203", message, help, tree)
 
     def with_replaced(self, part: Expression, text: str) -> str:
-        """Return the whole expression with one part written another way."""
+        """Return the whole expression with one part replaced."""
         return self.text[: part.start] + text + self.text[part.end :]
 
     def impossible(self, tree: Compare, left: _Operand, right: _Operand) -> None:
@@ -251,7 +251,7 @@ class _Checker:
 
             from stepward.vm.language.loading import MAX_CANDIDATES
 
-            # As with names: each of them is compared, and a program may have a finding for each.
+            # The search compares each of them, and a program may have a finding for each.
             few = enum if len(enum) <= MAX_CANDIDATES else ()
             texts = [member for member in few if isinstance(member, str)]
             near = get_close_matches(str(value), texts, n=1, cutoff=0.6) or [
@@ -263,7 +263,7 @@ class _Checker:
             self.problems.append(TypeProblem("SW205", message, help, side.start, side.end, rewrite))
 
     def respelt(self, side: Constant, value: str, texts: list[str]) -> str:
-        """Return the whole expression with the right spelling of a text in a constant, or nothing if none is sure."""
+        """Return the whole expression with a misspelt text of a constant corrected, or "" if no correction is sure."""
         from stepward.vm.language.loading import only_near
 
         same_letters = [text for text in texts if text.casefold() == value.casefold()]
@@ -310,18 +310,18 @@ class _Checker:
         view = self.meaning.typing.view(meant, ITEMS)
         if not view.is_known and not view.never and isinstance(item, Reference) and self.is_untyped(item):
             self.untyped(tree, item)
-        elif view.is_known and _unlike(operand.kinds, view.kinds):
+        elif view.is_known and _are_unlike(operand.kinds, view.kinds):
             self.unlike_items(tree, item, operand, view.kinds)
         elif isinstance(item, Constant) and view.enum is not None:
             self.outside(item, (item.value,), view.enum, array)
 
     def has_unlike_items(self, tree: Compare, array: Expression, item: Expression, operand: _Operand) -> bool:
-        """Hold an item against an array; return whether the items of a list literal are of another kind."""
+        """Check an item against an array; return whether the items of a list literal are of another kind."""
         if isinstance(array, Reference):
             self.array_items(tree, array, item, operand)
         if not isinstance(array, Constant) or not operand.is_known or not array.value:
             return False
-        is_wrong = _unlike(operand.kinds, kind_of(array.value[0]))
+        is_wrong = _are_unlike(operand.kinds, kind_of(array.value[0]))
         if is_wrong:
             self.unlike_items(tree, item, operand, kind_of(array.value[0]))
         return is_wrong
@@ -337,8 +337,8 @@ class _Checker:
         self.problems.append(TypeProblem(code, message, help, tree.start, tree.end))
 
 
-def _unlike(left: Kinds, right: Kinds) -> bool:
-    """Whether a comparison may meet two values of unlike type; null is never equal, and no error."""
+def _are_unlike(left: Kinds, right: Kinds) -> bool:
+    """Return whether a comparison may get two values of different kinds; null may be compared with anything."""
     a, b = left - _NULL, right - _NULL
     return bool(a and b) and not (len(a) == 1 and a == b)
 
@@ -348,7 +348,7 @@ def _is_number(text: str) -> bool:
 
 
 def either(kinds: Kinds) -> str:
-    """Say of which kinds a value is or must be."""
+    """Return in words which kinds a value has or must have."""
     return " or ".join(WORDS[word] for word in sorted(kinds)) or "nothing"
 
 

@@ -1,4 +1,4 @@
-"""Types of inputs, arguments, outputs and replies: JSON Schema's words with JSON Schema's meaning, and `sensitive`."""
+"""Types of inputs, arguments, outputs and replies: JSON Schema's keywords with their meaning there, and `sensitive`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stepward.vm.patterns.matching import PythonPattern, matches
 TypeWord = Literal["boolean", "integer", "number", "string", "array", "object", "null"]
 
 MAX_SHOWN: Final = 20
-"""Members of an `enum` that a refusal names."""
+"""Maximal number of members of an `enum` that a refusal lists."""
 
 KINDS: Final = frozenset({"boolean", "integer", "number", "string", "array", "object", "null"})
 
@@ -35,19 +35,19 @@ def _words(value: Any) -> Any:
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
-def _one_word_first(words: tuple[str, ...]) -> tuple[str, ...]:
+def _require_words(words: tuple[str, ...]) -> tuple[str, ...]:
     if not words:
         help = "name a type, or remove `type`: without it any kind of value is admitted"
         raise PydanticCustomError("empty_type", "a list of types names at least one", {"help": help})
     return words
 
 
-def _unlisted(words: tuple[str, ...] | None) -> Any:
+def _single_word(words: tuple[str, ...] | None) -> Any:
     return words[0] if words and len(words) == 1 else words
 
 
 def _pattern(text: str, info: ValidationInfo) -> str:
-    """Return a pattern; the context of validation may say that it is one of Python's `re`: see `build_program`."""
+    """Return a pattern if it is accepted; the validation context may say that it is one of Python's `re`."""
     if info.context is not None and info.context["patterns"] is None:
         return PythonPattern(text)
     from stepward.vm.patterns.acceptance import require_accepted
@@ -73,13 +73,13 @@ def patterns_of(spec: TypeSpec | None) -> Iterator[str]:
 
 
 class TypeSpec(Node):
-    """A declared type. Without `type` it admits every kind of value."""
+    """A declared type. Without `type` it allows every kind of value."""
 
     type: Annotated[
         tuple[TypeWord, ...] | None,
         BeforeValidator(_words, json_schema_input_type=TypeWord | list[TypeWord]),
-        AfterValidator(lambda words: words if words is None else _one_word_first(words)),
-        PlainSerializer(_unlisted),
+        AfterValidator(lambda words: words if words is None else _require_words(words)),
+        PlainSerializer(_single_word),
     ] = None
     enum: Annotated[tuple[Value, ...], Field(strict=False, min_length=1)] | None = None
     minimum: ExactNumber | None = None
@@ -101,26 +101,26 @@ class TypeSpec(Node):
 
     @model_validator(mode="after")
     def _is_of_some_value(self) -> TypeSpec:
-        """Refuse a type that no value is of: no run gets past one, so that every rule would hold behind it."""
+        """Refuse a type without values: no run gets past it, so every rule would hold behind it."""
         for why, help in _contradictions(self):
             raise PydanticCustomError("no_value", "{why}", {"why": why, "help": help})
         return self
 
     @property
     def has_default(self) -> bool:
-        """Whether a default is written out (`null` counts where the type admits it)."""
+        """Whether a default is given (`null` counts only if the type allows it)."""
         return "default" in self.model_fields_set and (self.default is not None or self.admits("null"))
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The kinds of value that the type admits; without `type` those of the members of `enum`."""
+        """The kinds of value that the type allows; without `type`, those of the members of `enum`."""
         if self.type is not None:
             return frozenset(self.type)
         if self.enum is not None:
             return self.member_kinds
         return KINDS
 
-    # What is cached hangs on `enum` alone, which no copy of a type changes.
+    # The cached values depend only on `enum`, which no copy of a type changes.
 
     @cached_property
     def member_kinds(self) -> frozenset[str]:
@@ -129,7 +129,7 @@ class TypeSpec(Node):
 
     @cached_property
     def member_keys(self) -> frozenset[Any]:
-        """The keys of the members of `enum`: a long one is not looked through for each value."""
+        """The keys of the members of `enum`, so that a long one is not searched for each value."""
         return frozenset(map(key_of, self.enum or ()))
 
     def lists(self, value: Any) -> bool:
@@ -149,23 +149,23 @@ _PYTHON: Final[dict[str, tuple[type, ...]]] = {"string": (str,), "array": (list,
 
 
 def refusal(value: Any, spec: TypeSpec, path: str = "") -> str | None:
-    """Return why `value` is not of the type, in words that name the part concerned, or None when it is.
+    """Return why `value` is not of the type, in words that name the part concerned, or None if it is.
 
-    The meaning is JSON Schema's (draft 2020-12): a keyword speaks only of the kind of value that it is made for, and
-    `pattern` searches.
+    The meaning is that of JSON Schema (draft 2020-12): a keyword applies only to values of its kind, and `pattern`
+    searches.
     """
     return next(_refusals(value, spec, path), None)
 
 
 def fits(value: Any, spec: TypeSpec | None) -> bool:
-    """Return whether a value is of a type; every value is where there is none."""
+    """Return whether a value is of a type; None allows every value."""
     return spec is None or refusal(value, spec) is None
 
 
 def _refusals(value: Any, spec: TypeSpec, path: str) -> Iterator[str]:
     here = f"`{path}` " if path else ""
     if spec.enum is not None and not _is_of_kind(value, spec):
-        yield from _without_enum(value, spec, path)  # that says more than a list of the members
+        yield from _without_enum(value, spec, path)  # more helpful than a list of the members
         return
     if spec.enum is not None and not spec.lists(value):
         shown = [_shown(member) for member in spec.enum[:MAX_SHOWN]] + ["…"] * (len(spec.enum) > MAX_SHOWN)
@@ -174,10 +174,10 @@ def _refusals(value: Any, spec: TypeSpec, path: str) -> Iterator[str]:
 
 
 def _without_enum(value: Any, spec: TypeSpec, path: str) -> Iterator[str]:
-    """Yield what speaks against a value beside `enum`."""
+    """Yield the refusals of a value by all keywords but `enum`."""
     here = f"`{path}` " if path else ""
     if not _is_of_kind(value, spec):
-        assert spec.type is not None, "without one every kind is admitted"
+        assert spec.type is not None, "without one every kind is allowed"
         yield f"{here}must be {' or '.join(_article(word) for word in spec.type)}, not {_shown(value)}"
         return
     if _is(value, "number"):
@@ -232,8 +232,8 @@ def _is(value: Any, word: str) -> bool:
 
 
 def _contradictions(spec: TypeSpec) -> Iterator[tuple[str, str]]:
-    """Yield why no value is of a type, or none of the kind that a keyword is for, and what to change; the parts of the
-    type are looked at before it."""
+    """Yield why a type has no values, or none of the kind that a keyword applies to, and what to change. The parts of
+    the type were checked before."""
     low, high = spec.minimum, spec.maximum
     if low is not None and high is not None:
         help = "raise `maximum` to {} or more, or lower `minimum` to {} or less"
@@ -267,7 +267,7 @@ def _beside_enum(spec: TypeSpec) -> str:
 
 
 def implies(narrow: TypeSpec, wide: TypeSpec) -> bool:
-    """Return whether every value of `narrow` is certainly one of `wide`; false where it is not plain to see."""
+    """Return whether every value of `narrow` is certainly one of `wide`; false if that is hard to decide."""
     if narrow == wide:
         return True
     if wide.items is not None and (narrow.items is None or not implies(narrow.items, wide.items)):
@@ -290,7 +290,7 @@ def _within(narrow: TypeSpec, wide: TypeSpec) -> bool:
 
 
 def key_of(value: Any) -> Any:
-    """Return what is equal, and can be hashed, for two values that are the `same`, and for no others."""
+    """Return a hashable key: two values have equal keys if and only if they are the `same`."""
     if isinstance(value, bool):
         return (bool, value)
     if isinstance(value, dict):
@@ -299,7 +299,7 @@ def key_of(value: Any) -> Any:
 
 
 def _texts_within(narrow: TypeSpec, wide: TypeSpec) -> bool:
-    """Return whether the texts of one type are of another, by their patterns and lengths."""
+    """Return whether every text of `narrow` is one of `wide`, by their patterns and lengths."""
     if wide.pattern is None and wide.max_length is None:
         return True
     if not narrow.admits("string"):
@@ -310,7 +310,7 @@ def _texts_within(narrow: TypeSpec, wide: TypeSpec) -> bool:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Return whether two values are one value of the language: `1` and `1.0` are, `1` and `true` are not."""
+    """Return whether two values are equal in the language: `1` and `1.0` are, `1` and `true` are not."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):

@@ -1,1 +1,1 @@
-"""Patterns of text types: their syntax, how a text is held against one, and the automata that decide about several."""
+"""Patterns of text types: syntax, matching with RE2, and automata that decide questions about several patterns."""

@@ -1,4 +1,4 @@
-"""Which patterns are accepted: what RE2 accepts, bounded in size; and in words why another one is not."""
+"""Decides which patterns are accepted: those of RE2, bounded in size; refusals say why."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from stepward.vm.patterns.matching import compiled
 from stepward.vm.patterns.syntax import Anchor, Chars, Choice, Node, Opaque, PatternError, Repeat, Sequence, parse
 
 MAX_SIZE: Final = 2_000
-"""Characters of a pattern whose repetitions are written out: a search may take as many for each one of the text."""
+"""Maximal size of a pattern with its repetitions written out: matching may take that many steps per character."""
 
-MAX_SOUGHT: Final = 200
-"""Characters of a pattern whose texts are sought when a type is read."""
+MAX_SEARCHED: Final = 200
+"""Maximal size of a pattern that is tested for emptiness when a type is loaded."""
 
 _TABLE: Final = "see the table of patterns in specs/language.md"
 
 
 def require_accepted(pattern: str) -> None:
-    """Raise PatternError for what is no pattern, too large for one, or means something else to whoever knows `re`."""
+    """Raise PatternError if a text is not a pattern, is too large, or has another meaning in Python's `re`."""
     tree = parse(pattern)
     try:
         compiled(pattern)
@@ -43,53 +43,53 @@ def _words(error: re2.error) -> str:
 
 
 def has_no_text(pattern: str, longest: int | None) -> bool:
-    """Return whether a pattern that was accepted is certainly found in no text of at most `longest` characters."""
+    """Return whether an accepted pattern is certainly found in no text of at most `longest` characters."""
     tree = parse(pattern)
-    if longest is not None and _least(tree) > longest:
+    if longest is not None and _shortest_length(tree) > longest:
         return True
-    if not _is_odd(tree) or written_out(tree) > MAX_SOUGHT:
+    if not _may_be_empty(tree) or written_out(tree) > MAX_SEARCHED:
         return False
     from stepward.vm.patterns.languages import is_empty
 
     return is_empty(pattern, longest)
 
 
-def _least(tree: Node) -> int:
-    """Return the length of the shortest text of a pattern, or less."""
+def _shortest_length(tree: Node) -> int:
+    """Return a lower bound of the lengths of the texts of a pattern."""
     match tree:
         case Chars():
             return 1
         case Sequence(parts=parts):
-            return sum(map(_least, parts))
+            return sum(map(_shortest_length, parts))
         case Choice(parts=parts):
-            return min(map(_least, parts))
+            return min(map(_shortest_length, parts))
         case Repeat(part=part, low=low):
-            return low * _least(part)
+            return low * _shortest_length(part)
     return 0
 
 
-def _is_odd(tree: Node, *, is_first: bool = True, is_last: bool = True) -> bool:
-    """Return whether an end of the text is asked for amid a pattern, or a character of no set: it may have no text."""
+def _may_be_empty(tree: Node, *, is_first: bool = True, is_last: bool = True) -> bool:
+    """Return whether a pattern may have no texts: it has an anchor in its middle, or an empty set of characters."""
     match tree:
         case Chars(ranges=ranges):
             return not ranges
         case Anchor(at=at):
             return not (is_first if at == "start" else is_last)
         case Choice(parts=parts):
-            return any(_is_odd(part, is_first=is_first, is_last=is_last) for part in parts)
+            return any(_may_be_empty(part, is_first=is_first, is_last=is_last) for part in parts)
         case Repeat(part=part):
-            return _is_odd(part, is_first=False, is_last=False)
+            return _may_be_empty(part, is_first=False, is_last=False)
         case Sequence(parts=parts):
             last = len(parts) - 1
             return any(
-                _is_odd(part, is_first=is_first and not number, is_last=is_last and number == last)
+                _may_be_empty(part, is_first=is_first and not number, is_last=is_last and number == last)
                 for number, part in enumerate(parts)
             )
     return False
 
 
 def written_out(tree: Node) -> int:
-    """Return how many characters a pattern has when its repetitions are written out."""
+    """Return the size of a pattern with its repetitions written out, in characters."""
     match tree:
         case Chars() | Opaque():
             return 1

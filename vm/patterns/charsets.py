@@ -1,4 +1,4 @@
-"""Sets of characters, as patterns name them: by ranges of code points, by classes, and with other cases."""
+"""Sets of characters in patterns: ranges of code points, named classes, and upper and lower case."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 
 LAST: Final = 0x10FFFF
 SURROGATES: Final = (0xD800, 0xDFFF)
-"""Code points that no text holds."""
+"""Code points that no text may contain."""
 
 Ranges = tuple[tuple[int, int], ...]
-"""Code points from the first to the last, both included: ascending, apart, and none of half a surrogate pair."""
+"""Pairs of a first and a last code point, both included: ascending, not adjacent, without surrogates."""
 
 
 def ranges_of(spans: Iterable[tuple[int, int]]) -> Ranges:
-    """Return sets of characters as one: ascending, apart, without surrogates."""
+    """Return the union of spans of code points: ascending, not adjacent, without surrogates."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(_without_surrogates(spans)):
         if found and low <= found[-1][1] + 1:
@@ -61,11 +61,11 @@ POSIX: Final = {
 }
 SIGNS: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _OTHER_CASES: Final = {"k": "\u212a", "s": "\u017f"}
-"""Beside its capital, what a letter of ASCII is written as: the Kelvin sign, and the long s."""
+"""The characters beyond ASCII whose other case is an ASCII letter: the Kelvin sign and the long s."""
 
 
 def folded(ranges: Ranges) -> Ranges | None:
-    """Return a set with the other cases of its letters; None where they are not only those of ASCII."""
+    """Return a set with the other case of its letters added; None if it has characters beyond ASCII."""
     if any(high > 0x7F for _, high in ranges):
         return None
     found = list(ranges)

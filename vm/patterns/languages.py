@@ -1,6 +1,6 @@
-"""What several patterns say together of a text: whether there is one, and the shortest.
+"""Questions about the texts of several patterns, such as whether one implies another, and shortest examples.
 
-A product of automata is searched breadth first, so that the first text that leads to a state is a shortest one.
+A product of automata is searched breadth-first, so that the first text that leads to a state is a shortest one.
 """
 
 from __future__ import annotations
@@ -9,31 +9,31 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from stepward.vm.patterns.automaton import LOST, START, Automaton, Letters, TooLarge, letters_of
+from stepward.vm.patterns.automaton import DEAD, START, Automaton, Letters, TooLarge, letters_of
 from stepward.vm.patterns.matching import PythonPattern
 from stepward.vm.patterns.syntax import Node, PatternError, parse
 
 MAX_STEPS: Final = 200_000
-"""Transitions of a product that are looked at: less than a second."""
+"""Maximal number of transitions of a product that are searched, in less than a second."""
 
 MAX_COUNTED: Final = 128
-"""The longest length that is told apart, where somebody asks how long the texts of a pattern are."""
+"""The largest length that `lengths_of` distinguishes."""
 
-MAX_KEPT: Final = 1_024
-"""Answers that are kept."""
+MAX_CACHED: Final = 1_024
+"""Maximal number of cached results of each question."""
 
 
 State = tuple[int, ...]
-"""The state of each automaton, and the length as far as it is counted."""
+"""A state of a product: the state of each automaton, and the length of the text up to a bound."""
 
 Origins = dict[State, tuple[State, int] | None]
-"""From which state, by which letter, a search first came to each state; None for where it began."""
+"""For each state, the state and the letter from which a search first reached it; None for the first state."""
 
 
 class Seen(NamedTuple):
-    """What each pattern of a product says of some texts, and the length of the shortest of them.
+    """A state that a search has reached: whether each pattern is found there, and the length of a shortest text to it.
 
-    `text` builds a text of that length, in as many steps: whoever asks for every state's takes quadratic time.
+    `text` takes time linear in `length`, so asking for the text of every state takes quadratic time.
     """
 
     found: tuple[bool, ...]
@@ -44,7 +44,7 @@ class Seen(NamedTuple):
 
     @property
     def text(self) -> str:
-        """A shortest of the texts."""
+        """A shortest text that leads to the state."""
         signs: list[str] = []
         step = self.origins[self.state]
         while step is not None:
@@ -54,9 +54,9 @@ class Seen(NamedTuple):
         return "".join(reversed(signs))
 
 
-@lru_cache(MAX_KEPT)
+@lru_cache(MAX_CACHED)
 def tree_of(pattern: str) -> Node | None:
-    """Return the tree of a pattern that was accepted; None where it has none that says what it means."""
+    """Return the tree of an accepted pattern; None for a pattern of Python's `re` or one that can't be parsed."""
     if isinstance(pattern, PythonPattern):
         return None
     try:
@@ -66,10 +66,10 @@ def tree_of(pattern: str) -> Node | None:
 
 
 class Product:
-    """Several patterns beside one another; the first `needed` of them have to be found.
+    """The product of several patterns' automata; only texts in which the first `needed` patterns are found count.
 
-    Texts are told apart by their length up to `counted`, and have at most `longest` characters unless that is None.
-    Raises TooLarge where a part of a tree has no description.
+    States distinguish lengths of texts up to `counted`. Texts have at most `longest` characters unless that is None.
+    Raises TooLarge for an Opaque part of a tree.
     """
 
     def __init__(self, trees: Sequence[Node], *, needed: int = 0, counted: int = 0, longest: int | None = None) -> None:
@@ -80,48 +80,48 @@ class Product:
         self.longest = longest
 
     def search(self) -> Iterator[Seen]:
-        """Yield what each state that some text leads to says, shortest texts first. Raises TooLarge on its way."""
+        """Yield every state that some text leads to, those with the shortest texts first. May raise TooLarge."""
         size = len(self.letters.examples)
         first = (*(START for _ in self.automata), 0)
-        came: Origins = {first: None}
+        origins: Origins = {first: None}
         level, length, steps = [first], 0, 0
-        moves: dict[State, list[tuple[State, int]]] = {}
+        moves_of: dict[State, list[tuple[State, int]]] = {}
         while level:
             following: list[State] = []
             for state in level:
                 found = tuple([one.accepts(at) for one, at in zip(self.automata, state, strict=False)])
                 if all(found[: self.needed]):
-                    yield Seen(found, length, state, came, self.letters)
+                    yield Seen(found, length, state, origins, self.letters)
                 steps += size
                 if steps > MAX_STEPS:
                     raise TooLarge
                 if length == self.longest:
                     continue
-                places = state[:-1]
-                if places not in moves:
-                    moves[places] = self._moves(places)
+                states = state[:-1]
+                if states not in moves_of:
+                    moves_of[states] = self._moves(states)
                 counted = min(length + 1, self.counted)
-                for ways, letter in moves[places]:
-                    to = (*ways, counted)
-                    if to not in came:
-                        came[to] = state, letter
+                for targets, letter in moves_of[states]:
+                    to = (*targets, counted)
+                    if to not in origins:
+                        origins[to] = state, letter
                         following.append(to)
             level, length = following, length + 1
 
-    def _moves(self, places: State) -> list[tuple[State, int]]:
-        """Return where the letters lead from a state of each automaton, each place once with its first letter."""
+    def _moves(self, states: State) -> list[tuple[State, int]]:
+        """Return the targets of all letters from `states`, each target once, with its first letter."""
         found: dict[State, int] = {}
         for letter in range(len(self.letters.examples)):
-            ways = tuple([one.step(at, letter) for one, at in zip(self.automata, places, strict=True)])
-            if LOST not in ways[: self.needed]:
-                found.setdefault(ways, letter)
+            targets = tuple([one.step(at, letter) for one, at in zip(self.automata, states, strict=True)])
+            if DEAD not in targets[: self.needed]:
+                found.setdefault(targets, letter)
         return list(found.items())
 
 
 def is_within(pattern: str | None, longest: int | None, other: str | None, other_longest: int | None) -> bool:
-    """Return whether every text of a pattern and a length is certainly one of another pattern and length.
+    """Return whether every text with one pattern and maximal length certainly has another pattern and maximal length.
 
-    None stands for no pattern, and no bound. False also where that is too much to look at.
+    None means no pattern or no maximal length. Returns False also if the search is too large.
     """
     is_short = other_longest is None or (longest is not None and longest <= other_longest)
     return (other is None or other == pattern or _is_found(pattern, longest, other)) and (
@@ -129,9 +129,9 @@ def is_within(pattern: str | None, longest: int | None, other: str | None, other
     )
 
 
-@lru_cache(MAX_KEPT)
+@lru_cache(MAX_CACHED)
 def _is_found(pattern: str | None, longest: int | None, other: str) -> bool:
-    """Return whether one pattern is found wherever another one is, in texts of a length."""
+    """Return whether `other` is found in every text of at most `longest` characters in which `pattern` is found."""
     trees = [tree_of(one) for one in (pattern, other) if one is not None]
     known = [tree for tree in trees if tree is not None]
     if len(known) < len(trees):
@@ -142,9 +142,9 @@ def _is_found(pattern: str | None, longest: int | None, other: str) -> bool:
         return False
 
 
-@lru_cache(MAX_KEPT)
+@lru_cache(MAX_CACHED)
 def _is_short(pattern: str | None, longest: int | None, most: int | None) -> bool:
-    """Return whether a pattern is found, in texts of a length, only in those of at most another length."""
+    """Return whether all texts of a pattern with at most `longest` characters have at most `most` characters."""
     tree = None if pattern is None else tree_of(pattern)
     if tree is None or most is None:
         return False
@@ -155,9 +155,9 @@ def _is_short(pattern: str | None, longest: int | None, most: int | None) -> boo
         return False
 
 
-@lru_cache(MAX_KEPT)
+@lru_cache(MAX_CACHED)
 def shortest(pattern: str, longest: int | None = None, most: int = 4) -> tuple[str, ...]:
-    """Return a few texts that a pattern is found in, shortest first; none where it is too much to look at."""
+    """Return a few texts in which a pattern is found, shortest first; none if the search is too large."""
     tree = tree_of(pattern)
     found: list[str] = []
     try:
@@ -179,9 +179,9 @@ def is_empty(pattern: str, longest: int | None) -> bool:
         return False
 
 
-@lru_cache(MAX_KEPT)
+@lru_cache(MAX_CACHED)
 def lengths_of(pattern: str) -> tuple[int, int | None]:
-    """Return between which lengths the texts lie that a pattern is found in; no upper bound where none is known."""
+    """Return the minimal and the maximal length of the texts of a pattern; the maximum is None if it is unknown."""
     tree = tree_of(pattern)
     least, most = 0, None
     try:

@@ -1,6 +1,6 @@
-"""Holding a text against a pattern: RE2, in time that grows with the length of the text and no faster.
+"""Matches texts against patterns with RE2, in time linear in the length of the text.
 
-Runs that were recorded before patterns were RE2's keep those of Python's `re`, which `PythonPattern` marks.
+Runs that were recorded before the change to RE2 still use Python's `re`; `PythonPattern` marks their patterns.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from functools import lru_cache
 from typing import Any, Final
 
 RE2: Final = "re2"
-"""The dialect of patterns, as the journal of a run names it that has any; without a name it is Python's `re`."""
+"""The dialect of patterns, as the journal of a run names it; in a journal without this name it is Python's `re`."""
 
 MAX_MEMORY: Final = 4 << 20
-"""Bytes that RE2 may take for one pattern."""
+"""Maximal bytes of memory of RE2 for one pattern."""
 
-MAX_KEPT: Final = 64
-"""Compiled patterns that are kept."""
+MAX_CACHED: Final = 64
+"""Maximal number of cached compiled patterns."""
 
 
 class PythonPattern(str):
-    """A pattern of a run that was recorded when patterns were those of Python's `re`."""
+    """A pattern of Python's `re`, of a run that was recorded before the change to RE2."""
 
     __slots__ = ()
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Return whether a pattern is found in a text. The pattern is one that was accepted."""
+    """Return whether an accepted pattern is found in a text."""
     if isinstance(pattern, PythonPattern):
         import re
 
@@ -33,9 +33,9 @@ def matches(pattern: str, text: str) -> bool:
     return compiled(pattern).search(text) is not None
 
 
-@lru_cache(MAX_KEPT)
+@lru_cache(MAX_CACHED)
 def compiled(pattern: str) -> Any:
-    """Return the pattern as RE2 has it; raises `re2.error`."""
+    """Return a pattern compiled by RE2; raises `re2.error`."""
     import re2
 
     options = re2.Options()

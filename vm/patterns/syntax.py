@@ -1,10 +1,10 @@
-"""The syntax of patterns: what RE2 reads, as a tree.
+"""The syntax of patterns: a parser of RE2's syntax, and its tree.
 
-The tree says what a pattern is, no more: sets of characters, one after another, alternatives, repetitions, and the two
-ends of the text. Groups capture nothing, and it does not matter who is greedy: nobody asks where a match lies. What has
-no short description as sets of characters (`\\b`, Unicode classes, `^` of single lines) is Opaque.
+The tree has sets of characters, sequences, alternatives, repetitions, and the two ends of the text. Groups capture
+nothing and greediness is ignored, because nobody asks for the position of a match. Parts that are hard to describe by
+sets of characters (`\\b`, Unicode classes, `^` of single lines) are Opaque.
 
-The source is https://github.com/google/re2/wiki/Syntax, and RE2's own answers; a test holds the two against each other.
+The source is https://github.com/google/re2/wiki/Syntax; a test compares the parser with RE2.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final, Literal
 from stepward.vm.patterns.charsets import CLASSES, LAST, POSIX, SIGNS, Ranges, complement, folded, ranges_of
 
 MAX_DEPTH: Final = 50
-"""How deep groups and repetitions may be nested."""
+"""Maximal nesting of groups and repetitions."""
 
 MAX_REPEAT: Final = 1_000
 """The largest number in a repetition."""
 
 
 class PatternError(Exception):
-    """A text is no pattern. `help` says what to write instead."""
+    """A text is not a pattern. `help` says what to write instead."""
 
     def __init__(self, message: str, help: str) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class PatternError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """One character of a set, which may be empty: then nothing matches."""
+    """One character of a set; an empty set matches nothing."""
 
     ranges: Ranges
 
@@ -69,7 +69,7 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A part that RE2 understands and this tree does not describe."""
+    """A part that RE2 accepts and this tree does not describe."""
 
     text: str
 
@@ -104,7 +104,7 @@ _UNKNOWN_GROUPS: Final = {
 
 
 class _Level:
-    """What was read of a group so far."""
+    """The parts of a group that were read so far."""
 
     def __init__(self, flags: frozenset[str], inner: frozenset[str]) -> None:
         self.outer = flags
@@ -134,7 +134,7 @@ def _sequence(parts: list[Node]) -> Node:
 
 
 def parse(pattern: str) -> Node:
-    """Return the tree of a pattern; raises PatternError for what RE2 does not accept."""
+    """Return the tree of a pattern; raises PatternError if RE2 does not accept it."""
     return _Reader(pattern).read()
 
 
@@ -188,7 +188,7 @@ class _Reader:
         self.level.add(Opaque("other cases") if found is None else Chars(found))
 
     def _with_cases(self, ranges: Ranges) -> Ranges | None:
-        """Return a set, with the other cases of its letters where the flag `i` asks for them; None for too many."""
+        """Return a set, with the other case of its letters if the flag `i` is on; None if that is not known."""
         return folded(ranges) if "i" in self.level.flags else ranges
 
     # -- groups --------------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ class _Reader:
         return end
 
     def _flags(self, flags: frozenset[str]) -> tuple[frozenset[str], str]:
-        """Return the flags behind `(?`, and the sign that ends them."""
+        """Return the flags after `(?`, and the sign that ends them."""
         found, is_off, at = set(flags), False, self.at + 2
         while at < len(self.text):
             sign = self.text[at]
@@ -316,7 +316,7 @@ class _Reader:
         return end + 1
 
     def _escaped(self) -> int:
-        """Return the code point that an escape stands for, and go behind it."""
+        """Consume an escape and return its code point."""
         rest = self.text[self.at + 1 :]
         sign = rest[:1]
         if not sign:
@@ -349,7 +349,7 @@ class _Reader:
     # -- classes -------------------------------------------------------------------------------------------------------
 
     def _class(self) -> Ranges | None:
-        """Return the characters of a class in brackets, and go behind it; None for one with Unicode classes."""
+        """Consume a class in brackets and return its characters; None for one with Unicode classes."""
         self.at += 1
         is_negated = self.text.startswith("^", self.at)
         self.at += is_negated
@@ -413,7 +413,7 @@ def _digits(text: str, allowed: str) -> str:
 
 
 def _counts(text: str, at: int) -> tuple[int, int | None, int] | None:
-    """Return the numbers of a repetition in braces and where it ends; None where it is none, but plain text."""
+    """Return the two numbers of a repetition in braces and its end; None if the braces are plain text."""
     end = text.find("}", at)
     low, comma, high = text[at + 1 : end].partition(",") if end >= 0 else ("", "", "")
     if not (low and len(low) == len(_digits(low, "0123456789"))):

@@ -1,1 +1,1 @@
-"""From text to plain data, and back from data to the place in the text."""
+"""Reads text into plain data, and finds the location of data in the text."""

@@ -1,4 +1,4 @@
-"""A document: the data of one program or policy, and the way back from a place in it to its text."""
+"""A document: the data of one program or policy, and the mapping from locations in the data to the text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Format = Literal["yaml", "json", "python"]
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a value and its key stand, as offsets into the text; `style` says how a text value is written."""
+    """The offsets of a value and its key in the text; `style` says how a text value is written."""
 
     start: int
     end: int
@@ -24,7 +24,7 @@ class Extent:
 
 
 class Wanted(dict[str | int, "Wanted"]):
-    """The paths that are looked for, as a tree, so that a locator passes over everything else."""
+    """A tree of the paths that are looked for, so that a locator can skip everything else."""
 
     @classmethod
     def of(cls, paths: Iterable[Path]) -> Wanted:
@@ -38,12 +38,12 @@ class Wanted(dict[str | int, "Wanted"]):
 
 
 Locator = Callable[[Wanted], dict[Path, Extent]]
-"""Finds the extents of the wanted paths. It parses the text again: it is called only when something is reported."""
+"""Finds the extents of the wanted paths. It parses the text again, so it is called only if something is reported."""
 
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """One document of a file: its data as plain values, and what was wrong with it already when it was read."""
+    """One document of a file: its data as plain values, and the problems that its reader found."""
 
     name: str
     text: str
@@ -53,13 +53,13 @@ class Document:
     problems: tuple[Problem, ...] = ()
 
     def locate(self, places: Iterable[Place]) -> dict[Place, Span]:
-        """Return the span of each place; of a place that has no text of its own, the nearest that holds it."""
+        """Return the span of each location; for one without a text of its own, the span of the nearest parent."""
         places = list(dict.fromkeys(places))
         if not places:
             return {}
         extents = self.locator(Wanted.of(place.path for place in places))
         lines = LineIndex(self.text)
-        written: dict[Path, list[int] | None] = {}  # a text is read once, however many places in it are asked for
+        written: dict[Path, list[int] | None] = {}  # offsets are computed once for all locations in a text
         return {place: lines.span(*self._offsets(place, extents, written)) for place in places}
 
     def _offsets(
@@ -80,7 +80,7 @@ class Document:
         return self._first_line(extent)
 
     def _written(self, path: Path, extent: Extent) -> list[int] | None:
-        """Return where each code point of a text value is written, and where it ends; None when that can't be told."""
+        """Return the offset of each code point of a text value, and of its end; None if they can't be determined."""
         value = self.data
         for part in path:
             value = value[part]
@@ -100,6 +100,6 @@ class Document:
         return offsets[start], offsets[end - 1] + width(self.text, offsets[end - 1], extent.style)
 
     def _first_line(self, extent: Extent) -> tuple[int, int]:
-        """Cut an extent to its first line: a finding points at a spot, not at a screen full."""
+        """Cut an extent to its first line, because a finding should not mark a whole screen."""
         stretch = self.text[extent.start : extent.end]
         return extent.start, extent.start + len(stretch.split("\n", 1)[0].rstrip())

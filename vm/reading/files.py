@@ -1,4 +1,4 @@
-"""From a file to its documents: size, encoding and format are looked at before anything is parsed."""
+"""Reads the documents of a file: size and encoding are checked before anything is parsed."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from stepward.vm.reading.source import LineIndex
 
 
 def read_file(path: str | FilePath) -> list[Document]:
-    """Return the documents of a YAML or JSON file; messages call it by its path.
+    """Return the documents of a YAML or JSON file; messages name its path.
 
-    Raises ProgramError (SW001, SW004) for what can't be read as text of its format, OSError for no file.
+    Raises ProgramError (SW001, SW004) if its content can't be read, OSError if there is no file.
     """
     name = str(path)
     return read_text(name, read_bytes(FilePath(path), name), is_json=str(path).endswith(".json"))
 
 
 def read_bytes(path: FilePath, name: str) -> str:
-    """Return the text of a file; raises ProgramError when it is over the limit or not UTF-8."""
+    """Return the text of a file; raises ProgramError if it is too large or not UTF-8."""
     size = path.stat().st_size
     if size > MAX_BYTES:
         message = f"the file has {size:,} bytes; a program has at most {MAX_BYTES:,}"
         raise ProgramError(name, (Problem("SW004", message, "split the program, or move data out of it"),))
-    # Not all of it: the file may grow meanwhile, and a device has no size at all.
+    # Bounded, too: the file may grow meanwhile, and a device has no size at all.
     with path.open("rb") as file:
         return decode(file.read(MAX_BYTES + 1), name)
 
 
 def decode(content: bytes, name: str) -> str:
-    """Return the text that UTF-8 bytes write, without a byte order mark; raises ProgramError when they are none."""
+    """Return the text of UTF-8 bytes, without a byte order mark; raises ProgramError if they are not UTF-8."""
     if len(content) > MAX_BYTES:
         message = f"the text has more bytes than a program may have: {MAX_BYTES:,}"
         raise ProgramError(name, (Problem("SW004", message, "split the program, or move data out of it"),))
@@ -45,7 +45,7 @@ def decode(content: bytes, name: str) -> str:
 
 
 def read_text(name: str, text: str, *, is_json: bool) -> list[Document]:
-    """Return the documents of a text in one of the two formats; raises ProgramError as their readers do."""
+    """Return the documents of a text in JSON or YAML; raises the ProgramError of their readers."""
     if is_json:
         from stepward.vm.reading.json_format import read_json
 

@@ -1,4 +1,4 @@
-"""Where values stand in a text: noted as a reader of any format goes through it."""
+"""Collects the locations of values while a reader of any format goes through a text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepward.vm.reading.source import Path
 
 @dataclass(slots=True)
 class _Level:
-    """A mapping or list that is not at its end; `next` is the key or position of its next value, None before a key."""
+    """An open mapping or list; `next` is the key or position of its next value, None before a key."""
 
     wanted: Wanted | None
     path: Path
@@ -22,7 +22,7 @@ class _Level:
 
 
 class Finder:
-    """Notes the extents of wanted paths in `found`. It is told of keys and values in the order of the text."""
+    """Collects the extents of wanted paths in `found`. The reader calls it for keys and values in the order of text."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.found: dict[Path, Extent] = {}
@@ -31,33 +31,33 @@ class Finder:
 
     @property
     def expects_key(self) -> bool:
-        """Whether a key comes next, or the end of a mapping."""
+        """Whether the next token is a key or the end of a mapping."""
         return bool(self._levels) and self._levels[-1].next is None
 
     def key(self, key: str, start: int, end: int) -> None:
-        """Take the key of the next value."""
+        """Note the key of the next value."""
         self._levels[-1].next, self._levels[-1].next_key = key, (start, end)
 
     def scalar(self, start: int, end: int, style: Style | None) -> None:
-        """Take a value that holds no other."""
+        """Note a value that holds no other."""
         wanted, path, key = self._value()
         if wanted is not None:
             self.found[path] = Extent(start, end, key, style)
 
     def begin(self, start: int, *, is_mapping: bool) -> bool:
-        """Take the start of a mapping or list; return whether anything in it is wanted."""
+        """Note the start of a mapping or list; return whether anything in it is wanted."""
         wanted, path, key = self._value()
         self._levels.append(_Level(wanted, path, start, key, None if is_mapping else 0))
         return wanted is not None
 
     def end(self, end: int) -> None:
-        """Take the end of the mapping or list that was begun last."""
+        """Note the end of the mapping or list that was begun last."""
         level = self._levels.pop()
         if level.wanted is not None:
             self.found[level.path] = Extent(level.start, end, level.key)
 
     def _value(self) -> tuple[Wanted | None, Path, tuple[int, int] | None]:
-        """Return what is wanted of the value that comes now, its path, and where its key stands."""
+        """Return the wanted paths in the next value, its path, and the extent of its key."""
         if not self._levels:
             return self._wanted, (), None
         top = self._levels[-1]

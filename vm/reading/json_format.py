@@ -1,4 +1,4 @@
-"""JSON documents: the C scanner reads them; a scanner of ours finds places in the text when something is reported."""
+"""Reads JSON documents with Python's C scanner; a scanner of our own finds locations if something is reported."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _WRITING: Final = r"""(?x)\\u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}
     |(?P<half>\\u[dD][89a-fA-F][0-9A-Fa-f]{2}|[\ud800-\udfff])
     |\\."""
-"""A pair of escapes that write one code point, half of such a pair, or any other escape; few texts are searched for it,
-so it is not compiled on import."""
+"""A pair of escapes for one code point, half of such a pair, or any other escape. It is not compiled on import, because
+few texts are searched for it."""
 
 
 def read_json(name: str, text: str) -> Document:
     """Return the document of a JSON text (RFC 8259), with its numbers exact.
 
-    Raises ProgramError (SW001, SW004) when the text is no JSON or passes a limit.
+    Raises ProgramError (SW001, SW004) if the text is not JSON or exceeds a limit.
     """
     repeats = False
 
@@ -49,7 +49,7 @@ def read_json(name: str, text: str) -> Document:
         raise ProgramError(name, (Problem("SW004", "a number has too many digits", help),)) from None
     if _is_too_deep(data):
         raise ProgramError(name, (_too_deep(text),))
-    # The search for halves costs as much as reading the text, so it is made only where there can be one.
+    # Searching for lone surrogates costs as much as reading the text, so it is done only if there can be one.
     for half in _halves(text) if "\\u" in text or not _is_encodable(text) else ():
         raise ProgramError(name, (half,))
     problems = tuple(_duplicates(text)) if repeats else ()
@@ -57,7 +57,7 @@ def read_json(name: str, text: str) -> Document:
 
 
 def _halves(text: str) -> Iterator[Problem]:
-    """Yield the surrogates, written as they are or as escapes, that are not one of a pair."""
+    """Yield a problem for each lone surrogate, written as a character or as an escape."""
     for writing in re.finditer(_WRITING, text):
         if writing.group("half"):
             span = LineIndex(text).span(writing.start(), writing.end())
@@ -78,7 +78,7 @@ def _fraction(text: str) -> Decimal:
 def _is_too_deep(data: Any) -> bool:
     """Return whether data is deeper than the limit.
 
-    The C scanner's own limit on depth hangs on the interpreter, and lets more through than ours.
+    The C scanner's own limit depends on the interpreter, and is higher than ours.
     """
     holders = (dict, list)
     level = [data] if isinstance(data, holders) else []
@@ -105,11 +105,11 @@ def _too_deep(text: str) -> Problem:
         if depth > MAX_DEPTH:
             span = LineIndex(text).span(token.start(), token.end())
             return Problem("SW004", f"nested deeper than {MAX_DEPTH} levels", "flatten the document", span=span)
-    raise AssertionError("the scanner gave up on depth, so there is some")
+    raise AssertionError("the scanner gave up, so the text is too deep")
 
 
 def _duplicates(text: str) -> Iterator[Problem]:
-    """Yield a problem for each key that an object of a valid JSON text names again."""
+    """Yield a problem for each repeated key in an object of a valid JSON text."""
     lines = LineIndex(text)
     keys: list[set[str]] = []
     for token, following in pairwise(_TOKEN.finditer(text)):
@@ -140,7 +140,7 @@ class _Locator:
                 finder.end(position)
             elif sign in "{[":
                 if not finder.begin(start, is_mapping=sign == "{"):
-                    position = skip(self.text, start)[1]  # the C scanner finds the end of what nobody asked for
+                    position = skip(self.text, start)[1]  # the C scanner finds the end of an unwanted value
                     finder.end(position)
             elif sign not in ",:":
                 if finder.expects_key:

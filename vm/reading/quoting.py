@@ -1,4 +1,4 @@
-"""From a code point of a text value back to the code point that writes it, through quotes, escapes and folding."""
+"""Maps the code points of a text value to their offsets in the document, through quotes, escapes and folding."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SPACE: Final = " \t\r\n"
 
 
 def offsets_in_text(text: str, start: int, end: int, style: Style, value: str) -> list[int] | None:
-    """Return, for each code point of `value` and for its end, the offset in `text` at which it is written.
+    """Return the offset in `text` of each code point of `value`, and of its end.
 
-    `text[start:end]` writes `value` in `style`. Returns None when the two can't be brought together, so that the
-    caller points at the whole instead of at a wrong spot.
+    `text[start:end]` is `value` written in `style`. Returns None if the two do not match, so that the caller marks the
+    whole value, not a wrong part of it.
     """
     position = start
     if style == "block":
@@ -36,7 +36,7 @@ def offsets_in_text(text: str, start: int, end: int, style: Style, value: str) -
 
 
 def _find(text: str, position: int, end: int, style: Style, wanted: str) -> tuple[int, int] | None:
-    """Find the next writing of one code point: its offset, and where the search goes on."""
+    """Return the offset of the next code point `wanted`, and the offset after it; None if it is not found."""
     while position < end:
         here = text[position]
         if style == "double" and here == "\\":
@@ -60,7 +60,7 @@ def _find(text: str, position: int, end: int, style: Style, wanted: str) -> tupl
 
 
 def width(text: str, position: int, style: Style) -> int:
-    """Return how many code points of `text` write the code point of a value that is written at `position`."""
+    """Return the number of code points in `text` that write the one code point of a value at `position`."""
     if style == "double" and text[position : position + 1] == "\\":
         return _escape(text, position).end() - position
     return 2 if style == "single" and text.startswith("''", position) else 1

@@ -1,4 +1,4 @@
-"""Plain scalars of YAML 1.2 (core schema): `yes`, `no`, `on` are text, `0o17` is fifteen."""
+"""Resolves plain scalars of YAML 1.2 (core schema): `yes`, `no`, `on` are texts, `0o17` is fifteen."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
 def within_limit(number: str) -> str:
-    """Return the text of a number; raises ValueError when it is so long that work on it would be felt."""
+    """Return the text of a number; raises ValueError if it is so long that converting it would be slow."""
     if len(number) > MAX_NUMBER:
         raise ValueError(f"a number has over {MAX_NUMBER} characters")
     return number
 
 
 def resolve(text: str) -> Any:
-    """Return what a plain scalar stands for under the core schema (YAML 1.2.2, section 10.3.2).
+    """Return the value of a plain scalar under the core schema (YAML 1.2.2, section 10.3.2).
 
-    Numbers are int or Decimal, so that nothing is rounded; `.inf` and `.nan` come back as float, for the models to
-    refuse. Raises ValueError for a number of over MAX_NUMBER characters.
+    Numbers are int or Decimal, so that nothing is rounded; `.inf` and `.nan` are returned as float, and the models
+    refuse them. Raises ValueError for a number of over MAX_NUMBER characters.
     """
     if text in _WORDS:
         return _WORDS[text]

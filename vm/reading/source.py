@@ -1,4 +1,4 @@
-"""Where something stands: places in a document, and spans in its text."""
+"""Locations: places in the data of a document, and spans in its text."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 Path = tuple[str | int, ...]
-"""The way from the root of a document to a value: keys and list positions."""
+"""The path from the root of a document to a value: keys and list positions."""
 
 
 class Span(NamedTuple):
-    """A stretch of text; lines and columns are 1-based and count code points, `end_column` is just past the end."""
+    """A range of text; lines and columns are 1-based and count code points; `end_column` is just past the end."""
 
     line: int
     column: int
@@ -20,9 +20,9 @@ class Span(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A spot in a document: a value, or its key, or a stretch of a text value.
+    """A location in a document: a value, its key, or a part of a text value.
 
-    `within` counts code points of the text value, from `start` up to and without `end`.
+    `within` are a start and an exclusive end, in code points of the text value.
     """
 
     path: Path = ()
@@ -30,19 +30,19 @@ class Place(NamedTuple):
     within: tuple[int, int] | None = None
 
     def text(self) -> str:
-        """Return the path as people write it: `steps[2].condition`."""
+        """Return the path in words: `steps[2].condition`."""
         parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path]
         return "".join(parts).lstrip(".") or "document"
 
     def child(self, *parts: str | int) -> Place:
-        """Return the place of a value inside this one."""
+        """Return the location of a value inside this one."""
         return Place(self.path + parts)
 
 
 class Mend(NamedTuple):
-    """A change of a document that is safe to make: `text` in place of the value, the key or the stretch at `place`.
+    """A safe fix of a document: `text` replaces the value, the key or the part of a text at `place`.
 
-    With `field`, the mapping at `place` gets that field instead, with `text` as its value.
+    With `field`, the mapping at `place` gets this field instead, with `text` as its value.
     """
 
     place: Place

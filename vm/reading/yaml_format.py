@@ -1,7 +1,7 @@
-"""YAML 1.2 documents: from libyaml's events to plain data, and from paths back to the text.
+"""Reads YAML 1.2 documents from libyaml's events, and finds the locations of paths in the text.
 
-The events are ours to interpret, so that scalars are YAML 1.2's, a key that comes twice is seen, aliases are counted
-before they are expanded, and depth is bounded without recursion.
+Interpreting the events ourselves gives us the scalars of YAML 1.2, finds repeated keys, counts aliases before they are
+expanded, and bounds the depth without recursion.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STYLES: Final[dict[str | None, Style]] = {None: "plain", "": "plain", "'": "single", '"': "double"}
 _TAG: Final = "tag:yaml.org,2002:"
 _PROPERTIES: Final = re.compile(r"(?:[&!]\S*(?:\s+#[^\n]*|\s+)*)*")
-"""The anchor and the tag that stand before a value, and what separates them from it."""
+"""The anchor and the tag before a value, and the space or comment between."""
 
 _TAGGED_KINDS: Final[dict[str, tuple[type, ...]]] = {
     _TAG + "int": (int,),
@@ -39,7 +39,7 @@ _TAGGED_KINDS: Final[dict[str, tuple[type, ...]]] = {
 def read_yaml(name: str, text: str) -> list[Document]:
     """Return the documents of a YAML text; an empty one has the data None.
 
-    Raises ProgramError (SW001, SW004) when the text is no YAML or passes a limit.
+    Raises ProgramError (SW001, SW004) if the text is not YAML or exceeds a limit.
     """
     text = text.removeprefix("\ufeff")
     documents: list[Document] = []
@@ -73,7 +73,7 @@ def _unreadable(text: str, error: yaml.YAMLError) -> Problem:
         offset = mark.index
     else:
         words = str(getattr(error, "reason", error))
-        # libyaml's reader counts bytes, its parser code points.
+        # libyaml's reader counts bytes, its parser counts code points.
         offset = len(text.encode()[: getattr(error, "position", 0)].decode(errors="ignore"))
     line, column = LineIndex(text).position(offset)
     span = Span(line, column, line, column + 1)
@@ -228,7 +228,7 @@ class _Builder:
         raise ProgramError(self.name, (Problem(code, message, help, span=self._span(event)),))
 
     def _span(self, event: yaml.Event) -> Span:
-        # By offset, because libyaml sees line breaks that nobody else counts (U+0085, U+2028).
+        # By offset, because libyaml counts line breaks that nobody else counts (U+0085, U+2028).
         self._lines = self._lines or LineIndex(self.text)
         return self._lines.span(*_offsets(event))
 

@@ -1,4 +1,4 @@
-"""Data to YAML that a 1.2 reader and a 1.1 reader understand alike."""
+"""Writes data as YAML that has the same meaning in YAML 1.1 and 1.2."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class _Writer(yaml.SafeDumper):
 
 
 def _text(writer: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    # PyYAML quotes what YAML 1.1 reads as something else; `1e3` and `0o17` are numbers in 1.2 alone. A break that is
-    # a break in 1.1 alone is only safe as an escape.
+    # PyYAML quotes texts that are another value in YAML 1.1; `1e3` and `0o17` are numbers only in 1.2. A line break
+    # that only 1.1 knows is safe only as an escape.
     style = None if _is_text(value) and not _OLD_BREAKS.search(value) else '"'
     return writer.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 

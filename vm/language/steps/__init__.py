@@ -1,6 +1,6 @@
-"""The step types: each has one file, with the fields that it has and no others, and its anatomy.
+"""The step types: each file has the fields and the anatomy of one type.
 
-The anatomy (`Anatomy`) says what a step is made of. Who reads a program asks it and need not know the types.
+The anatomy (`Anatomy`) describes a step, so that readers of a program need not know the types.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def parts(step: AnyStep) -> Iterator[tuple[int | None, AnyPart]]:
 
 
 def path_of(step: int, sub: int | None) -> Path:
-    """Return the path of a step in the document, by its position, or that of a sub-step of it."""
+    """Return the path, in the document, of the step at a position, or of one of its sub-steps."""
     return ("steps", step) if sub is None else ("steps", step, "parallel_steps", sub)
 
 

@@ -1,4 +1,4 @@
-"""What every type of step tells of itself, so that who reads a program need not know the types."""
+"""The anatomy: what every step type has to say, so that readers of a program need not know the types."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 
 
 class Anatomy(Protocol):
-    """The anatomy of a step. A new type owes all of it; the type checker says what it lacks."""
+    """The anatomy of a step. A new type has to define all of it; mypy reports what is missing."""
 
     @property
     def sub_steps(self) -> Sequence[LlmCall | ToolCall]:
-        """The steps inside of it."""
+        """Its sub-steps."""
 
     @property
     def calls(self) -> Sequence[tuple[int | None, LlmCall | ToolCall]]:
-        """The calls to a model or a tool that it makes, each with the position of its sub-step."""
+        """Its calls to a model or a tool, each with the position of its sub-step, or None for the step itself."""
 
     @property
     def has_output(self) -> bool:
-        """Whether it has an output, and an error when it fails."""
+        """Whether it has an output, or an error if it fails."""
 
     @property
     def assigns(self) -> FrozenMap:
-        """The variables that it assigns, each with its value: a text is an expression."""
+        """The variables that it assigns and their values; a text is an expression."""
 
     @property
     def expressions(self) -> Iterable[Text]:
-        """The expressions that it evaluates, in their order."""
+        """The expressions that it evaluates, in order."""
 
     @property
     def templates(self) -> Iterable[Template]:
-        """The values in which it fills in references, in their order."""
+        """The values in which it fills in references, in order."""
 
     @property
     def exits(self) -> Sequence[Exit]:
-        """The ways out of it, but for those of a bound on its visits."""
+        """Its exits, without those of a bound on its visits."""
 
     @property
     def targets(self) -> Iterable[str]:
-        """The ids that it names as a branch, a case or an error step: those steps are arms."""
+        """The ids of its arms: the steps that it names as a branch, a case or an error step."""

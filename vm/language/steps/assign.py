@@ -40,7 +40,7 @@ class SetStep(Routed):
 
     @property
     def expressions(self) -> Iterable[Text]:
-        """The texts that it assigns; what is no text is a constant."""
+        """The texts that it assigns; other values are constants."""
         for name, value in self.set.items():
             if isinstance(value, str):
                 yield Text(("set", name), value, is_condition=False)

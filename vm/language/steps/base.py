@@ -1,4 +1,4 @@
-"""What steps have in common: the fields of their roles, and the parts of an anatomy."""
+"""Base classes of the steps, with the fields that several types share, and the parts of an anatomy."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _is_name = re.compile(NAME).fullmatch
 
 
 def check_name(text: str) -> str:
-    """Return a text that is a name; raises PydanticCustomError for what is none.
+    """Return `text` if it is a name; raises PydanticCustomError if not.
 
-    One rule for models and expressions: pydantic's own patterns mean something else by `\\w`, and so does Python by
-    an identifier beyond ASCII.
+    Models and expressions share this rule: pydantic's patterns define `\\w` differently, and so does Python identifiers
+    beyond ASCII.
     """
     if not (text.isascii() and text.isidentifier()) and not _is_name(text):
         raise PydanticCustomError("variable_name", "`{text}` is not a name", {"text": text})
@@ -48,9 +48,9 @@ class Text(NamedTuple):
 
 
 class Template(NamedTuple):
-    """A value of a step in whose texts references are filled in: its path below the step, and the value.
+    """A value of a step whose texts may hold references: its path below the step, and the value.
 
-    `sub` is the position of the sub-step that has it.
+    `sub` is the position of the sub-step to which it belongs.
     """
 
     sub: int | None
@@ -59,13 +59,13 @@ class Template(NamedTuple):
 
 
 class BaseStep(Record):
-    """What every step and sub-step has."""
+    """The base of every step and sub-step."""
 
     id: Identifier
 
 
 class Routed(BaseStep):
-    """A step that control passes through: all but conditions and `end`."""
+    """A step with a successor: all but conditions and `end`."""
 
     next_step: str | None = None
     is_terminal: bool = False
@@ -74,7 +74,7 @@ class Routed(BaseStep):
 
 
 class Failing(BaseStep):
-    """A step that may fail and binds an output: llm, tool, parallel, and sub-steps."""
+    """A step that binds an output and may fail: llm, tool, parallel, and sub-steps."""
 
     output_key: VariableName | None = None
     on_error: OnError = "fail"
@@ -86,7 +86,7 @@ class Failing(BaseStep):
 
 
 class ErrorRouted(Routed):
-    """A step that may send control elsewhere when it fails."""
+    """A step that may name the step to go to when it fails."""
 
     error_step: str | None = None
 
@@ -100,11 +100,11 @@ class FailingStep(Failing, ErrorRouted):
         return () if self.error_step is None else (self.error_step,)
 
     def failures(self, *, can_fall_back: bool) -> tuple[Exit, ...]:
-        """Return the ways out that are taken when the step did not succeed."""
+        """Return the exits that are taken if the step does not succeed."""
         exits: tuple[Exit, ...] = (Exit("fallback"),) if can_fall_back else ()
         if self.on_error == "skip":
             exits += (Exit("skipped"),)
-        if self.error_step is not None:  # beside `skip` it is SW002: both ways are given, and the program is refused
+        if self.error_step is not None:  # with `skip` the program is refused (SW002), and has both exits until then
             exits += (Exit("failed", self.error_step, ("error_step",)),)
         elif self.on_error != "skip":
             exits += (FAILURE,)

@@ -1,4 +1,4 @@
-"""What calls have in common: the llm and tool steps, and the sub-steps of a parallel one."""
+"""The base classes of calls: of llm and tool steps, and of the sub-steps of a parallel one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepward.vm.language.transitions import SUCCESS, Exit
 
 
 class Call(Failing):
-    """A step or sub-step that asks somebody outside."""
+    """A step or sub-step that calls a model or a tool."""
 
     timeout_seconds: Annotated[ExactNumber, Field(gt=0)] | None = None
     on_timeout: Literal["fail", "fallback"] = "fail"
@@ -26,5 +26,5 @@ class CallStep(Call, FailingStep):
 
     @property
     def exits(self) -> tuple[Exit, ...]:
-        """The successor, and where control goes when the call did not succeed."""
+        """The exits to the successor, and those of a call that does not succeed."""
         return (SUCCESS, *self.failures(can_fall_back=self.on_timeout == "fallback"))

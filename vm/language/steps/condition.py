@@ -46,7 +46,7 @@ class ConditionStep(BaseStep):
 
     @property
     def expressions(self) -> Iterable[Text]:
-        """The conditions, in the order in which they are asked."""
+        """The conditions, in the order of their evaluation."""
         if self.condition is not None:
             yield Text(("condition",), self.condition, is_condition=True)
         for number, case in enumerate(self.cases or ()):
@@ -54,7 +54,7 @@ class ConditionStep(BaseStep):
 
     @property
     def exits(self) -> tuple[Exit, ...]:
-        """The branches; where none applies `otherwise`, or an end; and an end where a condition has no value."""
+        """The branches; `otherwise`, or an ending if no branch applies; and an ending if a condition has no value."""
         if self.then is not None:
             exits: tuple[Exit, ...] = (Exit("branch", self.then, ("then",), "then"),)
         else:
@@ -64,7 +64,7 @@ class ConditionStep(BaseStep):
             )
         if self.otherwise is not None:
             exits += (Exit("branch", self.otherwise, ("otherwise",), "otherwise"),)
-        # A condition with `otherwise` alone takes no branch where it holds.
+        # A condition with only `otherwise` takes no branch if it holds.
         if self.otherwise is None or (self.then is None and self.cases is None):
             exits += (UNCOVERED,)
         return (*exits, FAILURE)
@@ -72,13 +72,13 @@ class ConditionStep(BaseStep):
     @property
     def targets(self) -> Iterable[str]:
         """The steps that its branches name."""
-        for way in self.exits:
-            if way.target is not None:
-                yield way.target
+        for exit in self.exits:
+            if exit.target is not None:
+                yield exit.target
 
     @property
     def branch_names(self) -> dict[str | int, str | int]:
-        """What a guardrail may call a branch, and the name that control flow gives it."""
+        """The names that a guardrail may use for each branch, with the name of the branch in control flow."""
         names: dict[str | int, str | int] = {}
         if self.condition is not None and self.then is not None:
             names["then"] = "then"

@@ -13,7 +13,7 @@ from stepward.vm.language.types import TypeSpec
 
 
 class LlmCall(Call):
-    """Asks a model; its reply is data. As such a sub-step, as LlmStep a step."""
+    """Asks a model, whose reply is data. This class is a sub-step; LlmStep is a step."""
 
     type: Literal["llm"]
     prompt: str
@@ -23,7 +23,7 @@ class LlmCall(Call):
 
     @property
     def templates(self) -> Iterable[Template]:
-        """The prompt and the instructions."""
+        """The prompt and the system text."""
         yield Template(None, ("prompt",), self.prompt)
         if self.system is not None:
             yield Template(None, ("system",), self.system)
@@ -34,5 +34,5 @@ class LlmStep(LlmCall, CallStep):
 
     @property
     def calls(self) -> tuple[tuple[None, LlmCall]]:
-        """The one call, which is the step itself."""
+        """The step itself."""
         return ((None, self),)

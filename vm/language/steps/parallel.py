@@ -24,7 +24,7 @@ class ParallelStep(FailingStep):
 
     @property
     def sub_steps(self) -> tuple[LlmCall | ToolCall, ...]:
-        """The steps inside of it."""
+        """Its sub-steps."""
         return self.parallel_steps
 
     @property
@@ -34,14 +34,14 @@ class ParallelStep(FailingStep):
 
     @property
     def templates(self) -> Iterable[Template]:
-        """Those of its sub-steps."""
+        """The templates of its sub-steps."""
         for sub, call in enumerate(self.parallel_steps):
             for one in call.templates:
                 yield Template(sub, ("parallel_steps", sub, *one.path), one.value)
 
     @property
     def exits(self) -> tuple[Exit, ...]:
-        """The successor, and where control goes when a sub-step fails; where each is skipped instead, none does."""
+        """The exits to the successor, and, unless each sub-step is skipped when it fails, those of a failure."""
         if all(call.on_error == "skip" for call in self.parallel_steps):
             return (SUCCESS,)
         return (SUCCESS, *self.failures(can_fall_back=False))

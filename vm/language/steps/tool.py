@@ -13,7 +13,7 @@ from stepward.vm.language.steps.call import Call, CallStep
 
 
 class ToolCall(Call):
-    """Calls a tool of the manifest. As such a sub-step, as ToolStep a step."""
+    """Calls a tool of the manifest. This class is a sub-step; ToolStep is a step."""
 
     type: Literal["tool"]
     tool: Annotated[str, Field(min_length=1)]
@@ -30,5 +30,5 @@ class ToolStep(ToolCall, CallStep):
 
     @property
     def calls(self) -> tuple[tuple[None, ToolCall]]:
-        """The one call, which is the step itself."""
+        """The step itself."""
         return ((None, self),)
