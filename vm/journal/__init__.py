@@ -1,1 +1,1 @@
-"""Journals: the append-only records of runs, their hash chain, and the stores that keep them."""
+"""Journals: the append-only records of runs, their hash chain, and the stores that hold them."""

@@ -1,7 +1,7 @@
-"""Values as records hold them: RFC 8785 JSON without floats, so that anybody can compute the same bytes.
+"""Writes and reads values in records: RFC 8785 JSON without floats, so that anybody can compute the same bytes.
 
-RFC 8785 knows doubles only. Numbers that it would round, and references to sensitive values, are *tagged strings*: a
-text that starts with `#`, and a letter that says what follows. A text of the user that starts with `#` gets one more.
+RFC 8785 has only doubles. Numbers that it would round, and references to sensitive values, are *tagged strings*: a text
+that starts with `#` and a letter for its kind. A user's text that starts with `#` gets another `#` before it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stepward.vm.errors import StepwardError
 from stepward.vm.values import FrozenMap, ValueRefused, exact
 
 LARGEST: Final = 2**53 - 1
-"""The largest integer that every reader of JSON has exactly."""
+"""The largest integer that every reader of JSON reads exactly."""
 
 TAG: Final = "#"
 NUMBER: Final = "#n"
@@ -24,9 +24,9 @@ SEALED: Final = "#v"
 
 
 class Sealed(NamedTuple):
-    """A sensitive value: what stands for it in records, and the value itself.
+    """A sensitive value: its reference and commitment in records, and the value itself.
 
-    `value` is None with `is_gone` where it was erased: the reference and the salted commitment stay.
+    `is_gone` means that it was erased: `value` is None, and the reference and the salted commitment stay.
     """
 
     reference: str
@@ -36,21 +36,21 @@ class Sealed(NamedTuple):
 
 
 class Secret(NamedTuple):
-    """A sensitive value that nobody has sealed yet: it must not reach a record."""
+    """A sensitive value that is not sealed yet: it must not reach a record."""
 
     value: Any
 
 
 class NotCanonicalError(StepwardError):
-    """Bytes are no canonical JSON as records are written."""
+    """Bytes are not the canonical JSON of records."""
 
 
-# `ensure_ascii=False` and these separators give the bytes of RFC 8785 for what records hold, but for the order of keys
-# beyond the Basic Multilingual Plane: the RFC sorts by UTF-16 code units, Python by code points.
+# `ensure_ascii=False` and these separators give the bytes of RFC 8785 for the data of records, except for the order of
+# keys beyond the Basic Multilingual Plane: the RFC sorts by UTF-16 code units, Python by code points.
 def _encoder() -> Callable[[Any], str]:
-    """Return what writes JSON with sorted keys. `JSONEncoder.encode` makes an encoder in C anew for each text."""
+    """Return a function that writes JSON with sorted keys; `JSONEncoder.encode` would make a C encoder per text."""
     make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:  # there is no C in every Python
+    if make is None:  # not every Python has the C encoder
         return json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
     parts = make(None, _refuse_object, json.encoder.encode_basestring, None, ":", ",", True, False, False)
     return lambda value: "".join(parts(value, 0))
@@ -65,12 +65,12 @@ _encode_in_order: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", 
 
 
 def canonical(value: Any) -> str:
-    """Return the RFC 8785 text of plain JSON data without floats; `portable` makes such data of any value.
+    """Return the RFC 8785 text of plain JSON data without floats, such as `portable` returns.
 
-    Raises UnicodeEncodeError for half a surrogate pair, which no value of the language holds.
+    Raises UnicodeEncodeError for half a surrogate pair, which values of the language can't have.
     """
     text = _encode(value)
-    # A character beyond the plane takes two units of UTF-16; counting them costs a fraction of looking at each.
+    # A character beyond the plane takes two units of UTF-16; counting units is faster than checking each character.
     if text.isascii() or len(text.encode("utf-16-le")) == 2 * len(text):
         return text
     return _encode_in_order(_ordered(value))
@@ -89,12 +89,12 @@ def _code_units(key: str) -> bytes:
 def read_canonical(raw: bytes) -> Any:
     """Return the plain JSON data in canonical bytes.
 
-    Raises NotCanonicalError unless `canonical` writes exactly these bytes for it: another order of keys, white space,
-    a key that comes twice, a fraction, an integer beyond LARGEST, and what is no JSON at all.
+    Raises NotCanonicalError unless `canonical` writes exactly these bytes: for another order of keys, white space, a
+    repeated key, a fraction, an integer beyond LARGEST, and anything that is not JSON.
     """
     try:
         text = raw.decode()
-        data, _ = (_decode_exactly if _may_have_large(raw) else _decode)(text)  # more text fails the comparison
+        data, _ = (_decode_exactly if _may_have_large(raw) else _decode)(text)  # extra text fails the comparison
         if canonical(data) == text:
             return data
     except (ValueError, RecursionError):
@@ -112,7 +112,7 @@ def _refuse_number(text: str) -> NoReturn:
 
 
 def _may_have_large(raw: bytes) -> bool:
-    """Return whether there may be an integer beyond LARGEST: to look at each takes as long as all the rest."""
+    """Return whether there may be an integer beyond LARGEST: checking each would double the time of reading."""
     return _TOO_MANY_DIGITS in raw.translate(_DIGITS_AS_ZEROS) or _NEAR_LARGEST.search(raw) is not None
 
 
@@ -127,7 +127,7 @@ _decode_exactly: Final = json.JSONDecoder(
 
 
 def portable(value: Any) -> Any:
-    """Return a frozen value of the language as JSON data: numbers exact, sensitive values as references."""
+    """Return a frozen value of the language as JSON data, with exact numbers, and references for sensitive values."""
     kind = type(value)
     if kind is str:
         return value if value[:1] != TAG else TAG + value
@@ -146,9 +146,9 @@ def portable(value: Any) -> Any:
 
 
 def restored(data: Any, unseal: Callable[[str, str], Sealed]) -> Any:
-    """Return the value that `portable` wrote; `unseal` is given a reference and its commitment.
+    """Return the value of data from `portable`; `unseal` returns the sensitive value of a reference and commitment.
 
-    Raises NotCanonicalError for a tag that this version does not know, and for data that `portable` writes otherwise.
+    Raises NotCanonicalError for an unknown tag, and for data that `portable` would write differently.
     """
     try:
         return _restored(data, unseal)
@@ -193,7 +193,7 @@ def _tagged(text: str, unseal: Callable[[str, str], Sealed]) -> Any:
 
 
 def opened(value: Any) -> Any:
-    """Return a value with its sensitive parts as they are; raises ErasedError where one was erased."""
+    """Return a value with its sensitive parts as plain values; raises ErasedError if one was erased."""
     kind = type(value)
     if kind is Sealed:
         if value.is_gone:
@@ -209,7 +209,7 @@ def opened(value: Any) -> Any:
 
 
 def is_sealed(value: Any) -> bool:
-    """Return whether a value is sensitive, or has a part that is."""
+    """Return whether a value, or a part of it, is sensitive."""
     if isinstance(value, Sealed | Secret):
         return True
     if isinstance(value, dict):
@@ -218,7 +218,7 @@ def is_sealed(value: Any) -> bool:
 
 
 class ErasedError(StepwardError):
-    """A sensitive value was erased: it can't be read any more, by anybody."""
+    """A sensitive value was erased: nobody can read it any more."""
 
     def __init__(self, reference: str) -> None:
         self.reference = reference

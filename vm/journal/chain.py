@@ -1,4 +1,4 @@
-"""The chain of one run, checked record by record: what is damaged, and exactly where."""
+"""Checks the chain of one run record by record, and locates damage."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FIRST_KIND: Final = "started"
 
 
 _TAGGED: Final = f'"{TAG}'.encode()
-"""What stands in every record with a tagged string: most have none."""
+"""The bytes in every record with a tagged string; most records have none."""
 
 
 class Anchor(NamedTuple):
-    """A record's digest as somebody knows it: from a receipt, or from the stored head."""
+    """A record's digest by a receipt or by the stored head."""
 
     seq: int
     digest: bytes
@@ -28,9 +28,9 @@ class Anchor(NamedTuple):
 
 @dataclass(slots=True)
 class Chain:
-    """What was found, by number: the digests of the bytes that are there, and the records that can be read.
+    """The result of a check, by number: the digests of the stored bytes, and the records that can be read.
 
-    `sealed` has every sensitive value that a record names; `last` is the number of the last entry, -1 without any.
+    `sealed` lists the sensitive values that records name; `last` is the number of the last entry, -1 without any.
     """
 
     run: str
@@ -46,7 +46,7 @@ class Chain:
 
 
 def read_together(journal: Journal, run: str) -> tuple[Head | None, list[Entry]]:
-    """Read head and entries so that they belong together, though the run may be going on."""
+    """Read a head and entries that belong together, although the run may be growing."""
     head = _readable(journal.head(run))
     entries = journal.read(run)
     if head is None or all(type(entry.seq) is not int or entry.seq <= head.seq for entry in entries):
@@ -58,7 +58,7 @@ def read_together(journal: Journal, run: str) -> tuple[Head | None, list[Entry]]
 
 
 def _readable(head: Head | None) -> Head | None:
-    # Not every database keeps to the types of its columns.
+    # Not every database enforces the types of its columns.
     if head is None or type(head.seq) is not int or type(head.digest) is not bytes:
         return None
     return head if head.signature is None or type(head.signature) is bytes else head._replace(signature=None)
@@ -67,30 +67,30 @@ def _readable(head: Head | None) -> Head | None:
 def check_chain(
     run: str, entries: Iterable[Entry], head: Head | None, anchors: Sequence[Anchor], *, is_head_forged: bool
 ) -> Chain:
-    """Check entries and stored head of a run.
+    """Check the entries and the stored head of a run.
 
-    `anchors`, from receipts, tell which side of a broken link is the damaged one; so does the stored head, unless it is
-    known to be forged.
+    `anchors`, from receipts, show which side of a broken link is damaged; so does the stored head, unless it is known
+    to be forged.
     """
     chain = Chain(run)
-    kept = list(_numbered(chain, entries))
-    chain.digests = {entry.seq: digest_of(entry.record) for entry in kept}
+    numbered = list(_numbered(chain, entries))
+    chain.digests = {entry.seq: digest_of(entry.record) for entry in numbered}
     chain.last = max(chain.digests, default=-1)
     stored = [] if head is None or is_head_forged else [Anchor(head.seq, head.digest)]
-    _check_entries(chain, kept, [*anchors, *stored])
+    _check_entries(chain, numbered, [*anchors, *stored])
     _check_first(chain)
     _check_links(chain, stored, anchors)
-    _check_head(chain, {entry.seq: entry.digest for entry in kept}, head)
+    _check_head(chain, {entry.seq: entry.digest for entry in numbered}, head)
     chain.faults.sort(key=lambda fault: -1 if fault.seq is None else fault.seq)
     return chain
 
 
 def _numbered(chain: Chain, entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Yield the entries whose number is one of the chain and comes once, in order; what is between them is missing."""
+    """Yield one entry for each number, in order; note faults for entries that are missing, repeated or out of order."""
     sound = []
     before = -1
     for entry in entries:
-        # Not every database keeps to the types of its columns.
+        # Not every database enforces the types of its columns.
         if type(entry.seq) is not int or type(entry.record) is not bytes or type(entry.digest) is not bytes:
             chain.add(entry.seq if type(entry.seq) is int else None, f"entry `{entry.seq}` is not kept as an entry is")
             continue
@@ -114,9 +114,9 @@ def _are_missing(first: int, last: int) -> str:
     return f"record {first} is missing" if first == last else f"records {first} to {last} are missing"
 
 
-def _check_entries(chain: Chain, kept: list[Entry], anchors: Sequence[Anchor]) -> None:
-    """Check each entry by itself, and keep its record where its bytes are what was written."""
-    for entry, following in zip_longest(kept, kept[1:]):
+def _check_entries(chain: Chain, numbered: list[Entry], anchors: Sequence[Anchor]) -> None:
+    """Check each entry by itself, and store its record in the chain if its bytes are intact."""
+    for entry, following in zip_longest(numbered, numbered[1:]):
         seq = entry.seq
         actual = chain.digests[seq]
         if entry.digest != actual:
@@ -145,7 +145,7 @@ def _named_by(following: Entry | None) -> set[bytes]:
 
 
 def _sealed_in(record: Record) -> list[Sealed]:
-    """Return the sensitive values that a record names; raises NotCanonicalError for values written another way."""
+    """Return the sensitive values that a record names; raises NotCanonicalError if a value is not canonical."""
     found: list[Sealed] = []
 
     def unseal(reference: str, commitment: str) -> Sealed:
@@ -170,9 +170,9 @@ def _check_first(chain: Chain) -> None:
 
 
 def _check_links(chain: Chain, head: Sequence[Anchor], anchors: Sequence[Anchor]) -> None:
-    """Check that each record names the digest of the one before, and blame the right one of the two if it does not."""
+    """Check that each record names the digest of the one before, and report the damaged one of the two if not."""
     blamed: set[int] = set()
-    for before, after in pairwise(_stretches(chain)):
+    for before, after in pairwise(_linked_ranges(chain)):
         if before.stop != after.start:
             continue
         seq = after.start
@@ -185,8 +185,8 @@ def _check_links(chain: Chain, head: Sequence[Anchor], anchors: Sequence[Anchor]
             chain.add(seq, what)
 
 
-def _stretches(chain: Chain) -> list[range]:
-    """Return the stretches of records in which each names the one before."""
+def _linked_ranges(chain: Chain) -> list[range]:
+    """Return the maximal ranges of records in which each names the one before."""
     found: list[range] = []
     start, before = 0, -1
     for seq, record in chain.records.items():  # they are in order
@@ -200,32 +200,31 @@ def _stretches(chain: Chain) -> list[range]:
 def _is_earlier_wrong(
     chain: Chain, before: range, after: range, head: Sequence[Anchor], anchors: Sequence[Anchor]
 ) -> bool:
-    """Return whether of two stretches that don't fit the end of the earlier one is what was changed.
+    """Return whether, of two ranges that don't fit, the end of the earlier one was changed.
 
-    Who knows a record vouches for it and for what is before it in its stretch. Where no receipt decides, the stored
-    head is taken at its word.
+    An anchor confirms its record and those before it in its range. If no receipt decides, the stored head is trusted.
     """
     early = _is_known(chain, before[-1:], anchors)
     late = _is_known(chain, after, anchors)
     return late if early != late else _is_known(chain, after, head)
 
 
-def _is_known(chain: Chain, stretch: range, anchors: Sequence[Anchor]) -> bool:
-    return any(anchor.seq in stretch and chain.digests[anchor.seq] == anchor.digest for anchor in anchors)
+def _is_known(chain: Chain, linked: range, anchors: Sequence[Anchor]) -> bool:
+    return any(anchor.seq in linked and chain.digests[anchor.seq] == anchor.digest for anchor in anchors)
 
 
 # -- the head -------------------------------------------------------------------------------------------------------
 
 
-def _check_head(chain: Chain, beside: dict[int, bytes], head: Head | None) -> None:
-    """Check that the stored head is the last entry; `beside` has the digests that are kept beside the records."""
+def _check_head(chain: Chain, stored_digests: dict[int, bytes], head: Head | None) -> None:
+    """Check that the stored head is the last entry; `stored_digests` are those stored beside the records."""
     last = chain.last
     if head is None:
         chain.add(max(last, 0), "there is no stored head that can be read")
     elif head.run != chain.run:
         chain.add(max(last, 0), f"the stored head is that of another run, not of `{chain.run}`")
     elif head.seq == last:
-        if head.digest not in (chain.digests[last], beside[last]):
+        if head.digest not in (chain.digests[last], stored_digests[last]):
             chain.add(last, f"the stored head names another record {last} than the one that is here")
     elif head.digest == chain.digests.get(last):
         chain.add(last, f"the stored head has the digest of record {last}, and another number")

@@ -1,12 +1,12 @@
-"""Does a store keep the contract of `store.py`? Run `CHECKS` against yours, each one on its own or all by `check`.
+"""Tests whether a store meets the contract of `store.py`. Run each of `CHECKS` against your store, or all by `check`.
 
     from stepward.vm.journal.conformance import check
 
     check(lambda: MyJournal("somewhere"))
 
-The function that is given opens the same store again at each call, as another process would. Checks make runs of their
-own, so they may share a store with each other and with anything else. A check that fails raises AssertionError.
-What no check can see, because it takes a loss of power: that durable appends are durable.
+The given function opens the same store again at each call, as another process would. Checks make runs of their own, so
+they may share a store with each other and with other users. A check that fails raises AssertionError.
+No check can test that durable appends are durable, because that takes a loss of power.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from stepward.vm.journal.trials import (
 Opener = Callable[[], Journal]
 
 AT_ONCE: Final = 20
-"""Callers in a race."""
+"""The number of concurrent callers in a race."""
 
 
 class Check(NamedTuple):
-    """One demand of the contract: `demand` says it, `body` puts it to a store that it is given the means to open."""
+    """One demand of the contract: `demand` is its text, and `body` tests it on stores that an Opener opens."""
 
     name: str
     demand: str
     body: Callable[[Opener], None]
 
     def run(self, make: Opener) -> None:
-        """Put the demand to the store that `make` opens; raises AssertionError where the store does not meet it."""
+        """Test the store that `make` opens; raises AssertionError if it does not meet the demand."""
         if not __debug__:
             raise RuntimeError("`python -O` drops assertions, and with them every check; run without it")
         with ExitStack() as stack:
@@ -61,13 +61,13 @@ class Check(NamedTuple):
 
 
 def check(make: Opener) -> None:
-    """Put every demand to the store that `make` opens; raises AssertionError at the first that it does not meet."""
+    """Test all demands on the store that `make` opens; raises AssertionError at the first that it does not meet."""
     for one in CHECKS:
         one.run(make)
 
 
 def create_once(make: Opener) -> None:
-    """Of many callers who create one run at once, one gets a lease, and its entries are the run's."""
+    """Of many callers that create one run at once, one gets a lease, and its entries are those of the run."""
     run = fresh_name()
     stores = [make() for _ in range(AT_ONCE)]
     leases = at_once(lambda i: stores[i].create(first(run, entries(2, f"by {i}")), "p", f"h{i}", TTL), AT_ONCE)
@@ -90,7 +90,7 @@ def create_again(make: Opener) -> None:
 
 
 def append_in_order(make: Opener) -> None:
-    """Entries are read in order, from any number on, by whoever opened the store; reading past the end gives none."""
+    """Every opened store reads entries in order, from any number on; reading past the end returns none."""
     store, other = make(), make()
     run, fence = created(store)
     held = entries(1)
@@ -104,7 +104,7 @@ def append_in_order(make: Opener) -> None:
 
 
 def conflict(make: Opener) -> None:
-    """An append behind anything but the last entry raises AppendConflict and leaves nothing behind; the next works."""
+    """An append after anything but the last entry raises AppendConflict and changes nothing; the next one works."""
     store = make()
     run, fence = created(store, entries(3))
     before = picture(store, run)
@@ -119,7 +119,7 @@ def conflict(make: Opener) -> None:
 
 
 def append_race(make: Opener) -> None:
-    """Of many appends behind one entry at once exactly one happens, whole; the others raise AppendConflict."""
+    """Of many concurrent appends after one entry, exactly one happens, whole; the others raise AppendConflict."""
     store = make()
     run, _ = created(store)
     stores = [make() for _ in range(AT_ONCE)]
@@ -131,7 +131,7 @@ def append_race(make: Opener) -> None:
 
 
 def append_whole(make: Opener) -> None:
-    """Whoever reads while entries are added sees all entries of an append or none."""
+    """A reader sees all entries of a concurrent append or none."""
     store = make()
     run, fence = created(store)
     done = threading.Event()
@@ -176,7 +176,7 @@ def one_store_many_threads(make: Opener) -> None:
 
 
 def fences(make: Opener) -> None:
-    """An append with a fencing number needs the newest; without one, whoever knows the last entry may add."""
+    """An append with a fencing number needs the newest one; without one it needs only the last entry."""
     worker, rescuer = make(), make()
     run, stale = created(worker)
     lease = rescuer.acquire(run, "b", NOW + TTL + 1, TTL)
@@ -193,7 +193,7 @@ def fences(make: Opener) -> None:
 
 
 def fences_rise(make: Opener) -> None:
-    """Each lease of a run has a fencing number one higher than the one before, whoever gets it and however."""
+    """Each lease of a run has a fencing number one higher than the one before, for any holder."""
     store = make()
     run, fence = created(store)
     other_run, other_fence = created(store)
@@ -217,7 +217,7 @@ def fences_rise(make: Opener) -> None:
 
 
 def lease_lasts(make: Opener) -> None:
-    """Nobody else gets a lease before it expires by the `now` that is passed; a refused try changes nothing."""
+    """Nobody else gets a lease before it expires by the given `now`; a refused attempt changes nothing."""
     store = make()
     run, fence = created(store)
     before = picture(store, run)
@@ -229,7 +229,7 @@ def lease_lasts(make: Opener) -> None:
 
 
 def lease_race(make: Opener) -> None:
-    """Of many who want a lease that is free, one gets it."""
+    """Of many concurrent callers that want a free lease, one gets it."""
     run, _ = created(make())
     stores = [make() for _ in range(AT_ONCE)]
     leases = at_once(lambda i: stores[i].acquire(run, f"h{i}", NOW + 2 * TTL, TTL), AT_ONCE)
@@ -238,7 +238,7 @@ def lease_race(make: Opener) -> None:
 
 
 def renew(make: Opener) -> None:
-    """A lease that is renewed lasts from then on; one that somebody else has taken over raises LeaseLost."""
+    """A renewed lease lasts from that time on; renewing one that somebody else has taken over raises LeaseLost."""
     store = make()
     run, fence = created(store)
     lease = store.renew(Lease(run, fence, NOW + TTL), NOW + 30, TTL)
@@ -251,7 +251,7 @@ def renew(make: Opener) -> None:
 
 
 def release(make: Opener) -> None:
-    """A lease that is given back is free at once; giving back one that was taken over since does nothing."""
+    """A released lease is free at once; releasing one that was taken over since does nothing."""
     store = make()
     run, fence = created(store)
     first = Lease(run, fence, NOW + TTL)
@@ -278,7 +278,7 @@ def unknown_run(make: Opener) -> None:
 
 
 def bytes_survive(make: Opener) -> None:
-    """Records, signatures, documents and values come back byte by byte: zeros, no UTF-8, a mebibyte, none at all."""
+    """Records, signatures, documents and values are read unchanged: zeros, no UTF-8, a mebibyte, no bytes at all."""
     store = make()
     strange = [b"", b"\0", b"a\0b\0", bytes(range(256)), b"\xff\xfe\xc3\x28", b"\\x00'\"%s", bytes(range(256)) * 4096]
     run, fence = created(store)
@@ -312,7 +312,7 @@ def strange_names(make: Opener) -> None:
 
 
 def rows(make: Opener) -> None:
-    """The list of runs is sorted by start, tells what was last written of each, and can be asked for some statuses."""
+    """The list of runs is sorted by start, shows the last append of each run, and can be filtered."""
     store, status = make(), fresh_name()
     runs = sorted(fresh_name() for _ in range(4))  # in another order than they start in
     for run, started in zip(runs, (30.0, 10.5, 40.0, 20.0), strict=True):
@@ -363,7 +363,7 @@ def heads(make: Opener) -> None:
 
 
 def documents(make: Opener) -> None:
-    """A document is kept under its digest from the first time on; putting it again, even at once, is nothing new."""
+    """A document is stored under its digest from the first time on; putting it again changes nothing, even at once."""
     store, digest = make(), fresh_name()
     assert store.document(digest) is None, "a document that was never put is there"
     stores = [make() for _ in range(AT_ONCE)]
@@ -373,7 +373,7 @@ def documents(make: Opener) -> None:
 
 
 def vault(make: Opener) -> None:
-    """Values are kept by run and reference; one put again replaces the first; an erasure spares others, and lasts."""
+    """Values are stored by run and reference; a second put replaces the first; an erasure lasts, for one run only."""
     store, other = make(), make()
     mine, theirs = fresh_name(), fresh_name()
     store.vault.put(mine, {"a": b"1", "b": b"2"})
@@ -395,7 +395,7 @@ def vault(make: Opener) -> None:
 
 
 def vault_apart(make: Opener) -> None:
-    """Values are in the vault alone, and the vault does not care whether the run exists yet."""
+    """Values are only in the vault, which also takes those of a run that does not exist yet."""
     store, run, value = make(), fresh_name(), b"7a1c-the-sensitive-value"
     store.vault.put(run, {"a": value})
     assert store.create(first(run), "p", "a", TTL), "values that were put first kept the run from being made"
@@ -406,7 +406,7 @@ def vault_apart(make: Opener) -> None:
 
 
 def reopened(make: Opener) -> None:
-    """A store that is closed and opened again shows the same, and counts fencing numbers on."""
+    """A store that is closed and opened again has the same content, and continues the fencing numbers."""
     run = fresh_name()
     with closing(make()) as store:
         lease = store.create(first(run), "p", "a", TTL)

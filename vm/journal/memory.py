@@ -1,4 +1,4 @@
-"""A store in memory: for tests, for trying out, and for runs that nobody needs after the process."""
+"""A store in memory: for tests, for experiments, and for runs that nobody needs after the process."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ class _Run:
         self.expires = lease.expires
 
 
-def _row(run: str, kept: _Run) -> Row:
-    return Row(run, kept.program, kept.status, len(kept.entries) - 1, kept.started, kept.updated, kept.expires)
+def _row(run: str, stored: _Run) -> Row:
+    return Row(
+        run, stored.program, stored.status, len(stored.entries) - 1, stored.started, stored.updated, stored.expires
+    )
 
 
 class MemoryVault:
-    """Sensitive values in memory; erasing drops them, and the process's memory is not overwritten."""
+    """Sensitive values in memory; erasing drops them, but does not overwrite the process's memory."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,7 +54,7 @@ class MemoryVault:
 
 
 class MemoryJournal:
-    """Runs in memory. Nothing is durable: what happened is gone with the process."""
+    """Runs in memory. Nothing is durable: they end with the process."""
 
     blocks = False
 
@@ -66,63 +68,63 @@ class MemoryJournal:
         assert append.expected == -1, "a new run has no entry before its first"
         assert append.entries[-1].seq == len(append.entries) - 1, "entries are numbered from 0 without a gap"
         lease = Lease(append.run, 1, append.now + ttl)
-        kept = _Run(append, program, lease, holder)
+        stored = _Run(append, program, lease, holder)
         with self._lock:
-            return lease if self._runs.setdefault(append.run, kept) is kept else None
+            return lease if self._runs.setdefault(append.run, stored) is stored else None
 
     def append(self, append: Append, fence: int | None) -> None:
         run, expected, entries, status, now, _, signature = append
         assert entries[-1].seq == expected + len(entries), "entries follow the expected one without a gap"
         with self._lock:
-            kept = self._runs.get(run)
-            if kept is None:
+            stored = self._runs.get(run)
+            if stored is None:
                 raise append_refused(append, fence, None)
-            held = kept.entries
-            if len(held) != expected + 1 or (fence is not None and fence != kept.fence):
-                raise append_refused(append, fence, (len(held) - 1, kept.fence))
-            held.extend(entries)
-            kept.status = status
-            kept.updated = now
-            kept.signature = signature
+            present = stored.entries
+            if len(present) != expected + 1 or (fence is not None and fence != stored.fence):
+                raise append_refused(append, fence, (len(present) - 1, stored.fence))
+            present.extend(entries)
+            stored.status = status
+            stored.updated = now
+            stored.signature = signature
 
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
         with self._lock:
-            kept = self._runs.get(run)
-            if kept is None:
+            stored = self._runs.get(run)
+            if stored is None:
                 raise no_such_run(run)
-            if kept.holder != holder and kept.expires > now:
+            if stored.holder != holder and stored.expires > now:
                 return None
-            kept.holder = holder
-            kept.fence += 1
-            kept.expires = now + ttl
-            return Lease(run, kept.fence, kept.expires)
+            stored.holder = holder
+            stored.fence += 1
+            stored.expires = now + ttl
+            return Lease(run, stored.fence, stored.expires)
 
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
         with self._lock:
-            kept = self._runs.get(lease.run)
-            if kept is None or kept.fence != lease.fence:
+            stored = self._runs.get(lease.run)
+            if stored is None or stored.fence != lease.fence:
                 raise lease_lost(lease.run, lease.fence)
-            kept.expires = now + ttl
-            return Lease(lease.run, lease.fence, kept.expires)
+            stored.expires = now + ttl
+            return Lease(lease.run, lease.fence, stored.expires)
 
     def release(self, lease: Lease) -> None:
         with self._lock:
-            kept = self._runs.get(lease.run)
-            if kept is not None and kept.fence == lease.fence:
-                kept.expires = 0.0
+            stored = self._runs.get(lease.run)
+            if stored is not None and stored.fence == lease.fence:
+                stored.expires = 0.0
 
     def read(self, run: str, start: int = 0) -> list[Entry]:
         with self._lock:
-            kept = self._runs.get(run)
-            return kept.entries[start:] if kept else []
+            stored = self._runs.get(run)
+            return stored.entries[start:] if stored else []
 
     def head(self, run: str) -> Head | None:
         with self._lock:
-            kept = self._runs.get(run)
-            if kept is None:
+            stored = self._runs.get(run)
+            if stored is None:
                 return None
-            last = kept.entries[-1]
-            return Head(run, last.seq, last.digest, kept.signature)
+            last = stored.entries[-1]
+            return Head(run, last.seq, last.digest, stored.signature)
 
     def rows(
         self,
@@ -135,19 +137,19 @@ class MemoryJournal:
         wanted = None if statuses is None else set(statuses)
         with self._lock:
             rows = [
-                _row(run, kept)
-                for run, kept in self._runs.items()
-                if (wanted is None or kept.status in wanted)
-                and (program is None or kept.program == program)
-                and (since is None or kept.started >= since)
+                _row(run, stored)
+                for run, stored in self._runs.items()
+                if (wanted is None or stored.status in wanted)
+                and (program is None or stored.program == program)
+                and (since is None or stored.started >= since)
             ]
         rows.sort(key=lambda row: row.started)
         return rows if limit is None else rows[max(len(rows) - limit, 0) :]
 
     def row(self, run: str) -> Row | None:
         with self._lock:
-            kept = self._runs.get(run)
-            return None if kept is None else _row(run, kept)
+            stored = self._runs.get(run)
+            return None if stored is None else _row(run, stored)
 
     def names(self) -> Iterator[str]:
         with self._lock:
@@ -161,4 +163,4 @@ class MemoryJournal:
         return self._documents.get(digest)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing: there is nothing to close."""

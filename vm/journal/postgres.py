@@ -14,14 +14,13 @@ if TYPE_CHECKING:
     from stepward.vm.journal.postgres_connection import PostgresConnection
 
 PATIENCE_SECONDS: Final = 30
-"""How long an erasure waits for transactions that still see what it deletes."""
+"""How long an erasure waits for transactions that still see the deleted rows."""
 
 PAGE: Final = 1_000
-"""Names of runs that are read at once."""
+"""Number of run names per query."""
 
-# Each append is one statement: one way to the server and back, and nothing between its parts that could be lost. What
-# the commit waits for is said inside it, for this one transaction. `writer` tells whose entries a run holds when the
-# answer to an append was lost and it is asked again.
+# Each append is one statement: one round trip, and atomic. It sets what the commit waits for, for this transaction
+# only. `writer` identifies the entries of an append that is repeated because the answer to it was lost.
 _ENTRIES: Final = """unnest(%(seqs)b::bigint[], %(records)b::bytea[], %(digests)b::bytea[])
     AS entry (seq, record, digest), set_config('synchronous_commit', %(commit)s, true)"""
 _CREATE: Final = f"""WITH made AS (
@@ -41,8 +40,8 @@ _WRITTEN: Final = "SELECT seq FROM records WHERE run = %(run)s AND seq = %(seq)s
 _LEASE: Final = """UPDATE runs SET holder = %(holder)s, fence = fence + 1, expires = %(expires)s
     WHERE run = %(run)s AND (holder = %(holder)s OR expires <= %(now)s) RETURNING run, fence, expires"""
 _EXPIRE: Final = "UPDATE runs SET expires = %(expires)s WHERE run = %(run)s AND fence = %(fence)s RETURNING run"
-# The row with an empty reference is the gate of a run: empty while the vault takes values, its tombstone afterwards.
-# Whoever puts holds it until the commit, and an erasure that waits for it sees all that was put.
+# The row with an empty reference is the gate of a run: empty while the vault accepts values, a tombstone afterwards.
+# Each put locks it until its commit, so that an erasure, which waits for the lock, sees all values.
 _PUT: Final = """WITH gate AS (
         INSERT INTO secrets (run, reference, value) VALUES (%(run)s, '', '')
         ON CONFLICT (run, reference) DO UPDATE SET value = secrets.value RETURNING value)
@@ -50,7 +49,7 @@ _PUT: Final = """WITH gate AS (
     SELECT %(run)s, secret.reference, secret.value FROM gate, unnest(%(references)s::text[], %(values)b::bytea[])
         AS secret (reference, value) WHERE gate.value = ''
     ON CONFLICT (run, reference) DO UPDATE SET value = excluded.value RETURNING reference"""
-_BURY: Final = """INSERT INTO secrets (run, reference, value) VALUES (%(run)s, '', '\\x01')
+_MARK_ERASED: Final = """INSERT INTO secrets (run, reference, value) VALUES (%(run)s, '', '\\x01')
     ON CONFLICT (run, reference) DO UPDATE SET value = excluded.value RETURNING run"""
 _ERASE: Final = "DELETE FROM secrets WHERE run = %(run)s AND reference <> '' RETURNING 1"
 
@@ -58,8 +57,8 @@ _ERASE: Final = "DELETE FROM secrets WHERE run = %(run)s AND reference <> '' RET
 class PostgresVault:
     """The values of a PostgresJournal's runs, in a table of their own.
 
-    After `erase` no file of the table holds them. PostgreSQL's write-ahead log does until it is recycled, and so do
-    archives of it, replicas that lag, backups, and the server's own log where it writes down parameters.
+    After `erase` no file of the table holds them. PostgreSQL's write-ahead log does until it is recycled, and so do its
+    archives, lagging replicas, backups, and the server's own log if it logs parameters.
     """
 
     def __init__(self, connection: PostgresConnection) -> None:
@@ -76,15 +75,15 @@ class PostgresVault:
         return dict(self._connection.rows(query, {"run": run}))
 
     def erase(self, run: str) -> int:
-        """Destroy every value of a run, and return how many there were; on return no file of the table holds them.
+        """Destroy every value of a run, and return their number; on return no file of the table holds them.
 
-        Call it again when it fails: values that are deleted but still in a file are destroyed then.
+        Call it again if it fails: then it destroys values that are deleted but still in a file.
         """
-        self._connection.rows(_BURY, {"run": run})
+        self._connection.rows(_MARK_ERASED, {"run": run})
         count = len(self._connection.rows(_ERASE, {"run": run}))
         deadline = time.monotonic() + PATIENCE_SECONDS
-        # Rewriting the table keeps rows that are deleted but that some transaction in the database could still see;
-        # the server tells how many at the start of a notice's detail.
+        # Rewriting the table retains deleted rows that some transaction in the database could still see; the server
+        # reports their number at the start of a notice's detail.
         while not any(detail.startswith("0 ") for detail in self._connection.noticed("VACUUM (FULL, VERBOSE) secrets")):
             if time.monotonic() > deadline:
                 why = "a transaction that began before still sees them; end it, and erase again"
@@ -96,9 +95,9 @@ class PostgresVault:
 class PostgresJournal:
     """Runs in a schema of a PostgreSQL database, made on first use unless `create` is false.
 
-    `conninfo` is what libpq takes: a URL or `key=value` pairs. A connection that was lost is opened again once, and the
-    call repeated: an append knows its own entries again, a lease may skip a fencing number, an erasure may count none.
-    Durable appends are on the server's disk on return. Between the journal and the server, a pooler must keep sessions.
+    `conninfo` is that of libpq: a URL or `key=value` pairs. If the connection is lost, it is opened again once and the
+    call repeated: an append recognises its own entries, a lease may skip a fencing number, an erasure may count none.
+    Durable appends are on the server's disk on return. A pooler before the server must keep sessions.
     """
 
     blocks = True
@@ -195,7 +194,7 @@ class PostgresJournal:
         self._connection.close()
 
     def _write(self, statement: str, append: Append, values: Mapping[str, object]) -> bool:
-        """Add entries by a statement that changes nothing where they don't belong, and tell whether they are there."""
+        """Add entries by a statement that changes nothing if they don't fit; return whether they are stored."""
         last = append.entries[-1]
         assert last.seq == append.expected + len(append.entries), "entries follow the expected one without a gap"
         seqs, records, digests = map(list, zip(*append.entries, strict=True))

@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL: reconnecting, the layout of the schema, and what is said when something fails."""
+"""One connection to PostgreSQL: reconnecting, the tables of the schema, and error messages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ADVICE: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
 
 
 class PostgresConnection:
-    """A connection whose statements are each a transaction of their own, for one process and any of its threads."""
+    """A connection with one transaction per statement, for one process and any of its threads."""
 
     def __init__(self, conninfo: str, schema: str, *, create: bool) -> None:
         self._conninfo = conninfo
@@ -56,9 +56,9 @@ class PostgresConnection:
                 raise
 
     def rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
-        """Run a statement that returns rows; where the connection was lost, once more on a new one.
+        """Run a statement that returns rows; if the connection was lost, once more on a new one.
 
-        So a statement may happen twice: it must not matter whether it does.
+        So a statement may be executed twice, and has to be idempotent.
         """
         self._check_open()
         with self._lock, self._explained("used"):
@@ -79,7 +79,7 @@ class PostgresConnection:
                 raise JournalError(f"the journal in PostgreSQL can't be used: {why}") from error
 
     def noticed(self, statement: str) -> list[str]:
-        """Run a statement that can't be in a transaction, and return the details of the server's notices."""
+        """Run a statement that can't be in a transaction; return the details of the server's notices."""
         details: list[str] = []
 
         def note(diagnostic: psycopg.errors.Diagnostic) -> None:
@@ -95,7 +95,7 @@ class PostgresConnection:
         return details
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._check_process()
         with self._lock:
             self._is_closed = True
@@ -115,7 +115,7 @@ class PostgresConnection:
 
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         connection = psycopg.connect(self._conninfo, autocommit=True, client_encoding="UTF8")
-        # An append that waited for another must look at what that one has written.
+        # An append that waited for another one must see what that one has written.
         connection.execute("SET default_transaction_isolation = 'read committed'")
         connection.execute("SET synchronous_commit = on")
         connection.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(self._schema)))
@@ -126,8 +126,8 @@ class PostgresConnection:
             return
         if not create:
             raise JournalError(f"there is no journal in the schema `{self._schema}` of the PostgreSQL database")
-        # Two that make one schema at once get an error even from IF NOT EXISTS. The lock is not of the transaction: one
-        # that began before the lock was had may not see what another has made.
+        # Concurrent CREATE SCHEMA fails even with IF NOT EXISTS. The lock is taken before the transaction: one that
+        # began earlier might not see the tables that another process has made.
         key = (self._schema,)
         self._connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", key)
         with self._connection.transaction():

@@ -1,7 +1,7 @@
-"""Receipts: what the head of a run was when somebody was given it.
+"""Receipts: copies of the head of a run, given to somebody at some time.
 
-A store that is rewritten or cut can be made to agree with itself. A receipt is kept elsewhere, by whoever got it, and
-says afterwards that the run once had this record at this number.
+A store that is rewritten or truncated can be made consistent again. A receipt is stored elsewhere, and proves later
+that the run once had this record at this number.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _HEX: Final = {"digest": 64, "trace": 64, "key": 16, "signature": 128}
 
 
 class ReceiptRefused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
-    """A text is no receipt, or one of a version that this reader does not know."""
+    """A text is not a receipt, or has a version that this reader does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """The head of a run: its last record's number and digest, its status and its trace hash (32 bytes each).
 
-    `key` is the id of the key that made `signature`; both are None on a receipt that nobody signed. The signature
-    covers every other field under a tag of its own, so that neither status nor trace can be changed on a receipt, and
-    no signature of a head passes for one of a receipt.
+    `key` is the id of the key that made `signature`; both are None on an unsigned receipt. The signature covers every
+    other field under a tag of its own, so that no field of a receipt can be changed, and the signature of a head is
+    not one of a receipt.
     """
 
     run: str
@@ -47,7 +47,7 @@ class Receipt:
     def give(
         cls, run: str, seq: int, digest: bytes, status: str, trace: bytes, key: SigningKey | None = None
     ) -> Receipt:
-        """Make a receipt, signed where a key is given."""
+        """Make a receipt, signed if a key is given."""
         if key is None:
             return cls(run, seq, digest, status, trace)
         unsigned = cls(run, seq, digest, status, trace, key.id)
@@ -55,9 +55,9 @@ class Receipt:
 
     @classmethod
     def from_json(cls, text: str) -> Receipt:
-        """Read a receipt; raises ReceiptRefused for anything else. Spaces and the order of fields don't matter."""
+        """Read a receipt, with any spaces and order of fields; raises ReceiptRefused for anything else."""
         try:
-            data = json.loads(text, object_pairs_hook=_unique)
+            data = json.loads(text, object_pairs_hook=_without_repeats)
         except (ValueError, RecursionError):
             raise ReceiptRefused(
                 "a receipt is one JSON object, and this is none; hand it over as it was given"
@@ -83,7 +83,7 @@ class Receipt:
         return canonical(self._fields() | {"signature": self.signature.hex() if self.signature else None})
 
     def message(self) -> bytes:
-        """Return what the signature is made over: all fields but itself."""
+        """Return the signed bytes: all fields but the signature."""
         return RECEIPT_TAG + canonical(self._fields()).encode()
 
     def signer(self, keys: Iterable[VerifyKey]) -> VerifyKey | None:
@@ -106,7 +106,7 @@ class Receipt:
         }
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) != len(pairs):
         raise ValueError("a field comes twice")

@@ -1,4 +1,4 @@
-"""The layout of a record, its chain and every domain tag: specs/journal.md says the same for other languages."""
+"""The format of records, their chain and all domain tags; specs/journal.md describes it for other languages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.store import Entry, JournalError
 
 VERSIONS: Final = (1, 2)
-"""Versions of a record. The second has a kind and a field of a note that the first lacks; a record has the lowest that
-it needs, so that what needs neither is what it always was."""
+"""Versions of a record. The second adds LATER_KINDS and LATER_NOTES; a record has the lowest version that it needs, so
+that the bytes of older kinds of records do not change."""
 
 LATER_KINDS: Final = frozenset({"governed"})
 LATER_NOTES: Final = frozenset({"by"})
 
-# A digest never speaks of two things: each starts with the tag of what it is a digest of.
+# Digests of different things never coincide: the digested bytes start with the tag of their kind.
 RECORD_TAG: Final = b"stepward.record.1\n"
 HEAD_TAG: Final = b"stepward.head.1\n"
 TRACE_TAG: Final = b"stepward.trace.1\n"
@@ -28,13 +28,13 @@ VALUE_TAG: Final = b"stepward.sensitive-value.1\n"
 RECEIPT_TAG: Final = b"stepward.receipt.1\n"
 
 NO_DIGEST: Final = bytes(32)
-"""What the first record has for its predecessor, and a trace before its first item."""
+"""The digest before the first record, and the trace hash before the first item."""
 
 
 class Record(NamedTuple):
     """A record that was read. `at` is in microseconds since the epoch.
 
-    `body` is what happened; `note` is about how: times, tokens, costs, keys. Only bodies enter the trace hash.
+    `body` is the meaning of the event; `note` has times, tokens, costs and keys. Only bodies enter the trace hash.
     """
 
     seq: int
@@ -46,14 +46,14 @@ class Record(NamedTuple):
 
 
 def version_of(kind: str, note: Mapping[str, Any]) -> int:
-    """Return the version of a record: the lowest that has its kind, and the fields of its note."""
+    """Return the lowest version of a record that has its kind and the fields of its note."""
     return 2 if kind in LATER_KINDS or not LATER_NOTES.isdisjoint(note) else 1
 
 
 def write_record(seq: int, prev: bytes, kind: str, body: str, note: str, at: int, version: int = 1) -> Entry:  # noqa: PLR0917 - the fields of a record
-    """Return the entry of a record whose body and note are canonical text already.
+    """Return the entry of a record; `body` and `note` are canonical texts.
 
-    The keys stand in the order of RFC 8785, so that the whole is canonical without being sorted again.
+    The keys are in the order of RFC 8785, so that the whole is canonical without sorting.
     """
     text = f'{{"at":{at},"body":{body},"kind":"{kind}","note":{note},"prev":"{prev.hex()}","seq":{seq},"v":{version}}}'
     record = text.encode()
@@ -61,7 +61,7 @@ def write_record(seq: int, prev: bytes, kind: str, body: str, note: str, at: int
 
 
 def read_record(entry: Entry) -> Record:
-    """Return the record in an entry; raises JournalError when its bytes are no record of this version."""
+    """Return the record in an entry; raises JournalError if its bytes are not a record of a known version."""
     try:
         return record_in(entry, json.loads(entry.record))
     except (ValueError, RecursionError):
@@ -69,13 +69,13 @@ def read_record(entry: Entry) -> Record:
 
 
 def record_in(entry: Entry, data: Any) -> Record:
-    """Return the record that the data in an entry is; raises JournalError as `read_record` does."""
+    """Return the record in the parsed data of an entry; raises JournalError as `read_record` does."""
     try:
         body, kind, note, at = data["body"], data["kind"], data["note"], data["at"]
         prev, seq, version = data["prev"], data["seq"], data["v"]
     except (KeyError, TypeError):
         raise JournalError(f"entry {entry.seq} is no record") from None
-    # Exact types: true equals 1, and is no version and no number of a record.
+    # Exact types: true equals 1, but is neither a version nor a number of a record.
     if type(version) is int and version not in VERSIONS:
         raise JournalError(
             f"record {entry.seq} has version {version}; this is a reader of versions 1 to {VERSIONS[-1]}"
@@ -89,20 +89,20 @@ def record_in(entry: Entry, data: Any) -> Record:
 
 
 def digest_of(record: bytes) -> bytes:
-    """Return the digest that chains a record's bytes."""
+    """Return the digest of a record's bytes for the chain."""
     return sha256(RECORD_TAG + record).digest()
 
 
 def document_digest(text: bytes) -> str:
-    """Return the digest under which a document, a program or a policy, is kept."""
+    """Return the digest under which a program or a policy is stored."""
     return sha256(DOCUMENT_TAG + text).hexdigest()
 
 
 def head_message(run: str, seq: int, digest: bytes) -> bytes:
-    """Return what the signature of a head is made over."""
+    """Return the bytes of a head that are signed."""
     return HEAD_TAG + canonical({"digest": digest.hex(), "run": run, "seq": seq}).encode()
 
 
 def extend_trace(trace: bytes, kind: str, body: str) -> bytes:
-    """Return the trace hash after one more item: `kind` is that of its record, `body` canonical text."""
+    """Return the trace hash after one more record of this kind, with the canonical text `body`."""
     return sha256(TRACE_TAG + trace + f"{kind}\n{body}".encode()).digest()

@@ -1,4 +1,4 @@
-"""Why a store refuses: the same errors, in the same words, from every store."""
+"""The errors of stores, with the same messages for every store."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from stepward.vm.journal.store import Append, AppendConflict, JournalError, Leas
 
 
 def append_refused(append: Append, fence: int | None, has: tuple[int, int] | None) -> JournalError:
-    """Return why an append is refused; `has` is the run's last entry and newest fencing number, None for no such run.
+    """Return the error of a refused append; `has` are the run's last entry and newest fencing number, None if no run.
 
-    A lost lease is told before a conflict: whoever has lost it has nothing to read again and decide.
+    A lost lease is reported before a conflict: after losing it there is nothing to read again and decide.
     """
     if has is None:
         return AppendConflict(f"there is no run `{append.run}` to add entries to")
@@ -29,5 +29,5 @@ def no_such_run(run: str) -> JournalError:
 
 
 def erased(run: str) -> LeaseLost:
-    """Return what is said to whoever brings values of a run that was erased."""
+    """Return the error for putting values of a run that was erased."""
     return LeaseLost(f"the values of run `{run}` were erased, and the vault takes no more of that run")

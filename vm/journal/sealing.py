@@ -1,4 +1,4 @@
-"""Sensitive values: records hold a reference and a salted commitment, the vault holds the value and its salt."""
+"""Seals sensitive values: records hold a reference and a salted commitment, the vault holds the value and its salt."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from stepward.vm.journal.store import JournalError
 
 REFERENCE_BYTES: Final = 8
 SALT_BYTES: Final = 16
-"""Without a salt, whoever reads the journal could try all short texts and small numbers against a commitment."""
+"""Without a salt, a reader of the journal could try all short texts and small numbers against a commitment."""
 
 
 def seal(value: Any, random: Callable[[int], bytes]) -> tuple[Sealed, bytes]:
-    """Seal a frozen value that has no sealed parts: return what stands for it, and what the vault is to keep.
+    """Seal a frozen value that has no sealed parts; return it sealed, and the secret for the vault.
 
-    `random` gives a number of bytes that nobody can guess.
+    `random` returns a number of bytes that nobody can guess.
     """
     assert not is_sealed(value), "a value is sealed once; open it before it is sealed with others"
     drawn = random(REFERENCE_BYTES + SALT_BYTES)
@@ -27,16 +27,16 @@ def seal(value: Any, random: Callable[[int], bytes]) -> tuple[Sealed, bytes]:
 
 
 def commitment(secret: bytes) -> str:
-    """Return what a record says of a value that the vault keeps: it binds to the value, and tells nothing of it."""
+    """Return the commitment of a secret in the vault for a record: it binds to the value, and reveals nothing."""
     return sha256(VALUE_TAG + secret).hexdigest()
 
 
 def unsealer(secrets: Mapping[str, bytes], erased: Collection[str]) -> Callable[[str, str], Sealed]:
-    """Return what finds sensitive values by reference and commitment, as `restored` wants it.
+    """Return the function that finds sensitive values by reference and commitment, for `restored`.
 
-    `secrets` is what the vault has of the run, `erased` the references that its records call erased: those are gone,
-    even where the vault still has them. The function raises JournalError for a value that is neither there nor
-    erased, or is not the one that the record was written with, and NotCanonicalError for one of a later version.
+    `secrets` are those of the run in the vault, `erased` the references that its records name as erased: those count as
+    gone even if the vault still has them. The function raises JournalError for a value that is neither there nor
+    erased, or does not match its commitment, and NotCanonicalError for one of a later version.
     """
 
     def unseal(reference: str, committed: str) -> Sealed:

@@ -1,6 +1,6 @@
-"""Ed25519 keys: whoever holds the private half signs heads and receipts, whoever holds the public half checks them.
+"""Ed25519 keys: the private half signs heads and receipts, and the public half checks the signatures.
 
-A chain alone shows a change to somebody who knows its head. A signed head shows it to everybody with the public key.
+A chain alone shows a change only to somebody who knows its head. With a signed head, the public key is enough.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _MAKE_ONE: Final = "`openssl genpkey -algorithm ed25519` makes one"
 
 
 class KeyRefused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
-    """A file or some bytes are no key that Stepward can use, or a key can't be saved where it was asked to be."""
+    """A key can't be read from a file or bytes, or can't be saved."""
 
 
 class VerifyKey:
-    """The public half of a key: it checks what the private half signed, and can be given to anybody."""
+    """The public half of a key: it checks signatures of the private half, and can be given to anybody."""
 
     __slots__ = ("_key", "id")
 
@@ -43,7 +43,7 @@ class VerifyKey:
 
     @classmethod
     def from_pem(cls, pem: bytes, name: str = "the text") -> VerifyKey:
-        """Read a public key in PEM; raises KeyRefused, which calls it `name`, for anything else."""
+        """Read a public key in PEM; raises KeyRefused, with `name` in its message, for anything else."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
@@ -57,7 +57,7 @@ class VerifyKey:
         return cls(key)
 
     def pem(self) -> bytes:
-        """Return the key in PEM, to be given to whoever verifies."""
+        """Return the key in PEM, for everybody who verifies."""
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
         return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -83,7 +83,7 @@ class VerifyKey:
 
 
 class SigningKey:
-    """A private key. Keep it where nobody who can write the journal can read it: else its signatures say nothing."""
+    """A private key. Hide it from everybody who can write the journal: else its signatures prove nothing."""
 
     __slots__ = ("_key", "public")
 
@@ -100,7 +100,7 @@ class SigningKey:
 
     @classmethod
     def from_seed(cls, seed: bytes) -> SigningKey:
-        """Return the key that 32 secret bytes stand for; raises KeyRefused for another number of bytes."""
+        """Return the key with a seed of 32 secret bytes; raises KeyRefused for another number of bytes."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         if len(seed) != SEED_BYTES:
@@ -114,7 +114,7 @@ class SigningKey:
 
     @classmethod
     def from_pem(cls, pem: bytes, name: str = "the text") -> SigningKey:
-        """Read an unencrypted private key in PEM; raises KeyRefused, which calls it `name`, for anything else."""
+        """Read an unencrypted private key in PEM; raises KeyRefused, with `name` in its message, for anything else."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -133,13 +133,13 @@ class SigningKey:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the key as PEM into a new file that only its owner can read.
 
-        Raises KeyRefused when the file exists already, because a lost key can't be had again, or can't be written.
+        Raises KeyRefused if the file exists, because an overwritten key would be lost, or can't be written.
         """
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
         pem = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
-            # With the mode from the start: between writing and a later chmod others could read it.
+            # Created with this mode: before a later chmod others could read it.
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as file:
                 file.write(pem)
@@ -149,7 +149,7 @@ class SigningKey:
             raise KeyRefused(f"`{os.fspath(path)}` can't be written: {_reason(error)}") from None
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature (64 bytes) over a message, which starts with a domain tag of its own."""
+        """Return the signature (64 bytes) over a message, which has to start with a domain tag."""
         return self._key.sign(message)
 
     def sign_head(self, run: str, seq: int, digest: bytes) -> bytes:
@@ -190,7 +190,7 @@ def _read(load: Callable[[], Any], name: str, half: str) -> Any:
     try:
         return load()
     except TypeError:
-        # What the library raises for a password that it needs.
+        # The library raises this if it needs a password.
         raise KeyRefused(f"the key in `{name}` is encrypted; Stepward reads it only without a password") from None
     except (ValueError, UnsupportedAlgorithm):
         raise KeyRefused(f"`{name}` holds no {half} key in PEM; {_MAKE_ONE}") from None

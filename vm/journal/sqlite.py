@@ -1,4 +1,4 @@
-"""The store that is used unless another is named: one SQLite file, for all processes of one machine."""
+"""The default store: one SQLite file, for all processes of one machine."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _LEASE: Final = """UPDATE runs SET holder = ?, fence = fence + 1, expires = ?
 _ROW: Final = "run, program, status, seq, started, updated, expires"
 
 PAGE: Final = 1_000
-"""Names of runs that are read at once."""
+"""Number of run names per query."""
 
 _EXPIRE: Final = "UPDATE runs SET expires = ? WHERE run = ? AND fence = ?"
 
 
 class SQLiteJournal:
-    """Runs in the SQLite file at `path`, which is made when it does not exist unless `create` is false.
+    """Runs in the SQLite file at `path`, which is created if it does not exist and `create` is true.
 
     Sensitive values are in a second file beside it, `<path>.vault`. Durable appends are on the disk on return; others
-    survive the end of the process, and a loss of power once a durable one follows. The file belongs on a local disk.
+    survive the end of the process, and, once a durable one follows, a loss of power. The file must be on a local disk.
     """
 
     blocks = True
@@ -57,7 +57,7 @@ class SQLiteJournal:
         name = os.fspath(path)
         if name in ("", ":memory:"):
             raise JournalError(f"`{name}` is no file; for a journal that ends with its process, use MemoryJournal")
-        # The vault's name must not depend on which link to the file is given.
+        # The vault's name must not depend on the link by which the file was opened.
         real = os.path.realpath(name)
         self._file = DatabaseFile(real, name, _LAYOUT, create=create)
         self.vault = SQLiteVault(f"{real}.vault", f"{name}.vault")
@@ -131,7 +131,7 @@ class SQLiteJournal:
         if since is not None:
             wanted.append(("started >= ?", [since]))
         where = f"WHERE {' AND '.join(text for text, _ in wanted)}" if wanted else ""
-        # The newest are those that a limit leaves.
+        # A limit selects the newest runs.
         query = f"SELECT {_ROW} FROM runs {where} ORDER BY started DESC, number DESC LIMIT ?"
         values = [value for _, values in wanted for value in values]
         with self._file.reading() as connection:

@@ -1,4 +1,4 @@
-"""One SQLite file and one connection to it: opening, layout, transactions, and what is said when they fail."""
+"""One SQLite file and one connection to it: opening, layout, transactions, and error messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Final
 from stepward.vm.journal.store import JournalError
 
 PATIENCE_SECONDS: Final = 30
-"""How long a call waits for another process to let go of the file."""
+"""How long a call waits for the lock of another process."""
 
 _WHY: Final = {
     sqlite3.SQLITE_BUSY: "another process has held it for too long; stop that process, or try again",
@@ -31,9 +31,9 @@ _WHY: Final = {
 
 @dataclass(frozen=True)
 class Layout:
-    """What a file of one kind looks like inside.
+    """The layout of a kind of file: its tables and settings.
 
-    `synchronous` is the level at which a commit survives a loss of power in that `journal_mode`.
+    `synchronous` is the level at which a commit survives a loss of power in this `journal_mode`.
     """
 
     kind: str
@@ -46,9 +46,9 @@ class Layout:
 
 
 class DatabaseFile:
-    """A file of a given layout, for the process that opened it and any of its threads.
+    """A file with a layout, for the process that opened it and any of its threads.
 
-    `name` is what messages call it. With `create` a file that does not exist is made, for its owner alone.
+    Messages name it `name`. With `create`, a file that does not exist is created, readable only for its owner.
     """
 
     def __init__(self, path: str, name: str, layout: Layout, *, create: bool) -> None:
@@ -70,14 +70,14 @@ class DatabaseFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend the connection for one statement that reads."""
+        """Yield the connection for one statement that reads."""
         self._check_open()
         with self._lock, self._explained("read"):
             yield self._connection
 
     @contextmanager
     def writing(self, *, durable: bool) -> Iterator[sqlite3.Connection]:
-        """Lend the connection for one transaction, committed at the end and rolled back on any error."""
+        """Yield the connection for one transaction, which is committed at the end and rolled back on any error."""
         self._check_open()
         connection = self._connection
         with self._lock:
@@ -90,18 +90,18 @@ class DatabaseFile:
                 raise self._explanation(error, "written") from error
             finally:
                 if connection.in_transaction:
-                    # What went wrong first is what the caller wants to know.
+                    # The caller needs the first error.
                     with contextlib.suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
 
     def rewrite(self) -> None:
-        """Write the whole file again, so that no page holds anything but live rows."""
+        """Rewrite the whole file, so that its pages hold only live rows."""
         self._check_open()
         with self._lock, self._explained("written"):
             self._connection.execute("VACUUM")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._check_process()
         with self._lock:
             self._is_closed = True
@@ -117,13 +117,13 @@ class DatabaseFile:
             raise JournalError(f"{self._name} was closed; open it again to go on")
 
     def _synchronize(self, level: str) -> None:
-        # Only when it changes: it costs as much as a statement.
+        # Only if it changes, because it costs as much as a statement.
         if level != self._synchronous:
             self._connection.execute(f"PRAGMA synchronous = {level}")
             self._synchronous = level
 
     def _make_file(self) -> None:
-        # SQLite would let everybody read it. Where another process makes it at the same time, theirs is as good; it is
+        # SQLite would make it readable for everybody. A file that another process creates at the same time is used, but
         # not opened here, because closing it would drop the locks that this process has on it.
         try:
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -147,7 +147,7 @@ class DatabaseFile:
         return JournalError(f"{self._name} can't be {what}: {why}")
 
     def _connect(self, create: bool) -> sqlite3.Connection:
-        # The switch to write-ahead logging answers "busy" at once when another process is at it too.
+        # The switch to write-ahead logging fails with "busy" at once if another process does it, too.
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             connection = sqlite3.connect(
@@ -158,7 +158,7 @@ class DatabaseFile:
                 check_same_thread=False,
             )
             try:
-                self._lay_out(connection, create)
+                self._prepare(connection, create)
                 return connection
             except sqlite3.OperationalError as error:
                 connection.close()
@@ -169,7 +169,7 @@ class DatabaseFile:
                 connection.close()
                 raise
 
-    def _lay_out(self, connection: sqlite3.Connection, create: bool) -> None:
+    def _prepare(self, connection: sqlite3.Connection, create: bool) -> None:
         layout = self._layout
         # On macOS a plain fsync leaves the data in the disk's own cache.
         for setting in (*layout.settings, f"synchronous = {layout.synchronous}", "fullfsync = ON"):
@@ -181,7 +181,7 @@ class DatabaseFile:
             if not create:
                 raise JournalError(f"{self._name} is empty; name another file")
             connection.execute("BEGIN IMMEDIATE")
-            # Another process may have been here since.
+            # Another process may have prepared it meanwhile.
             if self._is_empty(connection):
                 for table in layout.tables:
                     connection.execute(table)
@@ -194,11 +194,11 @@ class DatabaseFile:
                 raise JournalError(f"{self._name} lies on a disk that can't keep it safe; name a file on a local disk")
 
     def _is_empty(self, connection: sqlite3.Connection) -> bool:
-        """Tell whether nothing is in the file yet; raises JournalError for what is not of this layout."""
+        """Return whether the file is still empty; raises JournalError if it has another layout."""
         owner, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
         if owner == self._layout.application_id:
             if version == self._layout.version:
-                self._refuse_odd_schema(connection)
+                self._require_schema(connection)
                 return False
             if isinstance(version, int) and version < self._layout.version:
                 raise JournalError(f"{self._name} was written by an older version, which this one can't read")
@@ -208,10 +208,10 @@ class DatabaseFile:
             raise JournalError(f"{self._name} is a database of something else; name another file")
         return True
 
-    def _refuse_odd_schema(self, connection: sqlite3.Connection) -> None:
-        """Raise JournalError for a file that holds anything but the tables of its layout, as they were made.
+    def _require_schema(self, connection: sqlite3.Connection) -> None:
+        """Raise JournalError unless the file has exactly the tables of its layout, unchanged.
 
-        A trigger or a view does what no table does: an append that was answered with success would not be there.
+        A trigger or a view could make an append succeed without storing its entries.
         """
         objects = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
         found = {name: (kind, sql) for kind, name, sql in objects if not _is_of_sqlite(kind, name, sql)}
@@ -227,7 +227,7 @@ class DatabaseFile:
 
 
 def _is_of_sqlite(kind: str, name: str, sql: str | None) -> bool:
-    """Return whether SQLite makes an object by itself: the index of a key, and what ANALYZE finds."""
+    """Return whether SQLite made an object by itself: the index of a key, or a table of ANALYZE."""
     return (kind == "index" and sql is None) or (kind == "table" and name in ("sqlite_stat1", "sqlite_stat4"))
 
 

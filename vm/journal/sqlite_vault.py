@@ -1,4 +1,4 @@
-"""Sensitive values in a SQLite file of their own, from which they can be destroyed."""
+"""Stores sensitive values in a SQLite file of their own, in which they can be destroyed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final
 from stepward.vm.journal.refusals import erased
 from stepward.vm.journal.sqlite_file import DatabaseFile, Layout
 
-# A write-ahead log would keep old pages until a checkpoint; EXTRA, because after a loss of power a rollback journal
-# whose removal was not written would bring back what was erased.
+# Not a write-ahead log, which would hold old pages until a checkpoint. EXTRA, because after a loss of power a rollback
+# journal whose removal was not on the disk would restore erased values.
 _LAYOUT: Final = Layout(
     kind="vault",
     application_id=0x53745661,
@@ -26,15 +26,15 @@ _LAYOUT: Final = Layout(
 )
 
 # The row with an empty reference is the tombstone of a run.
-_BURIED: Final = "SELECT 1 FROM secrets WHERE run = ? AND reference = ''"
+_IS_ERASED: Final = "SELECT 1 FROM secrets WHERE run = ? AND reference = ''"
 _ERASE: Final = "DELETE FROM secrets WHERE run = ? AND reference <> ''"
-_BURY: Final = "INSERT OR IGNORE INTO secrets VALUES (?, '', x'01')"
+_MARK_ERASED: Final = "INSERT OR IGNORE INTO secrets VALUES (?, '', x'01')"
 
 
 class SQLiteVault:
-    """The values of a SQLiteJournal's runs, in a file beside it that is made when the first one is put, or erased.
+    """The values of a SQLiteJournal's runs, in a file beside it that is created by the first put or erasure.
 
-    After `erase` no file holds them. Blocks, snapshots and backups that a file system keeps are beyond it.
+    After `erase` no file holds them. It can't reach old blocks, snapshots and backups of a file system.
     """
 
     def __init__(self, path: str, name: str) -> None:
@@ -48,7 +48,7 @@ class SQLiteVault:
             return
         rows = [(run, reference, value) for reference, value in secrets.items()]
         with self._file().writing(durable=True) as connection:
-            if connection.execute(_BURIED, (run,)).fetchone():
+            if connection.execute(_IS_ERASED, (run,)).fetchone():
                 raise erased(run)
             connection.executemany("INSERT OR REPLACE INTO secrets VALUES (?, ?, ?)", rows)
 
@@ -60,15 +60,15 @@ class SQLiteVault:
         return {reference: value for reference, value in found if reference != ""}
 
     def erase(self, run: str) -> int:
-        """Destroy every value of a run, and return how many there were; on return no file holds them.
+        """Destroy every value of a run, and return their number; on return no file holds them.
 
-        Call it again when it fails: values that are deleted but still in the file are destroyed then.
+        Call it again if it fails: then it destroys values that are deleted but still in the file.
         """
         file = self._file()
         with file.writing(durable=True) as connection:
             count = connection.execute(_ERASE, (run,)).rowcount
-            connection.execute(_BURY, (run,))
-        # secure_delete is not enough: pages that were split keep copies of rows in their unused space.
+            connection.execute(_MARK_ERASED, (run,))
+        # secure_delete is not enough: pages that were split have copies of rows in their unused space.
         file.rewrite()
         return count
 

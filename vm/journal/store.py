@@ -1,6 +1,6 @@
-"""What the machine asks of a store of journals. `conformance.py` tests whether a store keeps this contract.
+"""The interface of stores of journals. `conformance.py` tests whether a store meets this contract.
 
-A store keeps, for each run, a list of entries that only grows, and a lease. It knows nothing of what the entries say.
+A store has, for each run, an append-only list of entries, and a lease. It does not interpret the entries.
 Methods block; they may be called from several threads at once, and several processes may share one store.
 """
 
@@ -13,19 +13,19 @@ from stepward.vm.errors import StepwardError
 
 
 class JournalError(StepwardError):
-    """A store can't be read or written, or what it holds is no journal."""
+    """A store can't be read or written, or its content is not a journal."""
 
 
-class AppendConflict(JournalError):  # noqa: N818 - it is what happened, not a fault
-    """The run has other entries than its writer believed: read them, and decide again."""
+class AppendConflict(JournalError):  # noqa: N818 - a normal outcome, not a fault
+    """The run has other entries than the writer expected: read them, and decide again."""
 
 
 class LeaseLost(JournalError):  # noqa: N818
-    """Somebody else drives the run by now: stop, and touch nothing."""
+    """Somebody else drives the run by now: stop, and change nothing."""
 
 
 class Entry(NamedTuple):
-    """One record as it is kept: its canonical bytes, and the digest (32 bytes) that chains it."""
+    """A stored record: its canonical bytes, and its digest (32 bytes) for the chain."""
 
     seq: int
     record: bytes
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The end of a run's chain: the last entry, and a signature over it where a key is given."""
+    """The end of a run's chain: the last entry, and a signature over it if there is a key."""
 
     run: str
     seq: int
@@ -44,7 +44,7 @@ class Head(NamedTuple):
 class Lease(NamedTuple):
     """The right to drive a run. Each lease of a run has a higher fencing number than the one before.
 
-    `expires` is in seconds since the epoch, on the clock of whoever passes `now`.
+    `expires` is in seconds since the epoch, by the clock of the caller who passes `now`.
     """
 
     run: str
@@ -53,10 +53,10 @@ class Lease(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A line in the list of runs. `status` and `program` are for finding runs; what a run is, its entries say.
+    """A row of the list of runs, for finding them; only the entries of a run are authoritative.
 
-    `started` and `updated` are seconds since the epoch; `expires` is when its lease ends, 0.0 where nobody holds it.
-    `fault` says which of them can't be read, where a store does not keep to its types; those are empty or 0.
+    `started` and `updated` are seconds since the epoch; `expires` is the end of its lease, 0.0 if nobody holds it.
+    `fault` names the fields that can't be read because they have a wrong type; those are empty or 0.
     """
 
     run: str
@@ -70,7 +70,7 @@ class Row(NamedTuple):
 
     @classmethod
     def read(cls, values: Sequence[object]) -> Row:
-        """Return the line that a store has, whatever the types are that it kept."""
+        """Return the row of a store, whose values may have wrong types."""
         found, odd = [], []
         for name, value, kinds in zip(cls._fields, values, _KINDS, strict=False):
             fits = type(value) in kinds
@@ -84,10 +84,10 @@ _KINDS: Final = ((str,), (str,), (str,), (int,), (float, int), (float, int), (fl
 
 
 class Append(NamedTuple):
-    """Entries to add behind entry `expected` (-1 for a run that does not exist yet), all or none.
+    """Entries to add after entry `expected` (-1 for a run that does not exist yet), all or none.
 
-    `durable`: on return they survive a loss of power; else only the end of this process. `status` goes into the list
-    of runs.
+    `durable`: on return they survive a loss of power; else only the end of this process. `status` is for the list of
+    runs.
     """
 
     run: str
@@ -100,24 +100,24 @@ class Append(NamedTuple):
 
 
 class Vault(Protocol):
-    """Keeps sensitive values apart from the journal, so that they can be destroyed."""
+    """Stores sensitive values separately from the journal, so that they can be destroyed."""
 
     def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
-        """Keep values by their reference, durable on return.
+        """Store values by their reference, durable on return.
 
-        Raises LeaseLost for a run that was erased, and keeps none: whoever brings them has lost it. Raises JournalError
-        when it fails.
+        Raises LeaseLost for a run that was erased, and stores none: the caller has lost the run. Raises JournalError if
+        it fails.
         """
         ...
 
     def get(self, run: str) -> dict[str, bytes]:
-        """Return every value of a run that is still there."""
+        """Return the values of a run that are not erased."""
         ...
 
     def erase(self, run: str) -> int:
-        """Destroy every value of a run, and return how many there were; on return no file holds them any more.
+        """Destroy every value of a run, and return their number; on return no file holds them any more.
 
-        From then on the run has none: of two that put and erase at once, the erasure is the last.
+        From then on the vault refuses values of the run: of a concurrent put and erasure, the erasure comes last.
         """
         ...
 
@@ -130,47 +130,47 @@ class Journal(Protocol):
 
     @property
     def vault(self) -> Vault:
-        """Where the sensitive values of this store's runs are."""
+        """The vault of this store's runs."""
         ...
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
-        """Make a run with its first entries, leased to `holder` for `ttl` seconds; None when the run exists already.
+        """Make a run with its first entries, leased to `holder` for `ttl` seconds; None if the run exists already.
 
-        Of any number of callers at once, in any number of processes, exactly one gets a lease. `append.expected` is -1.
+        Of concurrent callers, in any number of processes, exactly one gets a lease. `append.expected` is -1.
         """
         ...
 
     def append(self, append: Append, fence: int | None) -> None:
         """Add entries to a run, all or none.
 
-        Raises AppendConflict when the run's last entry is not `append.expected`, and LeaseLost when `fence` is given
-        and is not the run's newest fencing number: LeaseLost where both hold. Without `fence` whoever knows the last
-        entry may add. After any other JournalError nobody knows whether the entries are there: read the run again.
+        Raises AppendConflict if the run's last entry is not `append.expected`, and LeaseLost if `fence` is given and is
+        not the run's newest fencing number; LeaseLost if both hold. Without `fence` only the last entry has to match.
+        After any other JournalError it is unknown whether the entries are stored: read the run again.
         """
         ...
 
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
-        """Lease a run, with a fencing number one higher than any before; None while somebody else's lease lasts.
+        """Lease a run, with a fencing number one higher than any before; None while somebody else has a lease.
 
-        `holder` itself gets a new lease at any time. A lease is durable on return, and so is every entry that the run
-        has then: whoever goes on with it relies on them. Raises JournalError for a run that does not exist.
+        `holder` itself gets a new lease at any time. A lease is durable on return, and so is every present entry of the
+        run, because the new holder relies on them. Raises JournalError for a run that does not exist.
         """
         ...
 
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
-        """Make a lease last until `now + ttl`; raises LeaseLost when somebody else has leased the run since."""
+        """Extend a lease until `now + ttl`; raises LeaseLost if somebody else has leased the run since."""
         ...
 
     def release(self, lease: Lease) -> None:
-        """Give a lease back; does nothing when somebody else has leased the run since."""
+        """Release a lease; does nothing if somebody else has leased the run since."""
         ...
 
     def read(self, run: str, start: int = 0) -> list[Entry]:
-        """Return the entries of a run from number `start` on, in order; none for a run that does not exist."""
+        """Return the entries of a run from number `start` on, in order; none if the run does not exist."""
         ...
 
     def head(self, run: str) -> Head | None:
-        """Return the end of a run's chain as it was written with the last append; None when there is no such run."""
+        """Return the head that the last append to a run wrote; None if there is no such run."""
         ...
 
     def rows(
@@ -181,25 +181,25 @@ class Journal(Protocol):
         since: float | None = None,
         limit: int | None = None,
     ) -> list[Row]:
-        """Return the list of runs, oldest first; with `statuses` only those, with `program` only those of that name.
+        """Return the list of runs, oldest first; `statuses` and `program` filter by status and program name.
 
-        `since` leaves out what started before, in seconds since the epoch; `limit` leaves the newest so many.
+        `since` filters by the start, in seconds since the epoch; `limit` selects the newest ones.
         """
         ...
 
     def row(self, run: str) -> Row | None:
-        """Return the line of one run, or None."""
+        """Return the row of one run, or None."""
         ...
 
     def names(self) -> Iterator[str]:
-        """Yield the name of every run, in the order in which they were made, without holding all of them.
+        """Yield the id of every run, in the order of creation, without holding all of them in memory.
 
-        What is made meanwhile may come or not.
+        Runs that are created meanwhile may be missing.
         """
         ...
 
     def put_document(self, digest: str, text: bytes) -> None:
-        """Keep a document (a program, a policy) under its digest, durable on return; again is nothing new."""
+        """Store a document (a program, a policy) under its digest, durable on return; repeating it changes nothing."""
         ...
 
     def document(self, digest: str) -> bytes | None:
@@ -207,5 +207,5 @@ class Journal(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of files and connections; the journal is not used after."""
+        """Close files and connections; the journal is not used after."""
         ...

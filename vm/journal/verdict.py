@@ -1,4 +1,4 @@
-"""What verification says of a run: its faults, each with the place where the damage is."""
+"""The result of verifying a run: its faults, each with the location of the damage."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ RESTORE: Final = "bring the journal back from a copy that verifies, and let nobo
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a run, `seq` being the record concerned; None where it is the whole run.
+    """A fault of a run; `seq` is the number of the record concerned, None for the whole run.
 
-    `what` is a sentence of its own and names the record; `help` says what to do about it.
+    `what` is a whole sentence that names the record; `help` says what to do.
     """
 
     run: str
@@ -28,10 +28,9 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What verification found in a run of `records` records; the first fault is where the damage begins.
+    """The result of verifying a run of `records` records; the first fault is where the damage begins.
 
-    `signed_by` is the id of the key that signed the head, None where no key was given or none of them did; `receipts`
-    counts those that lie on the chain.
+    `signed_by` is the id of the given key that signed the head, or None; `receipts` counts those that match the chain.
     """
 
     run: str
@@ -43,5 +42,5 @@ class Verdict:
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing is wrong with the run, as far as it could be checked."""
+        """Whether no fault was found."""
         return not self.faults

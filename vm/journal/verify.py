@@ -1,7 +1,7 @@
-"""Verification: whether a run's journal is what was written, and where it is not.
+"""Verifies journals: checks that the records of a run are those that were written, and locates damage.
 
-It needs no program and no machine: only the store, and the keys and receipts that somebody kept elsewhere. The chain
-shows every change to somebody who trusts its end; a signed head or a receipt is what makes the end worth trusting.
+It needs no machine, only the store, and keys and receipts that are stored elsewhere. The chain shows every change if
+its end can be trusted; a signed head or a receipt is the reason to trust the end.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from stepward.vm.journal.store import Entry, Head, Journal, JournalError
 from stepward.vm.journal.verdict import Fault, Verdict
 
 Replay = Callable[[Sequence[Entry], Sequence[Record]], Sequence[Fault]]
-"""Checks what the entries of an unbroken chain mean, given with their records, by running them again."""
+"""Checks the meaning of the entries and records of an unbroken chain by replaying them."""
 
 ERASED_KIND: Final = "erased"
 
 MAX_DOCUMENTS: Final = 1_024
-"""Documents of which a check of many runs keeps whether they are in order."""
+"""Maximal number of documents whose state is cached in a check of many runs."""
 
 
 def verify(
@@ -36,11 +36,11 @@ def verify(
     receipts: Sequence[Receipt] = (),
     replay: Replay | None = None,
 ) -> Verdict:
-    """Check everything that can be checked of a run, also behind a fault; the first fault is where the damage begins.
+    """Check all of a run, also after a first fault; the first fault is where the damage begins.
 
-    With `keys` the head and the receipts have to be signed by one of them. Without keys and receipts a journal that
-    was rewritten whole, or cut with its head rewritten to match, can't be told from another one that is in order.
-    `replay` is asked only when the chain is unbroken. Raises JournalError when the store can't be read at all.
+    With `keys` the head and the receipts have to be signed by one of them. Without keys and receipts it can't be
+    detected that a journal was rewritten as a whole, or truncated with a matching head.
+    `replay` is called only if the chain is unbroken. Raises JournalError if the store can't be read at all.
     """
     return _verified(journal, run, partial(_document_fault, journal), keys, receipts, replay)
 
@@ -92,23 +92,23 @@ def verify_all(
     receipts: Sequence[Receipt] = (),
     replay: Callable[[str, Sequence[Receipt]], Replay] | None = None,
 ) -> Iterator[Verdict]:
-    """Check every run of a store, one after the other, and every run that a receipt speaks of.
+    """Check every run of a store, one after the other, and every run that a receipt names.
 
-    One that is gone shows only by its receipt. `replay` makes, for a run and the receipts that speak of it, what checks
-    the meaning of its entries. No more than one run is held at a time, and a document that runs share is read once.
-    Raises JournalError when the store can't be read at all.
+    A run that is gone is detected only by its receipt. `replay` returns the check of the meaning of a run's entries,
+    given the run and its receipts. Only one run is in memory at a time, and a document that runs share is read once.
+    Raises JournalError if the store can't be read at all.
     """
     document_fault = lru_cache(MAX_DOCUMENTS)(partial(_document_fault, journal))
-    spoken_of: dict[str, list[Receipt]] = {}
+    by_run: dict[str, list[Receipt]] = {}
     for receipt in receipts:
-        spoken_of.setdefault(receipt.run, []).append(receipt)
+        by_run.setdefault(receipt.run, []).append(receipt)
 
     def verified(run: str) -> Verdict:
-        own = spoken_of.pop(run, ())
+        own = by_run.pop(run, ())
         return _verified(journal, run, document_fault, keys, own, replay(run, own) if replay is not None else None)
 
     yield from map(verified, journal.names())
-    yield from map(verified, list(spoken_of))
+    yield from map(verified, list(by_run))
 
 
 def _unsigned(run: str, head: Head | None, last: int) -> Fault:
@@ -120,7 +120,7 @@ def _unsigned(run: str, head: Head | None, last: int) -> Fault:
 
 
 def _judged(run: str, receipts: Sequence[Receipt], keys: Sequence[VerifyKey]) -> tuple[list[Receipt], list[Fault]]:
-    """Tell the receipts to hold the chain against from those that prove nothing: another run's, or not signed."""
+    """Split receipts into valid ones, and faults for those of another run or without a valid signature."""
     good: list[Receipt] = []
     bad: list[Fault] = []
     for receipt in receipts:
@@ -138,7 +138,7 @@ def _judged(run: str, receipts: Sequence[Receipt], keys: Sequence[VerifyKey]) ->
 
 
 def _off_the_chain(chain: Chain, receipts: Sequence[Receipt], known: Collection[int]) -> Iterator[Fault]:
-    """Yield a fault for each receipt whose record is not on the chain; `known` are the records with one that is."""
+    """Yield a fault for each receipt whose record is not on the chain; `known` are the records with matching ones."""
     last = chain.last
     for receipt in sorted(receipts, key=lambda receipt: receipt.seq):
         seq = receipt.seq
@@ -155,7 +155,7 @@ def _off_the_chain(chain: Chain, receipts: Sequence[Receipt], known: Collection[
 
 
 def _documents(chain: Chain, document_fault: Callable[[str | None], str]) -> Iterator[Fault]:
-    """Yield a fault for each document that the first record names and that is not there as it was."""
+    """Yield a fault for each document that the first record names and that is missing or changed."""
     first = chain.records.get(0)
     if first is None:
         return
@@ -170,7 +170,7 @@ def _documents(chain: Chain, document_fault: Callable[[str | None], str]) -> Ite
 
 
 def _document_fault(journal: Journal, digest: str | None) -> str:
-    """Return what is wrong with the document of a digest, empty where nothing is."""
+    """Return what is wrong with the document of a digest, or an empty text."""
     text = None if digest is None else journal.document(digest)
     if text is None:
         return "is missing"
@@ -181,7 +181,7 @@ _PUT_BACK: Final = "bring the document back from a copy; it is the right one whe
 
 
 def _secrets(journal: Journal, chain: Chain) -> Iterator[Fault]:
-    """Yield a fault for each sensitive value that is neither in the vault as it was nor erased, or is both."""
+    """Yield a fault for each sensitive value that is neither unchanged in the vault nor erased, or is both."""
     erased: dict[str, int] = {}
     for seq, record in chain.records.items():
         if record.kind == ERASED_KIND:

@@ -1,1 +1,1 @@
-"""The machine: a pure core that decides and applies, and a shell that acts."""
+"""The machine: a pure core that decides on actions and applies events, and a shell that performs the actions."""

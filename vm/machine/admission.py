@@ -1,4 +1,4 @@
-"""What a machine asks before the first run of a program: whether its checker finds anything wrong with it."""
+"""The check before the first run of a program on a machine: its checker must find no errors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.runs import INLINE
 
 MAX_VERDICTS: Final = 1_024
-"""Verdicts that a machine keeps; the oldest goes first."""
+"""Maximal number of cached verdicts of a machine; the oldest is dropped first."""
 
 
 class Finding(Protocol):
-    """What the machine needs to know of a checker's finding."""
+    """A finding of a checker, as far as the machine needs it."""
 
     code: str
     message: str
@@ -38,16 +38,16 @@ _Key = tuple[str, tuple[str, ...], frozenset[str]]
 
 
 def unnamed(program: Program, policies: Sequence[Policy]) -> Iterable[Finding]:
-    """Find nothing: the checker of a machine whose maker named none, not even None."""
+    """Find nothing: the default checker, if the `checker` argument is left out."""
     del program, policies
     return ()
 
 
 class Admission:
-    """Asks `checker` about each program once, and keeps its verdict; None admits every program.
+    """Asks `checker` about each program once, and caches its verdict; the checker None accepts every program.
 
-    A verdict holds for the digests of a program and of the policies that apply to it, and for the rules that are waived
-    on that day. Where an event loop runs, the checker works in a thread, one program at a time, so that the other runs
+    A verdict is cached by the digests of a program and of the policies that apply to it, and by the rules that are
+    waived on that day. In an event loop, the checker works in a thread, one program at a time, so that the other runs
     of the loop go on.
     """
 
@@ -64,18 +64,18 @@ class Admission:
         key = (plan.digest, plan.policy_digests, plan.waived)
         errors = self._verdicts.get(key)
         if errors is None and INLINE.get():
-            errors = self._judged(self._checker, key, plan, policies)
+            errors = self._errors_of(self._checker, key, plan, policies)
         elif errors is None:
             loop = asyncio.get_running_loop()
-            errors = await loop.run_in_executor(self._thread, self._judged, self._checker, key, plan, policies)
+            errors = await loop.run_in_executor(self._thread, self._errors_of, self._checker, key, plan, policies)
         found = [finding for finding in errors if finding.code not in accept]
         if found:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             codes = ", ".join(sorted({finding.code for finding in found}))
             raise RunRefused(f"{found[0].code}: {found[0].message}{more}; mend the program, or accept {codes} by name")
 
-    def _judged(self, checker: Checker, key: _Key, plan: Plan, policies: Sequence[Policy]) -> tuple[Finding, ...]:
-        """Return the errors of a program: as they are kept, else as the checker finds them."""
+    def _errors_of(self, checker: Checker, key: _Key, plan: Plan, policies: Sequence[Policy]) -> tuple[Finding, ...]:
+        """Return the errors that the checker finds in a program, cached."""
         with self._lock:
             if key not in self._verdicts:
                 errors = tuple(one for one in checker(plan.program, policies) if str(one.severity) == "error")
@@ -86,7 +86,7 @@ class Admission:
 
 
 def warn_of_no_checker(stacklevel: int) -> None:
-    """Warn at the line that makes a machine and says nothing of a checker; `stacklevel` is as in `warnings.warn`."""
+    """Warn at the line that makes a machine without a `checker` argument; `stacklevel` is as in `warnings.warn`."""
     warnings.warn(
         "this machine also runs programs with errors that `stepward check` finds: give it `checker=check_program` "
         "(`from stepward.validator import check_program`), or `checker=None` if that is meant",

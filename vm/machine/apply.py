@@ -1,4 +1,4 @@
-"""What an event makes of a state: the one fold that running, recovering and replaying share."""
+"""Applies events to states: the one fold that runs, recovery and replay share."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from stepward.vm.values import FrozenMap, arithmetic
 
 
 class MisfitError(StepwardError):
-    """An event can't happen in this state: a journal that holds it was not written by the machine for this program."""
+    """An event can't happen in this state: its journal was not written by the machine for this program."""
 
 
 def apply(plan: Plan, state: State, event: Event) -> State:
-    """Return the state after an event; raises MisfitError for one that can't happen here."""
+    """Return the state after an event; raises MisfitError if it can't happen in `state`."""
     handler = _HANDLERS.get(event.kind)
     if handler is None:
         raise MisfitError(f"there is no event `{event.kind}`")
@@ -65,19 +65,19 @@ def _governed(plan: Plan, state: State, event: Event) -> State:
 def _ended(plan: Plan, state: State, event: Event) -> State:
     body = event.body
     if "step" in body:
-        state = _entered(plan, state, _step(plan, state, body))
+        state = _enter(plan, state, _step(plan, state, body))
         state = state._replace(output=body["output"])
-    return _over(state, body, traced(state.trace, event))
+    return _end(state, body, traced(state.trace, event))
 
 
-def _over(state: State, body: Any, trace: bytes) -> State:
+def _end(state: State, body: Any, trace: bytes) -> State:
     return state._replace(
         status=body["ends"], reason=body["reason"], calls=None, trace=trace, error=body.get("error", state.error)
     )
 
 
 def _cancel(plan: Plan, state: State, event: Event) -> State:  # noqa: ARG001
-    # It waits for nobody any more: whoever asked may die before the run has ended, and recovery looks for RUNNING.
+    # RUNNING, because the process that cancels may die before the run has ended, and recovery looks for RUNNING.
     return state._replace(is_cancelled=True, status=RUNNING)
 
 
@@ -97,66 +97,66 @@ def _erased(plan: Plan, state: State, event: Event) -> State:  # noqa: ARG001
 def _branched(plan: Plan, state: State, event: Event) -> State:
     step = _step(plan, state, event.body)
     branch = event.body["branch"]
-    way = step.ways.get("uncovered") if branch is None else step.branches.get(branch)
-    if way is None:
+    transition = step.transitions.get("uncovered") if branch is None else step.branches.get(branch)
+    if transition is None:
         raise MisfitError(f"`{step.id}` has no branch `{branch}`")
-    state = _entered(plan, state, step)
+    state = _enter(plan, state, step)
     succeeded: tuple[Part, ...] = () if branch is None else ((step.position, None),)
-    return _leave(plan, state, step, event, way, _Done([], 0, succeeded))
+    return _leave(plan, state, step, event, transition, _Done([], 0, succeeded))
 
 
 def _assigned(plan: Plan, state: State, event: Event) -> State:
     step = _step(plan, state, event.body)
-    state = _entered(plan, state, step)
+    state = _enter(plan, state, step)
     changes = [(plan.slot((name,)), value) for name, value in event.body["values"].items()]
     if {slot for slot, _ in changes} != step.assigned:
         raise MisfitError(f"`{step.id}` assigns other names")
-    way = step.ways["success"]
-    return _leave(plan, state, step, event, way, _Done(changes, len(event.text), (step.part,)))
+    transition = step.transitions["success"]
+    return _leave(plan, state, step, event, transition, _Done(changes, len(event.text), (step.part,)))
 
 
 def _passed(plan: Plan, state: State, event: Event) -> State:
     step = _step(plan, state, event.body)
     if step.max_visits is None or _visits(state, step) < step.max_visits:
         raise MisfitError(f"`{step.id}` has visits left")
-    state = _counted(state, step)
+    state = _count_visit(state, step)
     is_last = _visits(state, step) > step.max_visits + 1
-    changes = _unset(step, event.body["error"])
+    changes = _failure_changes(step, event.body["error"])
     for call in step.calls if step.is_parallel else ():
-        changes += _unset(call, event.body["error"])
-    way = step.stalls if is_last and step.stalls else step.ways["visits"]
-    return _leave(plan, state, step, event, way, _Done(changes, 0, ()))
+        changes += _failure_changes(call, event.body["error"])
+    transition = step.stalls if is_last and step.stalls else step.transitions["visits"]
+    return _leave(plan, state, step, event, transition, _Done(changes, 0, ()))
 
 
-def _unset(step: StepPlan | CallPlan, error: str) -> list[tuple[int, Any]]:
-    """Return what a step without an output leaves behind: nothing, and why."""
+def _failure_changes(step: StepPlan | CallPlan, error: str) -> list[tuple[int, Any]]:
+    """Return the changes of a step or call that failed: no output, and its error."""
     slots = ((step.output, UNDEFINED), (step.variable, UNDEFINED), (step.error, error))
     return [(slot, value) for slot, value in slots if slot != NOWHERE]
 
 
-def _entered(plan: Plan, state: State, step: StepPlan) -> State:
-    """Count the visit, and charge the step; conditions, `set` and `end` are performed by that."""
-    return _counted(
+def _enter(plan: Plan, state: State, step: StepPlan) -> State:
+    """Count the visit of a step, charge the step, and mark it as performed."""
+    return _count_visit(
         state, step, steps=state.steps + step.cost, monitors=plan.watch.performed(state.monitors, step.part)
     )
 
 
-def _counted(state: State, step: StepPlan, **changes: Any) -> State:
-    held = get(state.slots, step.visits)
-    visits, size = (0, 0) if held is UNDEFINED else held
+def _count_visit(state: State, step: StepPlan, **changes: Any) -> State:
+    counter = get(state.slots, step.visits)
+    visits, size = (0, 0) if counter is UNDEFINED else counter
     return state._replace(slots=put(state.slots, [(step.visits, (visits + 1, size))]), **changes)
 
 
 def _visits(state: State, step: StepPlan) -> int:
-    held = get(state.slots, step.visits)
-    return 0 if held is UNDEFINED else int(held[0])
+    counter = get(state.slots, step.visits)
+    return 0 if counter is UNDEFINED else int(counter[0])
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
-def _begun(plan: Plan, state: State, event: Event) -> tuple[State, StepPlan, int]:
-    """Return the state in which the step has begun, and which call the event speaks of."""
+def _begin(plan: Plan, state: State, event: Event) -> tuple[State, StepPlan, int]:
+    """Return the state in which the step has begun, the step, and the index of the call that the event is about."""
     step = plan.steps[state.at]
     name = event.body["step"]
     sub = next((number for number, call in enumerate(step.calls) if call.id == name), NOWHERE)
@@ -165,48 +165,48 @@ def _begun(plan: Plan, state: State, event: Event) -> tuple[State, StepPlan, int
     if state.calls is None:
         monitors = plan.watch.performed(state.monitors, step.part) if step.is_parallel else state.monitors
         calls = (FRESH,) * len(step.calls)
-        state = _counted(state, step, steps=state.steps + step.cost, calls=calls, round=1, monitors=monitors)
+        state = _count_visit(state, step, steps=state.steps + step.cost, calls=calls, round=1, monitors=monitors)
     if event.body["visit"] != _visits(state, step):
         raise MisfitError(f"`{event.kind}` of visit {event.body['visit']} of `{name}`")
     return state, step, sub
 
 
-def _tried(plan: Plan, state: State, step: StepPlan, sub: int, event: Event) -> tuple[State, CallState]:
-    """Charge an attempt, and a performance, when they are first heard of."""
+def _count_attempt(plan: Plan, state: State, step: StepPlan, sub: int, event: Event) -> tuple[State, CallState]:
+    """Charge a new attempt, and mark a new performance; return the state and the call's state."""
     assert state.calls is not None
-    held = state.calls[sub]
+    call_state = state.calls[sub]
     attempt, performance = event.note["attempt"], event.note["performance"]
-    if held.phase not in (READY, OPEN) or not held.attempt <= attempt <= held.attempt + 1:
-        raise MisfitError(f"attempt {attempt} of `{step.calls[sub].id}` does not follow attempt {held.attempt}")
-    if attempt > held.attempt > 0:
+    if call_state.phase not in (READY, OPEN) or not call_state.attempt <= attempt <= call_state.attempt + 1:
+        raise MisfitError(f"attempt {attempt} of `{step.calls[sub].id}` does not follow attempt {call_state.attempt}")
+    if attempt > call_state.attempt > 0:
         state = state._replace(steps=state.steps + 1)
-    if performance > held.performance:
+    if performance > call_state.performance:
         part = (step.position, sub if step.is_parallel else None)
         if part in plan.watch.asked:
             state = state._replace(monitors=plan.watch.performed(state.monitors, part))
-    return state, held._replace(attempt=attempt, performance=performance, repeats=False)
+    return state, call_state._replace(attempt=attempt, performance=performance, repeats=False)
 
 
 def _intent(plan: Plan, state: State, event: Event) -> State:
     step = plan.steps[state.at]
     if state.calls is None and not step.is_parallel and step.calls and _is_first_intent(state, step, event):
-        return _opened_at_once(plan, state, step, event)
-    state, step, sub = _begun(plan, state, event)
-    state, held = _tried(plan, state, step, sub, event)
-    return _hold(state, sub, held._replace(phase=OPEN, token=event.note.get("token", "")))
+        return _open_at_once(plan, state, step, event)
+    state, step, sub = _begin(plan, state, event)
+    state, call_state = _count_attempt(plan, state, step, sub, event)
+    return _with_call(state, sub, call_state._replace(phase=OPEN, token=event.note.get("token", "")))
 
 
 def _is_first_intent(state: State, step: StepPlan, event: Event) -> bool:
-    """Whether an event is the intent with which the step begins."""
+    """Return whether an event is the intent that begins the step."""
     body = event.body
     is_here = body["step"] == step.calls[0].id and body["visit"] == _visits(state, step) + 1
     return is_here and bool(0 <= event.note["attempt"] <= 1)
 
 
-def _opened_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> State:
-    """The common case in one go: the intent of a step's first attempt."""
-    note, held = event.note, get(state.slots, step.visits)
-    visits, size = (0, 0) if held is UNDEFINED else held
+def _open_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> State:
+    """Apply the intent of a step's first attempt: a short cut for the common case."""
+    note, counter = event.note, get(state.slots, step.visits)
+    visits, size = (0, 0) if counter is UNDEFINED else counter
     attempt, performance = note["attempt"], note["performance"]
     monitors = plan.watch.performed(state.monitors, step.part) if performance > 0 else state.monitors
     return state._replace(
@@ -223,35 +223,35 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
     step = plan.steps[state.at]
     if event.body["kind"] == "success" and not step.is_parallel and step.calls:
         if state.calls is None:
-            return _at_once(plan, state, step, event)
+            return _succeed_at_once(plan, state, step, event)
         if _is_outcome(state, step, event):
-            bound = _bound(step.calls[0], event.body.get("output"))
+            bound = _output_changes(step.calls[0], event.body.get("output"))
             return _leave(plan, state, step, event, step.succeeds, _Done(bound, len(event.text), (step.part,)))
-    state, step, sub = _begun(plan, state, event)
+    state, step, sub = _begin(plan, state, event)
     call = step.calls[sub]
-    state, held = _tried(plan, state, step, sub, event)
-    if call.has_intent and held.phase != OPEN:
+    state, call_state = _count_attempt(plan, state, step, sub, event)
+    if call.has_intent and call_state.phase != OPEN:
         raise MisfitError(f"`{call.id}` has an outcome without an intent")
     kind, note = event.body["kind"], event.note
     if "tokens" in note:
         state = _charged(state, note)
-    held = held._replace(
+    call_state = call_state._replace(
         phase=READY if kind == "again" else kind,
         value=event.body.get("request" if kind == "suspended" else "output"),
         error=event.body.get("error", ""),
-        token=note.get("token", held.token),
+        token=note.get("token", call_state.token),
         is_unknown=bool(event.body.get("unknown")),
     )
-    return _answered(plan, state, step, sub, held, event)
+    return _settle(plan, state, step, sub, call_state, event)
 
 
 def _is_outcome(state: State, step: StepPlan, event: Event) -> bool:
-    """Whether an event is what became of the attempt whose intent is open, and nothing else has to be counted."""
+    """Return whether an event is the outcome of the attempt whose intent is open, with nothing else to count."""
     assert state.calls is not None
-    held, body, note = state.calls[0], event.body, event.note
+    call_state, body, note = state.calls[0], event.body, event.note
     said = (body["step"], body["visit"], note["attempt"], note["performance"])
-    is_said = said == (step.calls[0].id, _visits(state, step), held.attempt, held.performance)
-    return is_said and held.phase == OPEN and "tokens" not in note
+    is_said = said == (step.calls[0].id, _visits(state, step), call_state.attempt, call_state.performance)
+    return is_said and call_state.phase == OPEN and "tokens" not in note
 
 
 def _charged(state: State, note: Any) -> State:
@@ -259,8 +259,8 @@ def _charged(state: State, note: Any) -> State:
     return state._replace(tokens=state.tokens + note["tokens"], cost=cost)
 
 
-def _at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> State:
-    """The common case in one go: a step whose first attempt succeeds, and that needed no intent."""
+def _succeed_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> State:
+    """Apply the success of a step's first attempt, which needed no intent: a short cut for the common case."""
     call = step.calls[0]
     body = event.body
     if body["step"] != call.id or call.has_intent or body["visit"] != _visits(state, step) + 1:
@@ -270,32 +270,34 @@ def _at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> State:
         state = state._replace(monitors=plan.watch.performed(state.monitors, part))
     if call.is_model and "tokens" in event.note:
         state = _charged(state, event.note)
-    bound = _bound(call, body["output"])
+    bound = _output_changes(call, body["output"])
     return _leave(plan, state, step, event, step.succeeds, _Done(bound, len(event.text), (part,)), entered=1)
 
 
-def _answered(plan: Plan, state: State, step: StepPlan, sub: int, held: CallState, event: Event) -> State:
-    """Hold what became of a call; the only call of a step takes the step with it."""
-    if not step.is_parallel and held.phase in SETTLED:
+def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: CallState, event: Event) -> State:
+    """Store the outcome of a call; the only call of a step ends the step, too."""
+    if not step.is_parallel and call_state.phase in SETTLED:
         call = step.calls[0]
-        is_bound = held.phase in ("success", "fallback")
-        changes = _bound(call, held.value) if is_bound else _unset(call, held.error)
-        succeeded: tuple[Part, ...] = ((step.position, None),) if held.phase == "success" else ()
-        way = _way(step, held.phase)
-        return _leave(plan, state, step, event, way, _Done(changes, len(event.text) if is_bound else 0, succeeded))
-    if held.phase in SETTLED or "rule" in event.body:
+        is_bound = call_state.phase in ("success", "fallback")
+        changes = _output_changes(call, call_state.value) if is_bound else _failure_changes(call, call_state.error)
+        succeeded: tuple[Part, ...] = ((step.position, None),) if call_state.phase == "success" else ()
+        transition = _transition_of(step, call_state.phase)
+        return _leave(
+            plan, state, step, event, transition, _Done(changes, len(event.text) if is_bound else 0, succeeded)
+        )
+    if call_state.phase in SETTLED or "rule" in event.body:
         if step.is_parallel:
-            held = held._replace(trace=traced(held.trace, event))
+            call_state = call_state._replace(trace=traced(call_state.trace, event))
         else:
             state = state._replace(trace=traced(state.trace, event))
     if event.body.get("ends"):
-        return _over(state, event.body, traced(state.trace, event))
-    return _hold(state, sub, held)
+        return _end(state, event.body, traced(state.trace, event))
+    return _with_call(state, sub, call_state)
 
 
-def _hold(state: State, sub: int, held: CallState) -> State:
+def _with_call(state: State, sub: int, call_state: CallState) -> State:
     assert state.calls is not None
-    calls = (*state.calls[:sub], held, *state.calls[sub + 1 :])
+    calls = (*state.calls[:sub], call_state, *state.calls[sub + 1 :])
     phases = {call.phase for call in calls}
     status = RUNNING
     if not phases & {READY, OPEN} and not state.is_cancelled:
@@ -303,17 +305,17 @@ def _hold(state: State, sub: int, held: CallState) -> State:
     return state._replace(calls=calls, status=status)
 
 
-def _bound(call: CallPlan | StepPlan, value: Any) -> list[tuple[int, Any]]:
+def _output_changes(call: CallPlan | StepPlan, value: Any) -> list[tuple[int, Any]]:
     slots = [(call.output, value), (call.error, UNDEFINED)]
     return slots if call.variable == NOWHERE else [*slots, (call.variable, value)]
 
 
 def _doubt(plan: Plan, state: State, event: Event) -> State:
-    state, step, sub = _begun(plan, state, event)
+    state, step, sub = _begin(plan, state, event)
     assert state.calls is not None
     if state.calls[sub].phase != OPEN:
         raise MisfitError(f"`{step.calls[sub].id}` has no open intent")
-    return _hold(state, sub, state.calls[sub]._replace(phase="doubt", error=event.body["error"]))
+    return _with_call(state, sub, state.calls[sub]._replace(phase="doubt", error=event.body["error"]))
 
 
 def _resumed(plan: Plan, state: State, event: Event) -> State:
@@ -324,37 +326,37 @@ def _reconciled(plan: Plan, state: State, event: Event) -> State:
     verdict = event.note["verdict"]
     if verdict == "done":
         return _settled_from_outside(plan, state, event, "doubt")
-    state, step, sub = _begun(plan, state, event)
+    state, step, sub = _begin(plan, state, event)
     assert state.calls is not None
-    held = state.calls[sub]
-    if held.phase != "doubt":
+    call_state = state.calls[sub]
+    if call_state.phase != "doubt":
         raise MisfitError(f"`{step.calls[sub].id}` is not in doubt")
     if verdict == "abandon":
-        return _over(state, event.body, traced(state.trace, event))
-    return _hold(state, sub, held._replace(phase=READY, repeats=True))
+        return _end(state, event.body, traced(state.trace, event))
+    return _with_call(state, sub, call_state._replace(phase=READY, repeats=True))
 
 
 def _settled_from_outside(plan: Plan, state: State, event: Event, phase: str) -> State:
-    state, step, sub = _begun(plan, state, event)
+    state, step, sub = _begin(plan, state, event)
     assert state.calls is not None
-    held = state.calls[sub]
-    if held.phase != phase:
+    call_state = state.calls[sub]
+    if call_state.phase != phase:
         raise MisfitError(f"`{step.calls[sub].id}` is not held")
-    held = held._replace(phase="success", value=event.body["output"], error="", token="")
-    return _answered(plan, state._replace(status=RUNNING), step, sub, held, event)
+    call_state = call_state._replace(phase="success", value=event.body["output"], error="", token="")
+    return _settle(plan, state._replace(status=RUNNING), step, sub, call_state, event)
 
 
 def _unstarted(plan: Plan, state: State, event: Event) -> State:
-    """`blocked` and `rejected`: something did not start."""
+    """Apply `blocked` or `rejected`: a step or call did not start."""
     step = plan.steps[state.at]
     if event.body.get("reason") == "guardrail" or not step.calls:
         is_begun = not step.calls and event.body.get("reason") != "guardrail"
-        state = _entered(plan, state, step) if is_begun else state
-        return _over(state, event.body, traced(state.trace, event))
-    state, step, sub = _begun(plan, state, event)
+        state = _enter(plan, state, step) if is_begun else state
+        return _end(state, event.body, traced(state.trace, event))
+    state, step, sub = _begin(plan, state, event)
     assert state.calls is not None
-    held = state.calls[sub]._replace(phase=event.body["kind"], error=event.body["error"])
-    return _answered(plan, state, step, sub, held, event)
+    call_state = state.calls[sub]._replace(phase=event.body["kind"], error=event.body["error"])
+    return _settle(plan, state, step, sub, call_state, event)
 
 
 # -- leaving -----------------------------------------------------------------------------------------------------------
@@ -377,28 +379,32 @@ def _joined(plan: Plan, state: State, event: Event) -> State:
     changes: list[tuple[int, Any]] = []
     succeeded: list[Part] = [(step.position, None)] if kind == "success" else []
     output: dict[str, Any] = {}
-    for sub, (call, held) in enumerate(zip(step.calls, calls, strict=True)):
-        if held.phase in ("success", "fallback"):
-            changes += _bound(call, held.value)
-            output[call.id] = held.value
+    for sub, (call, call_state) in enumerate(zip(step.calls, calls, strict=True)):
+        if call_state.phase in ("success", "fallback"):
+            changes += _output_changes(call, call_state.value)
+            output[call.id] = call_state.value
         else:
-            changes += _unset(call, held.error)
-        if held.phase == "success":
+            changes += _failure_changes(call, call_state.error)
+        if call_state.phase == "success":
             succeeded.append((step.position, sub))
-    changes += _bound(step, FrozenMap(output)) if kind == "success" else _unset(step, event.body.get("error", ""))
+    changes += (
+        _output_changes(step, FrozenMap(output))
+        if kind == "success"
+        else _failure_changes(step, event.body.get("error", ""))
+    )
     done = _Done(changes, len(canonical(portable(output)).encode()), tuple(succeeded))
-    return _leave(plan, state, step, event, _way(step, kind), done)
+    return _leave(plan, state, step, event, _transition_of(step, kind), done)
 
 
-def _way(step: StepPlan, kind: str) -> Transition:
-    way = step.ways.get(kind)
-    if way is None:
+def _transition_of(step: StepPlan, kind: str) -> Transition:
+    transition = step.transitions.get(kind)
+    if transition is None:
         raise MisfitError(f"`{step.id}` can't end as {kind}")
-    return way
+    return transition
 
 
 class _Done(NamedTuple):
-    """What a step leaves behind: the slots that it changes, the size of its output, and what of it succeeded."""
+    """The result of a step: the changes of slots, the size of its output, and the parts that succeeded."""
 
     changes: list[tuple[int, Any]]
     size: int
@@ -406,29 +412,29 @@ class _Done(NamedTuple):
 
 
 def _leave(
-    plan: Plan, state: State, step: StepPlan, event: Event, way: Transition, done: _Done, *, entered: int = 0
+    plan: Plan, state: State, step: StepPlan, event: Event, transition: Transition, done: _Done, *, entered: int = 0
 ) -> State:
-    """Bind what a step assigned, tell the monitors, and leave it; the event has to say the same of where to.
+    """Leave a step: bind what it assigned and inform the monitors. The event has to name the same successor.
 
-    `entered` is 1 for a step that is entered and left in one event, and whose visit and cost nobody has counted yet.
+    `entered` is 1 for a step that one event enters and leaves, so that its visit and cost are still to be counted.
     """
     body, (changes, size, succeeded) = event.body, done
     slots, idle = state.slots, state.idle
-    held = get(slots, step.visits)
-    visits, before = (0, 0) if held is UNDEFINED else held
+    counter = get(slots, step.visits)
+    visits, before = (0, 0) if counter is UNDEFINED else counter
     if plan.max_stalled is not None:
         idle = idle + 1 if all(_is_same(get(slots, slot), value) for slot, value in changes) else 0
     monitors = state.monitors
-    if step.position in plan.watch.told:
-        monitors = plan.watch.left(monitors, Left(step.position, way.branch, succeeded))
+    if step.position in plan.watch.notified:
+        monitors = plan.watch.left(monitors, Left(step.position, transition.branch, succeeded))
     to, status, reason = state.at, state.status, state.reason
-    if way.to >= 0:
-        to = way.to
+    if transition.to >= 0:
+        to = transition.to
         if body.get("next") != plan.steps[to].id:
             raise MisfitError(f"control goes from `{step.id}` to `{plan.steps[to].id}`, not to `{body.get('next')}`")
     else:
-        assert way.ending is not None
-        status, reason = way.ending
+        assert transition.ending is not None
+        status, reason = transition.ending
         if body.get("ends") != status or body.get("reason") != reason:
             raise MisfitError(f"the run ends {status} after `{step.id}`")
     changes.append((step.visits, (visits + entered, size)))

@@ -1,4 +1,4 @@
-"""One attempt, made for real: the tool or model is asked, and what comes back is held against its type."""
+"""Performs one attempt: asks the tool or model, and checks the answer against its type."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, Tools, in_t
 from stepward.vm.values import Room, TooLarge, ValueRefused, exact, freeze
 
 MAX_NAME: Final = 200
-"""Characters of a model's name that are kept."""
+"""Characters of a model's name that are recorded."""
 
-LEAST_ROOM: Final = 1 << 16
-"""Bytes of an output that are read in any case."""
+LEAST_BUDGET: Final = 1 << 16
+"""Bytes of an output that are always read."""
 
 MAX_ERROR: Final = 2_000
-"""Characters of an error text that are kept."""
+"""Characters of an error text that are recorded."""
 
 
 async def ask_tool(tools: Tools, clock: Clock, plan: CallPlan, call: Call, context: ToolContext, most: int) -> Result:
-    """Call a tool, and return what became of it: an output of `most` bytes. What it raises is an answer, never ours."""
+    """Call a tool and return the result; its output has at most `most` bytes. Its exceptions become results, too."""
     args = opened(call.args)
     try:
-        answer = _answered(tools.call(plan.tool, args, context))
+        answer = _await_answer(tools.call(plan.tool, args, context))
         output = await (answer if plan.timeout is None else clock.limit(answer, plan.timeout))
     except InDoubt as error:
         return Result("doubt" if plan.writes else "failed", error=error_text(error))
@@ -41,24 +41,24 @@ async def ask_tool(tools: Tools, clock: Clock, plan: CallPlan, call: Call, conte
         return _timed_out(plan)
     except Exception as error:
         return Result("failed", error=error_text(error))
-    if issubclass(type(output), Suspend):  # what an object says of its class is not asked
+    if issubclass(type(output), Suspend):  # not isinstance: an object may lie about its `__class__`
         return _suspended(plan, output, most)
     return typed(plan, output, "doubt" if plan.writes else "failed", most)
 
 
-class _Raised(Exception):  # noqa: N818 - it carries what a tool raised past those who would take it for their own
+class _Raised(Exception):  # noqa: N818 - carries what a tool raised past handlers that would take it for their own
     pass
 
 
-async def _answered(asked: Awaitable[Any]) -> Any:
-    """Await an answer. A time-out, an exit or a cancellation of the tool's own is its failure, and nobody else's."""
+async def _await_answer(asked: Awaitable[Any]) -> Any:
+    """Await an answer. A time-out, exit or cancellation that the tool itself raises becomes _Raised."""
     task, finish = asyncio.current_task(), begin()
     try:
         return await asked
     except (TimeoutError, SystemExit) as error:
         raise _Raised(error_text(error)) from error
     except asyncio.CancelledError:
-        # Whoever cancels this task is heard; else it is the tool that was cancelled.
+        # A cancellation of this task is passed on; else the tool itself was cancelled.
         if task is None or task.cancelling() or not _is_running(task):
             raise
         raise _Raised("it was cancelled") from None
@@ -67,7 +67,7 @@ async def _answered(asked: Awaitable[Any]) -> Any:
 
 
 def _is_running(task: asyncio.Task[Any]) -> bool:
-    """Return whether a task is at it: a coroutine that is closed runs in none, or in that of somebody else."""
+    """Return whether the present code runs in a task: a coroutine that is being closed may not."""
     try:
         return asyncio.current_task() is task
     except RuntimeError:
@@ -83,7 +83,7 @@ def _suspended(plan: CallPlan, output: Suspend, most: int) -> Result:
         why = f"tool `{plan.tool}` suspends, and its manifest does not say so"
         return Result("doubt" if plan.writes else "failed", error=why)
     try:
-        return Result("suspended", freeze(output.request, room=_room(most)))
+        return Result("suspended", freeze(output.request, room=_budget(most)))
     except TooLarge:
         return Result("suspended", f"its request can't be kept: it has more than the {most} bytes allowed")
     except (Exception, SystemExit) as error:  # ValueRefused, or what a lazy list or object raises when it is read
@@ -91,12 +91,12 @@ def _suspended(plan: CallPlan, output: Suspend, most: int) -> Result:
 
 
 def typed(plan: CallPlan, output: Any, otherwise: Answer, most: int) -> Result:
-    """Return an output as the program has it: frozen, of its type, sensitive parts marked; else the other answer.
+    """Return an output, frozen, of its type and with sensitive parts marked; else a result of kind `otherwise`.
 
-    It is not copied where it has more than `most` bytes.
+    An output of much more than `most` bytes is not copied.
     """
     try:
-        value = freeze(output, room=_room(most))
+        value = freeze(output, room=_budget(most))
     except TooLarge:
         return Result(otherwise, error=f"the output of `{plan.id}` has more than the {most} bytes allowed")
     except ValueRefused as error:
@@ -109,20 +109,20 @@ def typed(plan: CallPlan, output: Any, otherwise: Answer, most: int) -> Result:
     return Result("output", marked(value, plan.returns)) if why is None else Result(otherwise, error=why)
 
 
-def _room(most: int) -> Room:
-    """Return room for more than may be kept, so that of what is somewhat too large the size can be told."""
-    return Room(2 * max(most, LEAST_ROOM))
+def _budget(most: int) -> Room:
+    """Return a budget above the limit, so that a message can name the size of an output that is slightly too large."""
+    return Room(2 * max(most, LEAST_BUDGET))
 
 
 async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most: int) -> Result:
-    """Ask a model, and return what became of it. A reply that the program does not accept is rejected, and charged."""
+    """Ask a model and return the result. A reply that the program does not accept is rejected, and charged."""
     request = ModelRequest(call.prompt, call.system, plan.allowed, _schema(plan), call.step, call.visit, call.attempt)
     try:
         if is_async(model.complete):
             waiting = model.complete(request)
         else:
             waiting = in_thread(model.complete, {"request": request})
-        answer = _answered(waiting)  # type: ignore[arg-type]
+        answer = _await_answer(waiting)  # type: ignore[arg-type]
         reply = await (answer if plan.timeout is None else clock.limit(answer, plan.timeout))
     except TimeoutError:
         return _timed_out(plan)
@@ -153,7 +153,7 @@ def _schema(plan: CallPlan) -> dict[str, Any] | None:
 def _accepted(plan: CallPlan, reply: ModelReply, most: int) -> Result:
     assert isinstance(plan.call, LlmCall)
     content = reply.content
-    if issubclass(type(content), str):  # what a class says of itself, and what it calls equal, is not asked
+    if issubclass(type(content), str):  # plain text: a subclass may have a `__class__` and `__eq__` of its own
         content = str.__str__(content)
     if plan.allowed is not None:
         choice = content.strip() if type(content) is str else None
@@ -162,7 +162,7 @@ def _accepted(plan: CallPlan, reply: ModelReply, most: int) -> Result:
         return Result(
             "failed", error=f"the reply to `{plan.id}` is none of its `allowed_outputs`", rule="allowed_outputs"
         )
-    if plan.call.returns is not None and type(content) is str and not _takes_text(plan):
+    if plan.call.returns is not None and type(content) is str and not _accepts_text(plan):
         try:
             content = json.loads(content, parse_float=Decimal, parse_constant=_no_constant)
         except (ValueError, RecursionError, ArithmeticError):  # an exponent may be too large for a decimal
@@ -171,8 +171,8 @@ def _accepted(plan: CallPlan, reply: ModelReply, most: int) -> Result:
     return result if result.answer == "output" else result._replace(rule="returns")
 
 
-def _takes_text(plan: CallPlan) -> bool:
-    """Whether a text is itself a reply of the declared type, not JSON that holds one."""
+def _accepts_text(plan: CallPlan) -> bool:
+    """Return whether the declared type allows a text, so that a reply is not parsed as JSON."""
     assert isinstance(plan.call, LlmCall)
     assert plan.call.returns is not None
     return plan.call.returns.type is not None and "string" in plan.call.returns.type
@@ -183,14 +183,14 @@ def _no_constant(name: str) -> Any:
 
 
 def _written(thing: object) -> str:
-    """Return `str(thing)`, fit for a record, also of what can't write itself."""
+    """Return `str(thing)`, fit for a record, or the name of its type if `str` fails."""
     try:
         return str(thing).encode("utf-8", "replace").decode()
-    except (Exception, SystemExit):  # it may want to end the process, and only says what went wrong
+    except (Exception, SystemExit):  # `__str__` may try to end the process
         return type(thing).__name__
 
 
 def error_text(error: BaseException) -> str:
-    """Return what an exception says, bounded, and fit for a record."""
+    """Return the text of an exception, bounded, and fit for a record."""
     text = _written(error) or type(error).__name__
     return text if len(text) <= MAX_ERROR else text[:MAX_ERROR] + "…"

@@ -1,4 +1,4 @@
-"""Who may let a run go on: the rules of a machine's present policies, held against what the run has done so far."""
+"""Decides who may continue a run: the machine's present policies must allow what the run has done so far."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from stepward.vm.machine.slots import UNDEFINED
 from stepward.vm.machine.state import FRESH, Reader, State, before, visits_of
 
 MAX_NAME = 200
-"""Characters of the name of somebody."""
+"""Maximal length of the name of a person."""
 
 
 class Breach(NamedTuple):
-    """A rule that a run has broken: the number of the record that shows it, the name of the rule, and how."""
+    """A rule that a run has broken: the number of the record that shows it, the rule's name, and the reason."""
 
     seq: int
     rule: str
@@ -30,7 +30,7 @@ class Breach(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Something that starts: the part of the program, the call if it is one, and what it is called with."""
+    """A start: the part of the program, the call if it is one, and its arguments."""
 
     part: Part
     call: CallPlan | None
@@ -38,23 +38,23 @@ class Start(NamedTuple):
 
 
 def is_name(by: object) -> bool:
-    """Return whether this can name somebody."""
+    """Return whether a value can be the name of a person."""
     return isinstance(by, str) and 0 < len(by) <= MAX_NAME and by.isprintable()
 
 
 def missing_terms(plan: Plan, present: Terms) -> Terms | None:
-    """Return those of the present terms that a run is not under yet; None where it is under all of them.
+    """Return the part of the present terms that a run is not under yet; None if it is under all of them.
 
-    A policy that it is under already keeps the waivers of that time: a waiver does not end within a run.
+    A policy that the run is under already stays with its waivers of that time: a waiver does not end within a run.
     """
-    held = {policy_digest(policy) for terms in plan.terms for policy in terms.policies}
-    missing = tuple(policy for policy in present.policies if policy_digest(policy) not in held)
+    covered = {policy_digest(policy) for terms in plan.terms for policy in terms.policies}
+    missing = tuple(policy for policy in present.policies if policy_digest(policy) not in covered)
     names = tuple(f"{policy.policy}:" for policy in missing)
     return Terms(missing, frozenset(name for name in present.waived if name.startswith(names))) if missing else None
 
 
 def governed(found: History, terms: Terms) -> tuple[History, Event]:
-    """Return a run under further terms, and the event that says so; raises RunRefused where its past breaks a rule."""
+    """Return a run under further terms, and the event for them; raises RunRefused if its past breaks a rule."""
     old = found.plan
     plan = Plan(old.program, old.policies, sorted(old.terms[0].waived), (*old.terms[1:], terms))
     broken = breach(plan, found.events)
@@ -68,7 +68,7 @@ def governed(found: History, terms: Terms) -> tuple[History, Event]:
 
 
 def breach(plan: Plan, events: Sequence[Event]) -> Breach | None:
-    """Return the first start or delivery among events that a rule of the plan forbids; None where all keep them."""
+    """Return the first start or delivery among events that a rule of the plan forbids, or None."""
     state = before(plan)
     for number, happened in enumerate(events):
         found = _objection(plan, state, happened) if number else None
@@ -96,7 +96,7 @@ def _objection(plan: Plan, state: State, happened: Event) -> tuple[str, str] | N
 
 
 def two_people(plan: Plan, state: State, call: CallPlan, by: str) -> tuple[str, str] | None:
-    """Return the rule that forbids somebody to settle a call from outside, and why; None where he may."""
+    """Return the rule that forbids the person `by` to settle a call from outside, and why; None if there is none."""
     policy = plan.four_eyes.get(call.tool)
     if policy is None:
         return None
@@ -113,7 +113,7 @@ def two_people(plan: Plan, state: State, call: CallPlan, by: str) -> tuple[str, 
 
 
 def _starts(plan: Plan, state: State, happened: Event) -> Iterator[Start]:
-    """Yield what starts with an event, as `decide` would have asked about it."""
+    """Yield what starts with an event: the starts that `decide` checks."""
     step = plan.steps[state.at]
     if not step.calls:
         is_begun = happened.kind in ("branched", "assigned", "blocked") or (
@@ -127,8 +127,8 @@ def _starts(plan: Plan, state: State, happened: Event) -> Iterator[Start]:
         return
     if step.is_parallel and state.calls is None:
         yield Start((step.position, None), None, None)
-    held = FRESH if state.calls is None else state.calls[call.sub]
-    if happened.kind in ("intent", "attempt") and happened.note["performance"] > held.performance:
+    call_state = FRESH if state.calls is None else state.calls[call.sub]
+    if happened.kind in ("intent", "attempt") and happened.note["performance"] > call_state.performance:
         part = (step.position, call.sub if step.is_parallel else None)
         yield Start(part, call, _arguments(plan, state, call, happened))
 
@@ -138,18 +138,18 @@ def _call(step: StepPlan, happened: Event) -> CallPlan | None:
 
 
 def _arguments(plan: Plan, state: State, call: CallPlan, happened: Event) -> Any:
-    """Return what a call was made with; where no record says it, what the program says."""
+    """Return the arguments of a call from its record, or else computed from the program."""
     if "args" in happened.body:
         return opened(happened.body["args"])
     step = plan.steps[state.at]
-    held = FRESH if state.calls is None else state.calls[call.sub]
+    call_state = FRESH if state.calls is None else state.calls[call.sub]
     visit = visits_of(plan, state, step.position) + (state.calls is None)
-    ready = prepare(Visit(plan, state, step, visit), call, held, asks=False)
+    ready = prepare(Visit(plan, state, step, visit), call, call_state, asks=False)
     return ready.args if isinstance(ready, Call) else None
 
 
 def require_name(by: str | None, refusal: type[StepwardError]) -> dict[str, str]:
-    """Return the note of who did something, empty where nobody is named; raises `refusal` for what is no name."""
+    """Return the note that names the person `by`, empty for None; raises `refusal` if `by` can't be a name."""
     if by is None:
         return {}
     if not is_name(by):

@@ -1,4 +1,4 @@
-"""Steps that ask somebody outside: what to call next, and what an answer means. Pure, as all of the core."""
+"""Steps that call models and tools: which call comes next, and which event an answer becomes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stepward.vm.values import FrozenMap, as_text
 
 
 class Visit(NamedTuple):
-    """One visit of a step: the run, where it is, and how often it has been there."""
+    """One visit of a step: the run, the step, and the number of the visit."""
 
     plan: Plan
     state: State
@@ -27,16 +27,16 @@ class Visit(NamedTuple):
     number: int
 
 
-def way_out(plan: Plan, way: Transition) -> dict[str, Any]:
-    """Return what a record says of where control goes: the next step, or how the run ends."""
-    if way.to >= 0:
-        return {"next": plan.steps[way.to].id}
-    assert way.ending is not None, "a program with a missing target has no plan"
-    return {"ends": way.ending.status, "reason": way.ending.reason}
+def successor_fields(plan: Plan, transition: Transition) -> dict[str, Any]:
+    """Return the fields of a record for a transition: the next step, or how the run ends."""
+    if transition.to >= 0:
+        return {"next": plan.steps[transition.to].id}
+    assert transition.ending is not None, "a program with a missing target has no plan"
+    return {"ends": transition.ending.status, "reason": transition.ending.reason}
 
 
 def out_of_steps(plan: Plan, state: State, cost: int) -> bool:
-    """Return whether the budget of steps does not reach."""
+    """Return whether the budget of steps is too small for `cost` more."""
     spent = state.steps + cost
     return spent > state.limits.steps or (plan.max_steps is not None and spent > plan.max_steps)
 
@@ -47,41 +47,45 @@ def _out_of_tokens(plan: Plan, state: State, calls: list[CallPlan]) -> bool:
 
 
 def ended(plan: Plan, state: State, status: str, reason: str) -> Event:
-    """Return the event that ends a run from outside the program; effects that may have happened are named in it."""
-    return event("ended", {"ends": status, "reason": reason, **_left_open(plan, state)})
+    """Return the event that ends a run for a reason outside the program; it names effects that may have happened."""
+    return event("ended", {"ends": status, "reason": reason, **_in_doubt_field(plan, state)})
 
 
-def _left_open(plan: Plan, state: State) -> dict[str, Any]:
-    """Return what the last record of a run says of writes of the present step that may have happened, if there are."""
+def _in_doubt_field(plan: Plan, state: State) -> dict[str, Any]:
+    """Return the field of the last record that names writes of the present step that may have happened, if any."""
     calls = zip(plan.steps[state.at].calls, state.calls or (), strict=False)
-    in_doubt = [call.id for call, held in calls if call.writes and (held.phase in (OPEN, "doubt") or held.is_unknown)]
+    in_doubt = [
+        call.id
+        for call, call_state in calls
+        if call.writes and (call_state.phase in (OPEN, "doubt") or call_state.is_unknown)
+    ]
     return {"in_doubt": in_doubt} if in_doubt else {}
 
 
-def barred(plan: Plan, state: State, visit: int, objection: tuple[str, str, str]) -> Event:
+def guardrail_rejection(plan: Plan, state: State, visit: int, objection: tuple[str, str, str]) -> Event:
     """Return the rejection of a start that a guardrail forbids: the run ends FAILED.
 
     `objection` is the step, the rule, and why.
     """
     step, rule, why = objection
     error = f"guardrail `{rule}` forbids `{step}` to start: {why}"
-    ends = {"ends": "FAILED", "reason": "guardrail", **_left_open(plan, state)}
+    ends = {"ends": "FAILED", "reason": "guardrail", **_in_doubt_field(plan, state)}
     return event("rejected", {"error": error, "kind": "failed", "rule": rule, "step": step, "visit": visit, **ends})
 
 
 def oversize(plan: Plan, state: State, step: StepPlan, value: Any) -> str | None:
-    """Return why a value of a step is too large to keep, with the sizes, or None."""
+    """Return why a value of a step is too large, with the sizes, or None."""
     size = len(canonical(portable(opened(value) if plan.has_sensitive else value)).encode())
     return size_refusal(state, step, size)
 
 
 def size_refusal(state: State, step: StepPlan, size: int, most: int | None = None) -> str | None:
-    """Return why so many bytes are too many, or None; `most` is the limit of one output, if it is another."""
+    """Return why an output of `size` bytes is too large, or None; `most` overrides the limit of one output."""
     most = state.limits.output_bytes if most is None else most
     if size > most:
         return f"the output has {size} bytes, more than the {most} allowed"
-    held = get(state.slots, step.visits)
-    total = state.size + size - (0 if held is UNDEFINED else held[1])
+    counter = get(state.slots, step.visits)
+    total = state.size + size - (0 if counter is UNDEFINED else counter[1])
     if total > state.limits.state_bytes:
         return f"the state would have {total} bytes, more than the {state.limits.state_bytes} allowed"
     return None
@@ -100,30 +104,34 @@ def enter_calls(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
     return _wave(plan, state, step, (FRESH,) * len(step.calls), visit)
 
 
-def go_on(plan: Plan, state: State, step: StepPlan, held: tuple[CallState, ...]) -> Action:
-    """Return what comes next in a step that has begun."""
+def go_on(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallState, ...]) -> Action:
+    """Return the next action in a step that has begun."""
     visit = visits_of(plan, state, step.position)
     if state.is_cancelled:
         return ended(plan, state, "CANCELLED", "cancelled")
-    for call, now in zip(step.calls, held, strict=True):
-        if now.phase == OPEN and not call.is_idempotent:
+    for call, call_state in zip(step.calls, call_states, strict=True):
+        if call_state.phase == OPEN and not call.is_idempotent:
             return event("doubt", {"step": call.id, "visit": visit, "error": "the machine stopped while it ran"})
-    if all(now.phase in SETTLED for now in held):
+    if all(call_state.phase in SETTLED for call_state in call_states):
         assert step.is_parallel, "a step with one call is left when that is settled"
-        return _joined(plan, state, step, held, visit)
-    return _wave(plan, state, step, held, visit)
+        return _joined(plan, state, step, call_states, visit)
+    return _wave(plan, state, step, call_states, visit)
 
 
-def _wave(plan: Plan, state: State, step: StepPlan, held: tuple[CallState, ...], visit: int) -> Action:
-    """Return the attempts that can be made now, all at once: waves keep budgets and rules free of timing."""
-    starting = [(call, now) for call, now in zip(step.calls, held, strict=True) if now.phase in (READY, OPEN)]
+def _wave(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallState, ...], visit: int) -> Action:
+    """Return all attempts that can be made now: with waves, budgets and rules do not depend on timing."""
+    starting = [
+        (call, call_state)
+        for call, call_state in zip(step.calls, call_states, strict=True)
+        if call_state.phase in (READY, OPEN)
+    ]
     if not starting:
         return IDLE
     if plan.program.max_tokens is not None and step.concurrency is not None:
-        starting = starting[: step.concurrency]  # the budget is looked at before each call, as far as timing lets it
+        starting = starting[: step.concurrency]  # the budget is checked before each call, as far as timing allows
     ready: list[Call] = []
-    for call, now in starting:
-        attempt = prepare(Visit(plan, state, step, visit), call, now)
+    for call, call_state in starting:
+        attempt = prepare(Visit(plan, state, step, visit), call, call_state)
         if isinstance(attempt, Event):
             return attempt
         ready.append(attempt)
@@ -132,20 +140,20 @@ def _wave(plan: Plan, state: State, step: StepPlan, held: tuple[CallState, ...],
         return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
     objection = _objection(plan, state, step, ready)
     if objection is not None:
-        return barred(plan, state, visit, objection)
+        return guardrail_rejection(plan, state, visit, objection)
     if _out_of_tokens(plan, state, [call for call, _ in starting]):
         return ended(plan, state, "BUDGET_EXCEEDED", "max_tokens")
     return Calls(tuple(ready))
 
 
 def _objection(plan: Plan, state: State, step: StepPlan, ready: list[Call]) -> tuple[str, str, str] | None:
-    """Ask the guardrails about new performances, in the order of the list, each as if those before had started."""
+    """Return the first objection of a guardrail to new performances, in order, each as if those before had started."""
     memories, asked = state.monitors, plan.watch.asked
     if step.is_parallel and state.calls is None:
         memories = plan.watch.performed(memories, step.part)  # its sub-steps start when it has
     for attempt in ready:
         part = (step.position, attempt.sub if step.is_parallel else None)
-        if part not in asked or attempt.is_started or not _is_new(state, attempt):
+        if part not in asked or attempt.is_started or not _is_new_performance(state, attempt):
             continue
         found = plan.watch.objection(memories, part, Reader(plan, state.slots, _arguments(attempt)))
         if found is not None:
@@ -154,29 +162,29 @@ def _objection(plan: Plan, state: State, step: StepPlan, ready: list[Call]) -> t
     return None
 
 
-def _is_new(state: State, attempt: Call) -> bool:
-    """Whether the attempt is a performance of its own, not one more start under the same key."""
-    held = FRESH if state.calls is None else state.calls[attempt.sub]
-    return attempt.performance > held.performance
+def _is_new_performance(state: State, attempt: Call) -> bool:
+    """Return whether an attempt is a new performance, not another attempt under the same key."""
+    call_state = FRESH if state.calls is None else state.calls[attempt.sub]
+    return attempt.performance > call_state.performance
 
 
 def _arguments(attempt: Call) -> Any:
     return UNDEFINED if attempt.args is None else attempt.args
 
 
-def prepare(at: Visit, call: CallPlan, now: CallState, *, asks: bool = True) -> Call | Event:
-    """Return the next attempt of a call, or the event that says why it fails before it starts.
+def prepare(at: Visit, call: CallPlan, call_state: CallState, *, asks: bool = True) -> Call | Event:
+    """Return the next attempt of a call, or the event of its failure before it starts.
 
-    Unless it `asks`, allow-lists are left aside.
+    Without `asks`, allow-lists are ignored.
     """
     plan, state, _, visit = at
     reader = Reader(plan, state.slots)
-    attempt, performance = now.attempt + 1, now.performance + 1
-    is_started = now.phase == OPEN
+    attempt, performance = call_state.attempt + 1, call_state.performance + 1
+    is_started = call_state.phase == OPEN
     if is_started:
-        attempt = now.attempt
-    if now.performance and (is_started or call.keeps_key or now.repeats):
-        performance = now.performance
+        attempt = call_state.attempt
+    if call_state.performance and (is_started or call.keeps_key or call_state.repeats):
+        performance = call_state.performance
     try:
         match call.call:
             case LlmCall() as asks_model:
@@ -206,13 +214,13 @@ def _prompted(at: Visit, call: CallPlan, step: LlmCall, attempt: int, performanc
     if is_sealed(prompt) or is_sealed(system):
         why = f"a sensitive value would reach the prompt of `{call.id}`"
         return unstarted(at, call, "rejected", why, "sensitive-to-model")
-    # Whether there is a system text, the program says: one that is a reference to null is the text `null`.
+    # The program decides whether there is a system text: a reference to null becomes the text `null`.
     prompt, system = as_text(prompt), None if step.system is None else as_text(system)
     return Call(call.sub, call.id, at.number, attempt, performance, None, prompt, system, attempt > 1)
 
 
 def forbidden(plan: Plan, call: CallPlan, reader: Reader) -> tuple[str, str] | None:
-    """Return `allow` and why, where the allow-list of a policy does not admit a call; None when all do."""
+    """Return `allow` and the reason if the allow-list of a policy does not allow a call, else None."""
     for policy in plan.allowing:
         assert policy.allow is not None
         entries = [entry for entry in policy.allow if entry.tool == call.tool]
@@ -239,44 +247,57 @@ def unstarted(at: Visit, call: CallPlan, kind: Kind, error: str, rule: str = "")
     if rule:
         body["rule"] = rule
     if not at.step.is_parallel:
-        body |= way_out(at.plan, at.step.ways[outcome])
+        body |= successor_fields(at.plan, at.step.transitions[outcome])
     return event(kind, body)
 
 
 # -- joining -----------------------------------------------------------------------------------------------------------
 
 
-def _joined(plan: Plan, state: State, step: StepPlan, held: tuple[CallState, ...], visit: int) -> Event:
+def _joined(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallState, ...], visit: int) -> Event:
     assert isinstance(step.step, Failing)
     body: dict[str, Any] = {"step": step.id, "visit": visit}
-    failed = [(call.id, now.error) for call, now in zip(step.calls, held, strict=True) if now.phase == "failed"]
+    failed = [
+        (call.id, call_state.error)
+        for call, call_state in zip(step.calls, call_states, strict=True)
+        if call_state.phase == "failed"
+    ]
     if not failed:
-        # Held here and not as they come: which sub-step is one too many must not depend on timing.
-        size = sum(len(canonical(portable(now.value)).encode()) for now in held)
+        # Checked here, not when each output arrives: which sub-step exceeds the limit must not depend on timing.
+        size = sum(len(canonical(portable(call_state.value)).encode()) for call_state in call_states)
         too_large = size_refusal(state, step, size, state.limits.state_bytes)
         if too_large is None:
-            return event("joined", body | {"kind": "success", **way_out(plan, step.ways["success"])})
-        if "failed" not in step.ways:
+            return event("joined", body | {"kind": "success", **successor_fields(plan, step.transitions["success"])})
+        if "failed" not in step.transitions:
             return ended(plan, state, "FAILED", "error")
-        return event("joined", body | {"error": too_large, "kind": "failed", **way_out(plan, step.ways["failed"])})
+        return event(
+            "joined",
+            body | {"error": too_large, "kind": "failed", **successor_fields(plan, step.transitions["failed"])},
+        )
     body["error"] = "; ".join(f"`{name}`: {error}" for name, error in failed[:3])
     if step.step.on_error == "retry" and state.round < step.step.max_retries:
         if out_of_steps(plan, state, 1 + len(failed)):
             return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
         return event("joined", body | {"kind": "again"})
     outcome = "skipped" if step.step.on_error == "skip" else "failed"
-    return event("joined", body | {"kind": outcome, **way_out(plan, step.ways[outcome])})
+    return event("joined", body | {"kind": outcome, **successor_fields(plan, step.transitions[outcome])})
 
 
 # -- what an answer means ----------------------------------------------------------------------------------------------
 
 
 def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[str, Any]) -> Event:
-    """Return the event of an attempt that was made: what became of it, and where control goes if that settles it."""
+    """Return the event of an attempt that was made: its outcome, and the successor if that settles the step."""
     step = plan.steps[state.at]
     call = step.calls[attempt.sub]
     if result.answer == "output" and not plan.has_sensitive:
-        body = {"kind": "success", "output": result.value, "step": call.id, "visit": attempt.visit, **call.going}
+        body = {
+            "kind": "success",
+            "output": result.value,
+            "step": call.id,
+            "visit": attempt.visit,
+            **call.success_fields,
+        }
         return event("attempt", body, note)
     base = 0 if state.calls is None else state.calls[attempt.sub].base
     kind = _outcome(call, attempt.attempt - base, result)
@@ -294,7 +315,7 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     if result.rule:
         body["rule"] = result.rule
     if kind in SETTLED and not step.is_parallel:
-        body |= way_out(plan, step.ways[kind])
+        body |= successor_fields(plan, step.transitions[kind])
     return unsealed("attempt", body, note) if plan.has_sensitive else event("attempt", body, note)
 
 
@@ -316,5 +337,5 @@ def _outcome(call: CallPlan, tried: int, result: Result) -> str:
 
 
 def _is_unknown(call: CallPlan, result: Result) -> bool:
-    """Whether an answer leaves it open whether the effect happened."""
+    """Return whether an answer leaves open whether the effect happened."""
     return call.writes and result.answer in ("timeout", "doubt")

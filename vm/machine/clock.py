@@ -1,4 +1,4 @@
-"""Time as the shell sees it. The core knows none: what it needs to know of time comes to it in events."""
+"""The clocks of the shell. The core has no clock: times reach it in events."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 FIRST: Final = 0
 LAST: Final = LARGEST
-"""Microseconds since 1970 between which a record is dated; the last is in 2255."""
+"""The first and the last time of a record, in microseconds since 1970; the last is in 2255."""
 
 
 class Clock(Protocol):
-    """Tells the time, waits between attempts, and gives up on what takes too long."""
+    """A clock that also waits between attempts, and limits the time of calls."""
 
     def now(self) -> int:
         """Return microseconds since the epoch."""
@@ -28,12 +28,12 @@ class Clock(Protocol):
         ...
 
     async def limit(self, awaited: Awaitable[T], seconds: float) -> T:
-        """Return what is awaited; raises TimeoutError after `seconds`, and does not wait for what it stops."""
+        """Return the result of `awaited`; raises TimeoutError after `seconds`, without waiting for its cancellation."""
         ...
 
 
 class DatedClock:
-    """Another clock, whose hands stay between FIRST and LAST: no lease and no record can hold what is beyond."""
+    """A clock bounded to FIRST and LAST, because leases and records can't hold other times."""
 
     def __init__(self, inner: Clock) -> None:
         self.sleep = inner.sleep
@@ -58,7 +58,7 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
     async def limit(self, awaited: Awaitable[T], seconds: float) -> T:
-        """Return what is awaited; raises TimeoutError once `seconds` have passed."""
+        """Return the result of `awaited`; raises TimeoutError once `seconds` have passed."""
         task = asyncio.ensure_future(awaited)
         try:
             # Not `wait_for`: that waits for a cancelled task, and a task may refuse to be cancelled.
@@ -73,7 +73,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock for tests and replays: waiting takes no time, it only moves the hands."""
+    """A clock for tests and replays: waiting takes no time, but advances the clock."""
 
     def __init__(self, start: int = 1_767_225_600_000_000, tick: int = 1) -> None:
         self.time = start
@@ -81,18 +81,18 @@ class ManualClock:
         self.slept: list[float] = []
 
     def now(self) -> int:
-        """Return the time, which moves on by one tick each time that somebody looks."""
+        """Advance the clock by one tick, and return the time."""
         self.time += self.tick
         return self.time
 
     async def sleep(self, seconds: float) -> None:
-        """Move the hands, and note that somebody would have waited."""
+        """Advance the clock, and note the seconds in `slept`."""
         self.slept.append(seconds)
         self.time += int(seconds * 1_000_000)
         await asyncio.sleep(0)
 
     async def limit(self, awaited: Awaitable[T], seconds: float) -> T:
-        """Return what is awaited; raises TimeoutError when it moved this clock on by more than `seconds`."""
+        """Return the result of `awaited`; raises TimeoutError if it advanced this clock by more than `seconds`."""
         before = self.time
         result = await awaited
         if self.time - before > seconds * 1_000_000:

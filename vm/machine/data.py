@@ -1,4 +1,4 @@
-"""Values on their way: references filled in, types held against what comes, sensitive parts marked."""
+"""Prepares values: fills in references, checks them against types, and marks sensitive parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORDS: Final[dict[type, str]] = {str: "string", int: "integer", bool: "boolean"
 def filled(value: Any, reader: Reader) -> Any:
     """Return `value` with its references replaced; a text that holds a sensitive value becomes a Secret.
 
-    Raises UndefinedReferenceError where a reference is undefined.
+    Raises UndefinedReferenceError if a reference is undefined.
     """
     if not reader.plan.has_sensitive:
         return fill(value, reader)
@@ -43,7 +43,7 @@ def _text(text: str, reader: Reader) -> Any:
 
 
 def refused(value: Any, spec: TypeSpec | None, name: str) -> str | None:
-    """Return why an opened value is not of its type, without showing what is sensitive; None when it is."""
+    """Return why an opened value is not of its type, without showing sensitive values; None if it is."""
     if spec is None or (spec.model_fields_set == _TYPE_ONLY and _WORDS.get(type(value)) in (spec.type or ())):
         return None
     why = refusal(value, spec)
@@ -53,7 +53,7 @@ def refused(value: Any, spec: TypeSpec | None, name: str) -> str | None:
 
 
 def marked(value: Any, spec: TypeSpec | None) -> Any:
-    """Return a value with the parts that its type calls sensitive as Secrets."""
+    """Return a value with the parts that its type marks as sensitive wrapped in Secret."""
     if spec is None or not is_sensitive(spec) or is_sealed(value):
         return value
     if spec.sensitive:
@@ -64,7 +64,7 @@ def marked(value: Any, spec: TypeSpec | None) -> Any:
 
 
 def part_of(spec: TypeSpec | None, key: str) -> TypeSpec | None:
-    """Return the type of a field of an object, None where nothing is said of it."""
+    """Return the type of a field of an object, or None if there is none."""
     if spec is None:
         return None
     known = (spec.properties or {}).get(key)
@@ -74,7 +74,7 @@ def part_of(spec: TypeSpec | None, key: str) -> TypeSpec | None:
 
 
 def completed(given: Mapping[str, Any], specs: Mapping[str, TypeSpec | None]) -> tuple[dict[str, Any], str | None]:
-    """Return inputs or arguments with defaults filled in, marked, and why they are refused if they are."""
+    """Return inputs or arguments with defaults and with sensitive parts marked, and why they are refused, if so."""
     result: dict[str, Any] = {}
     unknown = [name for name in given if name not in specs]
     if unknown:

@@ -1,4 +1,4 @@
-"""What a run does next: a pure function of its state. No clock, no chance, no I/O."""
+"""Decides what a run does next: a pure function of its state, without clock, randomness or I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from stepward.vm.expressions.evaluator import evaluate, evaluate_condition
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.journal.canonical import ErasedError, Secret
 from stepward.vm.language.steps import ConditionStep, EndStep, LlmStep, ParallelStep, SetStep, ToolStep
-from stepward.vm.machine.calls import barred, ended, enter_calls, go_on, out_of_steps, oversize, way_out
+from stepward.vm.machine.calls import (
+    ended,
+    enter_calls,
+    go_on,
+    guardrail_rejection,
+    out_of_steps,
+    oversize,
+    successor_fields,
+)
 from stepward.vm.machine.data import filled
 from stepward.vm.machine.events import IDLE, RUNNING, Action, Event, event, unsealed
 from stepward.vm.machine.plan import Plan, StepPlan
@@ -18,7 +26,7 @@ from stepward.vm.machine.state import Reader, State
 
 
 def decide(plan: Plan, state: State) -> Action:
-    """Return what comes next: an event to append, calls to make, or nothing."""
+    """Return the next action: an event to append, calls to make, or IDLE."""
     if state.status != RUNNING:
         return _cancelled(plan, state) if state.is_cancelled and not state.is_over else IDLE
     step = plan.steps[state.at]
@@ -26,8 +34,8 @@ def decide(plan: Plan, state: State) -> Action:
         return go_on(plan, state, step, state.calls)
     if state.is_cancelled:
         return _cancelled(plan, state)
-    held = get(state.slots, step.visits)
-    visit = 1 if held is UNDEFINED else held[0] + 1
+    counter = get(state.slots, step.visits)
+    visit = 1 if counter is UNDEFINED else counter[0] + 1
     if step.max_visits is not None and visit > step.max_visits:
         return _passed(plan, step, visit)
     if out_of_steps(plan, state, step.cost):
@@ -37,7 +45,7 @@ def decide(plan: Plan, state: State) -> Action:
     if (step.position, None) in plan.watch.asked and not (step.calls and not step.is_parallel):
         blocked = plan.watch.objection(state.monitors, (step.position, None), Reader(plan, state.slots, UNDEFINED))
         if blocked is not None:
-            return barred(plan, state, visit, (step.id, *blocked))
+            return guardrail_rejection(plan, state, visit, (step.id, *blocked))
     return _enter(plan, state, step, visit)
 
 
@@ -60,13 +68,13 @@ def _cancelled(plan: Plan, state: State) -> Event:
 
 
 def _passed(plan: Plan, step: StepPlan, visit: int) -> Event:
-    """Visit n + 1 goes to the error step, once; the next one stalls the run."""
+    """Return the event of a visit beyond the bound: the first goes to the error step, the second stalls the run."""
     assert step.max_visits is not None
-    way = step.ways["visits"]
+    transition = step.transitions["visits"]
     body = {"step": step.id, "visit": visit, "error": f"`{step.id}` has used up its {step.max_visits} visits"}
-    if way.to < 0 or visit > step.max_visits + 1:
+    if transition.to < 0 or visit > step.max_visits + 1:
         return event("passed", body | {"ends": "STALLED", "reason": "visits"})
-    return event("passed", body | {"next": plan.steps[way.to].id})
+    return event("passed", body | {"next": plan.steps[transition.to].id})
 
 
 # -- conditions, set, end ----------------------------------------------------------------------------------------------
@@ -82,28 +90,29 @@ def _enter_condition(plan: Plan, state: State, step: StepPlan, condition: Condit
                 taken = "then" if condition.cases is None else number
                 break
     except (EvaluationError, ErasedError) as error:
-        return _stuck(step, visit, str(error))
-    way = step.branches.get(taken)
-    if way is None:
+        return _evaluation_failure(step, visit, str(error))
+    transition = step.branches.get(taken)
+    if transition is None:
         return event(
-            "branched", {"step": step.id, "visit": visit, "branch": None, **way_out(plan, step.ways["uncovered"])}
+            "branched",
+            {"step": step.id, "visit": visit, "branch": None, **successor_fields(plan, step.transitions["uncovered"])},
         )
-    return event("branched", {"step": step.id, "visit": visit, "branch": taken, **way_out(plan, way)})
+    return event("branched", {"step": step.id, "visit": visit, "branch": taken, **successor_fields(plan, transition)})
 
 
 def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, visit: int) -> Event:
     trees = {clause.path[-1]: clause.tree for clause in step.clauses}
     values: dict[str, Any] = {}
     try:
-        for name, held in assigning.set.items():
+        for name, assigned in assigning.set.items():
             tree = trees.get(name)
-            values[name] = held if tree is None else _computed(plan, state, tree)
+            values[name] = assigned if tree is None else _computed(plan, state, tree)
     except (EvaluationError, ErasedError) as error:
-        return _stuck(step, visit, str(error))
-    body = {"step": step.id, "visit": visit, "values": values, **way_out(plan, step.ways["success"])}
+        return _evaluation_failure(step, visit, str(error))
+    body = {"step": step.id, "visit": visit, "values": values, **successor_fields(plan, step.transitions["success"])}
     done = unsealed("assigned", body) if plan.has_sensitive else event("assigned", body)
     too_large = oversize(plan, state, step, values)
-    return done if too_large is None else _stuck(step, visit, too_large)
+    return done if too_large is None else _evaluation_failure(step, visit, too_large)
 
 
 def _computed(plan: Plan, state: State, tree: Any) -> Any:
@@ -118,13 +127,13 @@ def _enter_end(plan: Plan, state: State, step: StepPlan, end: EndStep, visit: in
     try:
         output = filled(end.output, Reader(plan, state.slots))
     except (EvaluationError, ErasedError) as error:
-        return _stuck(step, visit, str(error))
-    body = {"step": step.id, "visit": visit, "output": output, **way_out(plan, step.ways["end"])}
+        return _evaluation_failure(step, visit, str(error))
+    body = {"step": step.id, "visit": visit, "output": output, **successor_fields(plan, step.transitions["end"])}
     return unsealed("ended", body) if plan.has_sensitive else event("ended", body)
 
 
-def _stuck(step: StepPlan, visit: int, why: str) -> Event:
-    """A condition, `set` or `end` that can't be evaluated ends the run: none of them has an error step."""
+def _evaluation_failure(step: StepPlan, visit: int, why: str) -> Event:
+    """Return the event of a condition, `set` or `end` that can't be evaluated: it ends the run."""
     error = f"`{step.id}` can't be evaluated: {why}"
     return event(
         "blocked",

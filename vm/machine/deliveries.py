@@ -1,4 +1,4 @@
-"""What comes to a run from outside: its resumption, what became of an effect, its cancellation, its erasure."""
+"""Deliveries to a run from outside: resumption, reconciliation of an effect, cancellation and erasure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from stepward.vm.machine.ask import typed
 from stepward.vm.machine.authority import require_name, two_people
-from stepward.vm.machine.calls import oversize, way_out
+from stepward.vm.machine.calls import oversize, successor_fields
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.events import Result, event, unsealed
 from stepward.vm.machine.history import History
@@ -15,25 +15,25 @@ from stepward.vm.machine.keys import Token
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
 from stepward.vm.machine.run import Run
-from stepward.vm.machine.runs import Runs, seen
+from stepward.vm.machine.runs import Runs, run_of
 from stepward.vm.machine.state import visits_of
 
 Verdict = Literal["done", "not_done", "abandon"]
 
 
 class Deliveries(Runs):
-    """A store's runs, and what may be delivered to them."""
+    """The runs of a store, with the deliveries to them."""
 
     def _require_tools(self, plan: Plan) -> None:
-        """Raise RunRefused when a tool or the model of a program is missing."""
+        """Raise RunRefused if a tool or the model of a program is missing."""
         raise NotImplementedError
 
     async def resume(self, token: str, payload: Any = None, *, by: str | None = None) -> Run:
-        """Resume the step that a token is for: `payload` is its output. Return the run when it stops again.
+        """Resume the step of a token with `payload` as its output; return the run when it stops again.
 
-        `by` says who does. Raises DeliveryRefused for a token that is used or of something else, for a payload of the
-        wrong type, and where a policy asks for somebody else; the journal of the run that the token names says so.
-        Raises RunBusy for a lease that lasts longer than any does, RunRefused where the run broke a rule of this
+        `by` names the person. Raises DeliveryRefused for a token that is used or of something else, for a payload of
+        the wrong type, and if a policy requires another person; the journal of the token's run records the refusal.
+        Raises RunBusy for a lease beyond the longest possible one, and RunRefused if the run broke a rule of this
         machine's policies.
         """
         who = require_name(by, DeliveryRefused)
@@ -60,10 +60,10 @@ class Deliveries(Runs):
                 break
             if taken is not None:
                 await self._io(self.journal.release, taken[0].lease)
-            elif not waits and await self._stranded(read.run) is not None:
+            elif not waits and await self._impossible_expiry(read.run) is not None:
                 raise await self._busy(read.run)
             waits = True
-            await self.clock.sleep(0.02)  # whoever has the lease uses the token, or lets go
+            await self.clock.sleep(0.02)  # the holder of the lease uses the token, or releases the run
         driver, found = taken
         objection = two_people(found.plan, found.state, call, by or "")
         if objection is not None:
@@ -81,23 +81,23 @@ class Deliveries(Runs):
         output: Any,
         note: Mapping[str, Any],
     ) -> None:
-        """Record that a call has its output from outside."""
+        """Record the output of a call that was delivered from outside."""
         step = driver.plan.steps[driver.state.at]
         visit = visits_of(driver.plan, driver.state, step.position)
         body = {"kind": "success", "output": output, "step": call.id, "visit": visit}
         if not step.is_parallel:
-            body |= way_out(driver.plan, step.ways["success"])
+            body |= successor_fields(driver.plan, step.transitions["success"])
         driver.record(unsealed(kind, body, note) if driver.plan.has_sensitive else event(kind, body, note))
 
     async def reconcile(
         self, run_id: str, step: str, verdict: Verdict, output: Any = None, *, by: str | None = None
     ) -> Run:
-        """Say what became of a write that is in doubt, and go on.
+        """Settle a write that is in doubt, and continue the run.
 
         `done`: it happened, and `output` is what it returned; `not_done`: it did not, so it is performed again under
-        its key; `abandon`: the run ends CANCELLED. `by` says who says so. Raises DeliveryRefused when the step is
-        not in doubt, the output is not of its type, or a policy asks for somebody else; RunRefused where the run is to
-        go on, and broke a rule of this machine's policies.
+        its key; `abandon`: the run ends CANCELLED. `by` names the person. Raises DeliveryRefused if the step is not in
+        doubt, the output is not of its type, or a policy requires another person; RunRefused if the run is to go on,
+        but broke a rule of this machine's policies.
         """
         who = require_name(by, DeliveryRefused)
         found = await self._found(run_id)
@@ -129,11 +129,11 @@ class Deliveries(Runs):
         return await self._drive(driver)
 
     async def cancel(self, run_id: str, *, by: str | None = None) -> Run:
-        """End a run CANCELLED, and say `by` whom. A call that is under way is finished first, by whoever drives it."""
+        """End a run CANCELLED; `by` names the person. The driver of the run first finishes a call in progress."""
         who = require_name(by, DeliveryRefused)
         found = await self._found(run_id)
         if found.state.is_over:
-            return seen(found)
+            return run_of(found)
         if not found.state.is_cancelled:
             await self._append(run_id, lambda state: None if state.is_over else event("cancel", {}, who))
         taken = await self._take(run_id, performs=False)
@@ -142,7 +142,7 @@ class Deliveries(Runs):
     async def erase(self, run_id: str, *, by: str | None = None) -> Run:
         """Destroy every sensitive value of a run, and return it. An unfinished run is cancelled first.
 
-        `by` says who does. Raises RunBusy while somebody else drives it.
+        `by` names the person. Raises RunBusy while somebody else drives the run.
         """
         who = require_name(by, DeliveryRefused)
         run = await self.cancel(run_id, by=by)
@@ -152,8 +152,8 @@ class Deliveries(Runs):
         secrets = await self._io(self.journal.vault.get, run_id)
         references = tuple(sorted(name for name in secrets if not name.startswith("token:")))
         body = {"references": references}
-        # The record first: a crash between the two leaves values that nothing reads, and the next erasure finds. Also
-        # where there are no values yet: a driver that was fenced may still bring some, and the vault refuses them then.
+        # The record comes first: a crash between the two leaves values that nothing reads, and that the next erasure
+        # destroys. It is needed without values, too: a fenced driver may still bring some, and the vault refuses them.
         is_sealed = (await self._found(run_id)).plan.has_sensitive
         await self._append(
             run_id,
@@ -165,17 +165,17 @@ class Deliveries(Runs):
 
 
 def _awaited(found: History, token: Token) -> CallPlan | None:
-    """Return the suspended call that a token is for, or None."""
+    """Return the suspended call of a token, or None."""
     step = found.plan.steps[found.state.at]
     visit = visits_of(found.plan, found.state, step.position)
-    for call, held in zip(step.calls, found.state.calls or (), strict=False):
-        if held.phase == "suspended" and held.token == token.digest(found.plan.digest, call.id, visit):
+    for call, call_state in zip(step.calls, found.state.calls or (), strict=False):
+        if call_state.phase == "suspended" and call_state.token == token.digest(found.plan.digest, call.id, visit):
             return call
     return None
 
 
 def _delivered(found: History, call: CallPlan, payload: Any) -> Result:
-    """Return an output that comes from outside, held against its type and the limits of size."""
+    """Return the result of an output from outside, checked against its type and the limits of size."""
     limits = found.state.limits
     result = typed(call, payload, "failed", min(limits.output_bytes, limits.state_bytes))
     if result.answer == "output":
@@ -187,7 +187,7 @@ def _delivered(found: History, call: CallPlan, payload: Any) -> Result:
 
 def _doubted(found: History, name: str) -> CallPlan:
     step = found.plan.steps[found.state.at]
-    for call, held in zip(step.calls, found.state.calls or (), strict=False):
-        if call.id == name and held.phase == "doubt":
+    for call, call_state in zip(step.calls, found.state.calls or (), strict=False):
+        if call.id == name and call_state.phase == "doubt":
             return call
     raise DeliveryRefused(f"`{name}` is not in doubt in run `{found.run}`")

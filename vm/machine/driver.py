@@ -1,4 +1,4 @@
-"""Drives one run: decide, act, append, apply. Everything that the core must not know is here."""
+"""Drives one run: decide, act, append, apply. All effects that the core must not have are here."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
 from stepward.vm.machine.history import checked_records, require_head
-from stepward.vm.machine.keeping import AT_IT, Left
-from stepward.vm.machine.keys import Token, idempotency_key, kept_token, token_reference
-from stepward.vm.machine.known import Known, is_brought
+from stepward.vm.machine.keeping import UNDER_WAY, Abandoned
+from stepward.vm.machine.keys import Token, idempotency_key, stored_token, token_reference
+from stepward.vm.machine.known import Known, brings_output
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.state import OPEN, State
 from stepward.vm.machine.tools import ToolContext, Tools
-from stepward.vm.machine.waiting import heard
+from stepward.vm.machine.waiting import notify_first_wait
 from stepward.vm.values import FrozenMap, as_text
 
 MAX_PENDING: Final = 256
-"""Records that may wait for the next commit."""
+"""Maximal number of records that wait for the next commit."""
 
 MAX_WAIT: Final = 1_000_000
-"""Microseconds that may lie between records of one commit when something is to be called."""
+"""Maximal time between the records of one commit, in microseconds, if a call is due."""
 
 MAX_RENEWALS: Final = 3
-"""How often a lease that has run out is asked for again before a call."""
+"""How often an expired lease is renewed before a call."""
 
 MAX_CHARACTER: Final = 4
-"""Bytes of UTF-8 that a character has at most."""
+"""Maximal number of bytes of a character in UTF-8."""
 
-RIDES, COMMITS, DURABLE = 0, 1, 2
-"""What an event asks of the next commit: nothing; to come before anything else is called; and to reach the disk."""
+ANY_TIME, COMMITS, DURABLE = 0, 1, 2
+"""The urgency of the next commit: at any time; before the next call; or before the next call, and durable."""
 
 _URGENCY: Final = {
     "intent": DURABLE,
@@ -59,13 +59,13 @@ _URGENCY: Final = {
 }
 
 _FOREIGN: Final = ("cancel", "refused")
-"""What others may append to a run that somebody drives."""
+"""The records that others may append to a run while it is driven."""
 
 Io = Callable[..., Any]
 
 
 class Setup(NamedTuple):
-    """What a machine drives its runs with. `io` calls a method of the journal: at once, or in a thread."""
+    """The parts of a machine that a driver needs. `io` calls a method of the journal, directly or in a thread."""
 
     journal: Journal
     tools: Tools
@@ -79,7 +79,7 @@ class Setup(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A record that is not in the store yet, and the state after it."""
+    """An event whose record is not in the store yet, and the state after it."""
 
     event: Event
     at: int
@@ -88,7 +88,7 @@ class Pending(NamedTuple):
 
 
 class Driver:
-    """One run in the hands of one machine, which holds its lease."""
+    """The driver of one run for a machine that holds its lease."""
 
     def __init__(self, setup: Setup, plan: Plan, run: str, state: State, last: Entry, lease: Lease) -> None:
         self.setup = setup
@@ -98,7 +98,7 @@ class Driver:
         self.lease = lease
         self.committed = (state, last)
         self.pending: list[Pending] = []
-        self.urgency = RIDES
+        self.urgency = ANY_TIME
         self.secrets: dict[str, bytes] = {}
         self.known = Known(plan)
         self.under_way: dict[int, tuple[list[threading.Event], float | None]] = {}
@@ -109,12 +109,12 @@ class Driver:
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     async def drive(self) -> None:
-        """Go on until the run ends or waits for somebody; raises LeaseLost when somebody else drives it by now."""
+        """Drive the run until it ends or waits for a delivery; raises LeaseLost if somebody else drives it by now."""
         loop = asyncio.get_running_loop()
         due = loop.time() + self.setup.lease_seconds / 3
         timers: list[asyncio.TimerHandle] = []
         try:
-            await heard(self._finish(), lambda: timers.append(loop.call_at(due, self._start_renewing)))
+            await notify_first_wait(self._finish(), lambda: timers.append(loop.call_at(due, self._start_renewing)))
         finally:
             for timer in timers:
                 timer.cancel()
@@ -122,18 +122,18 @@ class Driver:
                 self._renewing.cancel()
 
     async def _finish(self) -> None:
-        while await self._go_on():
+        while await self._advance():
             pass
 
-    async def _go_on(self) -> bool:
-        """Do what comes next, and more of it as long as there is room; return whether there was anything to do."""
+    async def _advance(self) -> bool:
+        """Perform actions until MAX_PENDING records are pending or none is due; return whether to call it again."""
         while len(self.pending) < MAX_PENDING:
             action = decide(self.plan, self.state)
             if type(action) is Event:
                 self.record(action)
             elif type(action) is not Calls:
                 await self.flush()
-                # A request to cancel that came in with the flush leaves something to do.
+                # The flush may have read a request to cancel.
                 return decide(self.plan, self.state) is not IDLE
             elif len(action.calls) == 1:
                 await self._attempt(action.calls[0])
@@ -144,7 +144,7 @@ class Driver:
         return True
 
     def record(self, happened: Event, at: int = 0) -> None:
-        """Apply an event, and keep its record for the next commit; `at` is when it happened, now unless given."""
+        """Apply an event, and add its record to the next commit; `at` is its time, now unless given."""
         if self.plan.has_sensitive:
             happened = self._sealed(happened)
         state = apply(self.plan, self.state, happened)
@@ -163,7 +163,7 @@ class Driver:
         self._last = entry
 
     async def flush(self) -> None:
-        """Append what is pending; raises LeaseLost, or JournalError when the store fails."""
+        """Append the pending records; raises LeaseLost, or JournalError if the store fails."""
         if self._flushing is None:
             while self.pending:
                 await self._append()
@@ -175,9 +175,9 @@ class Driver:
     async def _append(self) -> None:
         setup, batch, urgency = self.setup, list(self.pending), self.urgency
         if self.secrets:
-            kept = dict(self.secrets)
-            await setup.io(setup.journal.vault.put, self.run, kept)
-            for name in kept:
+            secrets = dict(self.secrets)
+            await setup.io(setup.journal.vault.put, self.run, secrets)
+            for name in secrets:
                 del self.secrets[name]
         last = batch[-1]
         signature = None
@@ -194,10 +194,10 @@ class Driver:
             return
         self.committed = (last.state, last.entry)
         del self.pending[: len(batch)]
-        self.urgency = RIDES if not self.pending else self.urgency
+        self.urgency = ANY_TIME if not self.pending else self.urgency
 
     async def _give_way(self) -> None:
-        """Put what others appended meanwhile before what is pending: a request to cancel, a refused delivery."""
+        """Insert records of others before the pending ones: a request to cancel, or a refused delivery."""
         setup, (state, last) = self.setup, self.committed
         head, entries = await setup.io(read_together, setup.journal, self.run)
         foreign = [entry for entry in entries if entry.seq > last.seq]
@@ -209,13 +209,13 @@ class Driver:
             last = entry
         if not foreign:
             raise LeaseLost(f"the journal of run `{self.run}` is shorter than it was")
-        if setup.key is not None:  # what this machine appends next signs these too
+        if setup.key is not None:  # the next signature of this machine covers these records, too
             checked_records(self.run, entries)
             require_head(self.run, head, last, setup.key.public)
         again, self.pending, self._last, self.committed = self.pending, [], last, (state, last)
         for pending in again:
             if state.is_cancelled and pending.event.kind == "intent":
-                continue  # what it speaks of has not started, and need not any more
+                continue  # its call has not started, and need not any more
             state = apply(self.plan, state, pending.event)
             self._write(pending.event, state, pending.at)
         self.state = state
@@ -223,7 +223,7 @@ class Driver:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     async def _make(self, calls: tuple[Call, ...]) -> None:
-        """Make attempts side by side; all run whatever the others do."""
+        """Make attempts concurrently; if one raises, the others still finish."""
         self._flushing = self._flushing or asyncio.Lock()
         gate = asyncio.Semaphore(self.plan.steps[self.state.at].concurrency or len(calls))
 
@@ -231,7 +231,7 @@ class Driver:
             async with gate:
                 await self._attempt(call)
 
-        # Not a TaskGroup: that would leave the siblings of one whose append fails, and their effects would go on.
+        # Not a TaskGroup: it would cancel the siblings of one whose append fails, but not their effects.
         results = await asyncio.gather(*map(one, calls), return_exceptions=True)
         errors = [result for result in results if result is not None]
         for error in sorted(errors, key=lambda error: isinstance(error, LeaseLost)):
@@ -255,11 +255,11 @@ class Driver:
         most = min(self.state.limits.output_bytes, self.state.limits.state_bytes)
         started = setup.clock.now()
         if started / 1e6 >= self.lease.expires:
-            started = await self._held()
-        AT_IT.set(None)
+            started = await self._require_lease()
+        UNDER_WAY.set(None)
         if plan.has_intent:
             events: list[threading.Event] = []
-            AT_IT.set(events)
+            UNDER_WAY.set(events)
             self.under_way[call.sub] = (events, None if plan.timeout is None else time.monotonic() + plan.timeout)
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
@@ -274,19 +274,19 @@ class Driver:
         self.under_way.pop(call.sub, None)
         ended = setup.clock.now()
         note["started"] = started
-        note["took"] = max(ended - started, 0)  # the clock may have been set back meanwhile
+        note["took"] = max(ended - started, 0)  # the clock may have been set back
         self._answer(plan, call, result, note, ended)
 
-    def left_behind(self) -> list[Left]:
-        """Return the calls with an intent that are still under way after the caller was interrupted."""
-        left = [Left(tuple(events), until) for events, until in self.under_way.values()]
-        return [one for one in left if not one.is_over]
+    def abandoned_calls(self) -> list[Abandoned]:
+        """Return the calls with an intent that still run after the caller was interrupted."""
+        abandoned = [Abandoned(tuple(events), until) for events, until in self.under_way.values()]
+        return [one for one in abandoned if not one.is_over]
 
-    async def _held(self) -> int:
-        """Return the time, at which the lease lasts; raises LeaseLost.
+    async def _require_lease(self) -> int:
+        """Return a time at which the lease is valid; renews it if needed, and raises LeaseLost if that fails.
 
-        A process that was paused for longer asks for its lease again: somebody else may have the run by now, and must
-        not see another effect. It may have been paused while it asked, so it looks again.
+        After a long pause of this process somebody else may have leased the run, and must not see another effect. The
+        process may also pause during the renewal, so the time is checked again.
         """
         setup = self.setup
         for _ in range(MAX_RENEWALS):
@@ -297,12 +297,12 @@ class Driver:
         raise LeaseLost(f"the lease of run `{self.run}` runs out sooner than it can be renewed")
 
     def _is_overdue(self) -> bool:
-        """Whether records wait for longer than they may: a cancellation is heard when they are appended."""
+        """Return whether records have waited for too long: only an append reads requests to cancel."""
         return len(self.pending) > 1 and self.pending[-1].at - self.pending[0].at >= MAX_WAIT
 
     def _is_open(self, call: Call) -> bool:
-        held = self.state.calls
-        return held is not None and held[call.sub].phase == OPEN
+        calls = self.state.calls
+        return calls is not None and calls[call.sub].phase == OPEN
 
     def _start_renewing(self) -> None:
         self._renewing = asyncio.get_running_loop().create_task(self._renew(self.setup.lease_seconds / 3))
@@ -315,21 +315,21 @@ class Driver:
             try:
                 self.lease = await setup.io(setup.journal.renew, self.lease, now, setup.lease_seconds)
             except LeaseLost:
-                return  # the next append says so, where it can be told
+                return  # the next append raises it, where it can be reported
             except JournalError:
-                pass  # likewise; or the store comes back
+                pass  # the next append raises it, unless the store recovers
             await asyncio.sleep(pause)
 
     async def _intend(self, plan: CallPlan, call: Call, note: dict[str, Any]) -> str:
-        """Record the intent of an effect, unless it is there already; return the resume token of the performance."""
+        """Record the intent of an effect, unless it is recorded already; return the performance's resume token."""
         reference = token_reference(call.step, call.visit, call.performance) if plan.may_suspend else ""
         if call.is_started:
             if not plan.may_suspend:
                 return ""
-            kept = await self.setup.io(self.setup.journal.vault.get, self.run)
+            secrets = await self.setup.io(self.setup.journal.vault.get, self.run)
             assert self.state.calls is not None, "a call that has started is one of the present step"
             digest = self.state.calls[call.sub].token
-            return kept_token(kept.get(reference), self.run, digest, self.plan.digest, call.step, call.visit)
+            return stored_token(secrets.get(reference), self.run, digest, self.plan.digest, call.step, call.visit)
         key = idempotency_key(self.plan.digest, self.run, call.step, call.visit, call.performance)
         said, token = note | {"key": key}, None
         if plan.may_suspend:
@@ -355,7 +355,7 @@ class Driver:
             if self.plan.has_sensitive:
                 happened = self._sealed(happened)
             too_large = None
-            # The record is longer than the output in it, and shorter where it has only a reference.
+            # The record is longer than the output in it, unless it has only a reference to the output.
             limits, most = self.state.limits, len(happened.text) * MAX_CHARACTER
             if most > min(limits.output_bytes, limits.state_bytes - self.state.size) or self.plan.has_sensitive:
                 too_large = oversize(self.plan, self.state, step, output)
@@ -371,14 +371,14 @@ class Driver:
     # -- sensitive values ----------------------------------------------------------------------------------------------
 
     def _sealed(self, happened: Event) -> Event:
-        """Return an event without secrets: sealed where they are values, redacted where they stand in words.
+        """Return an event without secrets: sealed in values, redacted in texts of errors and requests.
 
-        What comes in from outside may repeat a sensitive value where no type says so.
+        Outputs may repeat a sensitive value where no type marks it.
         """
         if happened.text and not happened.body.keys() & {"error", "request"}:
             return happened
         body, known, is_attempt = dict(happened.body), self.known, happened.kind == "attempt"
-        if is_brought(happened):
+        if brings_output(happened):
             body["output"] = known.veiled(happened)
         body = {name: self._seal(value) for name, value in body.items()}
         if "error" in body:

@@ -1,4 +1,4 @@
-"""What the machine tells its journal, and what the core asks of its shell."""
+"""The events that the machine records, and the actions that the core asks of its shell."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Kind = Literal[
 
 
 class Event(NamedTuple):
-    """Something that happened. `body` is its meaning, and enters the trace hash; `note` is how it went.
+    """An event of a run. `body` is its meaning, and enters the trace hash; `note` has times, costs and keys.
 
     `text` is the canonical text of the body. Values in the body are frozen, sensitive ones sealed.
     """
@@ -57,29 +57,30 @@ def event(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTHING
 
 
 def unsealed(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTHING) -> Event:
-    """Return an event whose sensitive values somebody still has to seal: it has no text yet."""
+    """Return an event without text, because its sensitive values are still to be sealed."""
     return Event(kind, body, note, "")
 
 
 def entry_of(happened: Event, last: Entry, at: int) -> Entry:
-    """Return the record of an event behind the last entry of its run."""
+    """Return the record of an event, after the last entry of its run; `at` is its time in microseconds."""
     note = canonical(happened.note)
     version = version_of(happened.kind, happened.note)
     return write_record(last.seq + 1, last.digest, happened.kind, happened.text, note, at, version)
 
 
 class Idle(NamedTuple):
-    """There is nothing to do: the run ended, is suspended, or is in doubt."""
+    """No action: the run ended, is suspended, or is in doubt."""
 
 
 IDLE: Final = Idle()
 
 
 class Call(NamedTuple):
-    """One attempt to be made: `sub` is the position in a parallel step, 0 elsewhere.
+    """An attempt to be made: `sub` is the position in a parallel step, 0 elsewhere.
 
-    `performance` numbers what counts as done once (an idempotency key is derived from it); `args` are the arguments of
-    a tool, `prompt` and `system` the texts for a model. `is_retry`: the shell waits before it starts.
+    `performance` numbers the performances of a visit: attempts under one idempotency key are one performance. `args`
+    are the arguments of a tool, `prompt` and `system` the texts for a model. `is_retry`: the shell waits before it
+    starts.
     """
 
     sub: int
@@ -92,17 +93,17 @@ class Call(NamedTuple):
     system: str | None = None
     is_retry: bool = False
     is_started: bool = False
-    """Whether its intent is in the journal already: it is done again under the same key."""
+    """Whether its intent is in the journal already: it is performed again under the same key."""
 
 
 class Calls(NamedTuple):
-    """Attempts to be made side by side; the shell comes back when all were made."""
+    """Attempts to be made concurrently, before the next decision."""
 
     calls: tuple[Call, ...]
 
 
 class Spent(NamedTuple):
-    """What a model call cost. `cost` is in whatever money the adapter counts in, exactly."""
+    """What a model call cost. `cost` is exact, in the currency of the adapter."""
 
     tokens: int = 0
     cost: int | Decimal = 0
@@ -115,9 +116,9 @@ Answer = Literal["output", "failed", "timeout", "doubt", "suspended"]
 
 
 class Result(NamedTuple):
-    """What became of an attempt, as the shell saw it: a value, or why there is none.
+    """The result of an attempt, as the shell saw it: a value, or an error.
 
-    `value` is frozen, and sealed where the program says that it is sensitive; `error` is text.
+    `value` is frozen, with sensitive parts marked; `error` is a text.
     """
 
     answer: Answer

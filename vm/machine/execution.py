@@ -1,4 +1,4 @@
-"""The machine: runs programs, and picks up, resumes, reconciles, cancels and erases the runs that it finds."""
+"""The public class of the machine: it runs programs, and recovers, resumes, reconciles, cancels and erases runs."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from stepward.vm.machine.models import Model
 from stepward.vm.machine.plan import Plan, Terms
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.run import Run
-from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, MAX_PLANS, is_id, seen
+from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, MAX_PLANS, is_id, run_of
 from stepward.vm.machine.state import Limits, before
 from stepward.vm.machine.tools import FunctionTools, Tools
-from stepward.vm.machine.waiting import KeptLoop, wait
+from stepward.vm.machine.waiting import ThreadLoop, wait
 from stepward.vm.values import FrozenMap, Room, TooLarge, ValueRefused, freeze
 
 T = TypeVar("T")
@@ -45,14 +45,14 @@ class ExecutionVM(Deliveries):
     """Runs programs.
 
     `tools` are functions by name (or an object or module that has them), `model` an adapter, `journal` a store (memory
-    unless given), `policy` one policy or several. `checker` judges a program before its first run on this machine:
-    `stepward.validator.check_program`, or None, and any program may run; a NoCheckerWarning says so where neither is
-    given. `key` signs heads. `retry_delay` gives the seconds to wait before an attempt, `lease_seconds` is how long a
-    run stays with a machine that gives no sign of life: a day at most, else ValueError. `random` gives bytes that
-    nobody can guess, for run ids, tokens and salts; only a test wants another than the operating system's.
+    unless given), `policy` one policy or several. `checker` checks a program before its first run on this machine:
+    `stepward.validator.check_program`, or None to accept any program; without this argument there is a
+    NoCheckerWarning. `key` signs heads. `retry_delay` returns the seconds to wait before an attempt. `lease_seconds` is
+    how long a run stays leased to a machine that does not renew its lease: a day at most, else ValueError. `random`
+    returns a number of bytes that nobody can guess, for run ids, tokens and salts; only tests replace it.
     """
 
-    def __init__(  # noqa: PLR0913 - each is a part of the machine that one may want another of
+    def __init__(  # noqa: PLR0913 - each is a part of the machine that users may replace
         self,
         tools: Tools | Mapping[str, Callable[..., Any]] | object = None,
         model: Model | None = None,
@@ -101,9 +101,9 @@ class ExecutionVM(Deliveries):
     ) -> Run:
         """Run a program until it ends, suspends or is in doubt, and return the run.
 
-        With a `run_id` that exists, the run that exists is returned, finished or not; raises RunRefused when it is of
-        another program, other policies or other inputs. `accept` names the codes of findings that may be. `by` says who
-        starts it, for the journal and for policies with `four_eyes`.
+        With a `run_id` that exists, the existing run is returned, finished or not; raises RunRefused if it has another
+        program, other policies or other inputs. `accept` lists codes of findings that are accepted. `by` names the
+        person who starts the run, for the journal and for policies with `four_eyes`.
         """
         who = require_name(by, RunRefused)
         plan = self._plan(program)
@@ -113,16 +113,16 @@ class ExecutionVM(Deliveries):
         if why is not None:
             raise RunRefused(f"input {why}")
         run = f"run-{self._setup.random(16).hex()}" if run_id is None else run_id
-        _refuse_id(run)
+        _require_id(run)
         if run_id is not None:
             found = await self._load(run)
             if found is not None:
-                return self._same(found, plan, given)
+                return self._existing(found, plan, given)
         driver = await self._create(plan, run, given, who)
         if driver is None:
             found = await self._load(run)
             assert found is not None, "a run that could not be made exists"
-            return self._same(found, plan, given)
+            return self._existing(found, plan, given)
         return await self._drive(driver)
 
     async def _create(
@@ -147,7 +147,7 @@ class ExecutionVM(Deliveries):
         driver.record(unsealed("started", body, note) if plan.has_sensitive else event("started", body, note))
         first = driver.pending[0]
         size = len(first.entry.record)
-        if plan.has_sensitive:  # the record has references in their place
+        if plan.has_sensitive:  # the record has references in place of values
             size = max(size, len(canonical(portable(opened(FrozenMap(inputs)))).encode()))
         if size > self.limits.state_bytes:
             raise RunRefused(f"the inputs have {size} bytes, more than the {self.limits.state_bytes} allowed")
@@ -164,8 +164,8 @@ class ExecutionVM(Deliveries):
         driver.pending, driver.urgency = [], 0
         return driver
 
-    def _same(self, found: History, plan: Plan, inputs: Mapping[str, Any]) -> Run:
-        """Return a run that exists if it is the one that was asked for."""
+    def _existing(self, found: History, plan: Plan, inputs: Mapping[str, Any]) -> Run:
+        """Return an existing run; raises RunRefused if its program, policies or inputs differ."""
         body = found.records[0].body
         if body["program"] != plan.digest:
             raise RunRefused(f"run `{found.run}` exists, and is of another program")
@@ -175,15 +175,15 @@ class ExecutionVM(Deliveries):
             raise RunRefused(f"run `{found.run}` exists, and its inputs were erased")
         if not same(opened(found.events[0].body["inputs"]), opened(FrozenMap(inputs))):
             raise RunRefused(f"run `{found.run}` exists, and has other inputs")
-        return seen(found)
+        return run_of(found)
 
-    # -- what is asked before a run starts -----------------------------------------------------------------------------
+    # -- checks before a run starts ------------------------------------------------------------------------------------
 
     def _plan(self, program: Program) -> Plan:
         today = self._today()
-        kept = self._plans.get(id(program))
-        if kept is not None and kept[0] is program and kept[2] == today:
-            return kept[1]
+        cached = self._plans.get(id(program))
+        if cached is not None and cached[0] is program and cached[2] == today:
+            return cached[1]
         policies = [policy for policy in self.policies if policy.applies(program.name, program.source_name)]
         plan = Plan(program, policies, _waived(program, policies, today))
         if len(self._plans) >= MAX_PLANS:
@@ -192,16 +192,16 @@ class ExecutionVM(Deliveries):
         return plan
 
     def _today(self) -> datetime.date | None:
-        """Return the day, on which waivers hang; None where there are none. They end while the machine goes on."""
+        """Return the date, on which waivers depend, or None if there are no waivers."""
         if not self._has_waivers:
             return None
         return datetime.datetime.fromtimestamp(self.clock.now() / 1e6, datetime.UTC).date()
 
     def _present_terms(self, plan: Plan) -> Terms:
-        """Return what this machine holds runs of a program to that it goes on with.
+        """Return the policies and waivers under which this machine continues runs of a program.
 
-        The store does not know where the file of the program was. So a policy that applies by a path alone is held
-        where the run is under one of its name already.
+        The store does not have the path of the program's file. So a policy that applies only by a path counts if the
+        run is under a policy of that name already.
         """
         program = plan.program
         known = {policy.policy for terms in plan.terms for policy in terms.policies}
@@ -221,19 +221,19 @@ class ExecutionVM(Deliveries):
         self._equipped.add(plan.digest)
 
     async def recover(self, run_id: str | None = None) -> list[Run]:
-        """Go on with the runs that nobody drives any more, or with one; return those that were picked up.
+        """Continue the runs that nobody drives any more, or a single one; return the runs that were continued.
 
-        A run whose lease lasts longer than any does, because a clock was wrong, is picked up only by its name.
+        A run with a lease beyond the longest possible one, given by a wrong clock, is recovered only by its `run_id`.
 
-        A write that had started is repeated under its key when its tool is idempotent; else the run is IN_DOUBT. A run
-        keeps the policies that it was started under, and those of this machine too: raises RunRefused for one that
-        broke a rule of theirs. Where one of several is refused, or can't be read or written, its error is raised once
-        the others were picked up.
+        A write that had started is repeated under its key if its tool is idempotent; else the run is IN_DOUBT. A run
+        stays under the policies of its start, and comes under those of this machine; raises RunRefused if it broke one
+        of their rules. If one of several runs is refused, or can't be read or written, its error is raised after the
+        others were recovered.
         """
         if run_id is not None:
             found = await self._found(run_id)
             if found.state.is_over:
-                return [seen(found)]
+                return [run_of(found)]
             self._require_tools(found.plan)
             driver, _ = await self._taken(run_id, past_any_lease=True)
             return [await self._drive(driver)]
@@ -243,10 +243,9 @@ class ExecutionVM(Deliveries):
         return recovered
 
     async def recover_all(self) -> tuple[list[Run], dict[str, StepwardError]]:
-        """Go on with all runs that nobody drives any more, as `recover` does.
+        """Continue all runs that nobody drives any more, as `recover` does.
 
-        Return those that were picked up and, by the name of the run, why others can't go on: the error that `recover`
-        raises for it.
+        Return the recovered runs and, by run id, the errors of the others.
         """
         now = self.clock.now() / 1e6
         recovered: list[Run] = []
@@ -257,18 +256,18 @@ class ExecutionVM(Deliveries):
                 failures[row.run] = JournalError(why)
             elif row.expires <= now:
                 try:
-                    recovered += await self._picked_up(row.run)
+                    recovered += await self._recover_one(row.run)
                 except (JournalError, RunRefused) as error:
                     failures[row.run] = error
         return recovered, failures
 
-    async def _picked_up(self, run: str) -> list[Run]:
+    async def _recover_one(self, run: str) -> list[Run]:
         taken = await self._take(run)
         if taken is None:
             return []
         try:
             self._require_tools(taken[1].plan)
-        except RunRefused:  # a run of another machine's tools is left to that
+        except RunRefused:  # a run that needs the tools of another machine is left to that machine
             await self._io(self.journal.release, taken[0].lease)
             return []
         return [await self._drive(taken[0])]
@@ -276,7 +275,7 @@ class ExecutionVM(Deliveries):
     # -- for code without an event loop --------------------------------------------------------------------------------
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end, on an event loop that this thread keeps: a new one for each call costs a step."""
+        """Run a coroutine on the event loop of this thread: a new loop for each call would cost as much as a step."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -284,12 +283,12 @@ class ExecutionVM(Deliveries):
         else:
             coroutine.close()
             raise StepwardError("an event loop runs here: await the form without `_sync`")
-        kept = getattr(self._thread, "kept", None)
-        if kept is None:
-            kept = self._thread.kept = KeptLoop()
+        thread_loop = getattr(self._thread, "kept", None)
+        if thread_loop is None:
+            thread_loop = self._thread.thread_loop = ThreadLoop()
         context = contextvars.copy_context()
         context.run(INLINE.set, True)
-        return wait(kept.loop, coroutine, context)
+        return wait(thread_loop.loop, coroutine, context)
 
     def run_sync(
         self,
@@ -335,7 +334,7 @@ class ExecutionVM(Deliveries):
 
 
 def _waived(program: Program, policies: Iterable[Policy], today: datetime.date | None) -> list[str]:
-    """Return the rules of policies that are waived for a program today: `policy:rule`, sorted."""
+    """Return the rules that policies waive for a program today: `policy:rule`, sorted."""
     return sorted(
         f"{policy.policy}:{waiver.rule}"
         for policy in policies
@@ -360,6 +359,6 @@ def _frozen(inputs: Mapping[str, Any], most: int) -> Mapping[str, Any]:
         raise RunRefused(f"an input can't be read: {error_text(error)}") from error
 
 
-def _refuse_id(run: str) -> None:
+def _require_id(run: str) -> None:
     if not is_id(run):
         raise RunRefused("a run id has 1 to 200 printable characters")

@@ -1,4 +1,4 @@
-"""From records back to a state: the fold that recovery and replay share with the live run."""
+"""Reads runs back from their records, and folds the records into a state, for recovery and replay."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from stepward.vm.patterns.matching import RE2
 Unseal = Callable[[str, str], Sealed]
 
 Plans = Callable[[str, Names, Names, tuple[tuple[Names, Names], ...], str | None], Plan]
-"""Makes a plan of documents that a store keeps: what `stored_plan` takes beside the store."""
+"""Makes a plan from stored documents, with the parameters of `stored_plan` after the journal."""
 
 
 class History(NamedTuple):
-    """A run that was read: its plan, its records, and the state after each of them."""
+    """A run that was read: its plan, its records and events, and the state after them."""
 
     run: str
     plan: Plan
@@ -38,12 +38,12 @@ class History(NamedTuple):
 
 
 def checked_records(run: str, entries: Sequence[Entry]) -> tuple[Record, ...]:
-    """Return the records of entries whose chain holds; raises JournalError that says where it breaks."""
+    """Return the records of entries; raises JournalError at the first break of their chain."""
     records, previous = [], NO_DIGEST
     for number, entry in enumerate(entries):
-        # Not every database keeps to the types of its columns.
-        is_kept = type(entry.record) is bytes and entry.seq == number
-        if not is_kept or digest_of(entry.record) != entry.digest:
+        # Not every database enforces the types of its columns.
+        is_typed = type(entry.record) is bytes and entry.seq == number
+        if not is_typed or digest_of(entry.record) != entry.digest:
             raise JournalError(f"record {number} of run `{run}` is not what was written; see `stepward verify`")
         record = read_record(entry)
         if record.prev != previous.hex():
@@ -56,7 +56,7 @@ def checked_records(run: str, entries: Sequence[Entry]) -> tuple[Record, ...]:
 
 
 def event_of(record: Record, unseal: Unseal) -> Event:
-    """Return the event that a record tells of; raises JournalError for one that can't be read."""
+    """Return the event of a record; raises JournalError if it can't be read."""
     try:
         body = restored(record.body, unseal)
     except NotCanonicalError as error:
@@ -70,7 +70,7 @@ def erased_references(records: Sequence[Record]) -> set[str]:
 
 
 def fold(plan: Plan, events: Sequence[Event]) -> State:
-    """Return the state after events; raises JournalError where one does not fit."""
+    """Return the state after events; raises JournalError if one does not fit."""
     state = before(plan)
     for number, happened in enumerate(events):
         state = applied(plan, state, happened, number)
@@ -78,7 +78,7 @@ def fold(plan: Plan, events: Sequence[Event]) -> State:
 
 
 def applied(plan: Plan, state: State, happened: Event, number: int) -> State:
-    """Return the state after an event; raises JournalError where it does not fit."""
+    """Return the state after event `number`; raises JournalError if it does not fit."""
     try:
         return apply(plan, state, happened)
     except MisfitError as error:
@@ -93,23 +93,23 @@ def load(
     plans: Plans,
     key: VerifyKey | None = None,
 ) -> History | None:
-    """Return a run from its journal, or None when there is none; raises JournalError when it is damaged.
+    """Return a run from its journal, or None if there is none; raises JournalError if it is damaged.
 
-    `plans` makes the plan of a program and policies, given their digests, the waived rules, the digests and waived
-    rules of the terms that the run came under later, and the dialect of patterns. With a `key`, that one
-    has to have signed the head: whoever goes on with a run signs all of it.
+    `plans` makes the plan from digests of the program and its policies, the waived rules, the digests and waived rules
+    of the terms that the run came under later, and the dialect of patterns. With a `key`, the head has to be signed by
+    it, because a machine that continues a run signs all of it.
     """
     head, entries = read_together(journal, run)
     if head is None and not entries:
         return None
     records = checked_records(run, entries)
     require_head(run, head, entries[-1], key)
-    found = unfolded(journal, run, records, entries[-1], plans)
+    found = unfold(journal, run, records, entries[-1], plans)
     return found._replace(state=fold(found.plan, found.events))
 
 
-def unfolded(journal: Journal, run: str, records: tuple[Record, ...], last: Entry, plans: Plans) -> History:
-    """Return a run whose records are in order, before any of them; raises JournalError for what can't be read."""
+def unfold(journal: Journal, run: str, records: tuple[Record, ...], last: Entry, plans: Plans) -> History:
+    """Return a run with checked records, its state before the first one; raises JournalError if it can't be read."""
     body = records[0].body
     try:
         later = [record.body for record in records if record.kind == "governed"]
@@ -124,22 +124,22 @@ def unfolded(journal: Journal, run: str, records: tuple[Record, ...], last: Entr
     plan = plans(*documents)
     if documents[-1] != plan.patterns:
         raise JournalError(f"run `{run}` has patterns of another dialect than its program; see `stepward verify`")
-    kept = journal.vault.get(run) if plan.has_sensitive or plan.suspends else {}
-    secrets = {name: secret for name, secret in kept.items() if type(secret) is bytes}
+    stored = journal.vault.get(run) if plan.has_sensitive or plan.suspends else {}
+    secrets = {name: secret for name, secret in stored.items() if type(secret) is bytes}
     unseal = unsealer(secrets, gone)
     events = tuple(event_of(record, unseal) for record in records)
     return History(run, plan, records, events, before(plan), last, secrets)
 
 
 def _names(value: Any) -> Names:
-    """Return the names in a list of a record; raises TypeError for what is no list of texts."""
+    """Return the names in a list of a record; raises TypeError if it is not a list of texts."""
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise TypeError("it is no list of names")
     return tuple(value)
 
 
 def require_head(run: str, head: Head | None, last: Entry, key: VerifyKey | None) -> None:
-    """Raise JournalError unless the head of a run is its last entry, and signed by `key` where there is one."""
+    """Raise JournalError unless the head of a run is its last entry, and is signed by `key`, if given."""
     if head is None or (head.seq, head.digest) != (last.seq, last.digest):
         raise JournalError(f"the head of run `{run}` is not its last record; see `stepward verify`")
     if key is not None and signer_of(run, head, [key]) is None:
@@ -155,10 +155,10 @@ def stored_plan(
     later: Sequence[tuple[Sequence[str], Sequence[str]]],
     patterns: str | None,
 ) -> Plan:
-    """Return the plan of documents that a store keeps; raises JournalError when they are not what their digests say.
+    """Return the plan of stored documents; raises JournalError if they do not match their digests.
 
-    `later` are the terms that a run came under after it had started: digests of policies, and waived rules.
-    `patterns` is the dialect of patterns that its first record names.
+    `later` are the terms that the run came under after its start: digests of policies, and waived rules. `patterns` is
+    the dialect of patterns in its first record.
     """
     return Plan(
         build_program(_document(journal, program), None, patterns),

@@ -1,7 +1,7 @@
-"""The lease of a run whose caller was interrupted while a tool of it was under way: who holds it, and how long.
+"""Holds the lease of a run whose caller was interrupted while a tool still works.
 
-Nobody else may take the run until the tool is done: he would take its effect for one that has not happened, or for one
-in doubt, and a person who looked would be told the wrong thing. specs/journal.md says it under "Leases".
+Nobody else may take the run until the tool has finished: until then it is not known whether the effect happens. See
+"Leases" in specs/journal.md.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import Final, NamedTuple
 from stepward.vm.journal.store import Journal, JournalError, Lease, LeaseLost
 from stepward.vm.machine.clock import Clock
 
-AT_IT: Final[ContextVar[list[threading.Event] | None]] = ContextVar("stepward_at_it", default=None)
-"""What is under way of the present call: each event is set when a part of it has ended."""
+UNDER_WAY: Final[ContextVar[list[threading.Event] | None]] = ContextVar("stepward_at_it", default=None)
+"""The work in progress of the present call: an event for each part of it, which is set when the part has ended."""
 
 
-class Left(NamedTuple):
-    """A call that an interrupted caller left behind: `done` when all are set, given up at `until` by `monotonic`."""
+class Abandoned(NamedTuple):
+    """A call of an interrupted caller: it is over when all of `done` are set, or at the monotonic time `until`."""
 
     done: tuple[threading.Event, ...]
     until: float | None
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it is under way any more, or nobody waits for it."""
+        """Whether all parts of it have ended, or its time is over."""
         is_late = self.until is not None and time.monotonic() >= self.until
         return is_late or all(event.is_set() for event in self.done)
 
 
 def begin() -> Callable[[], None]:
-    """Say that something of the present call is under way from now on; what is returned says that it has ended."""
-    known = AT_IT.get()
+    """Note that a part of the present call begins; return the function to call when it has ended."""
+    known = UNDER_WAY.get()
     if known is None:
         return _nothing
     done = threading.Event()
@@ -45,53 +45,55 @@ def begin() -> Callable[[], None]:
 
 
 def _nothing() -> None:
-    """Do nothing: nobody keeps anything for what only reads."""
+    """Do nothing: calls that only read are not tracked."""
 
 
 class Keeper:
-    """Keeps a lease, in a thread of its own, while calls are under way, and gives it back then."""
+    """Holds a lease, in a thread of its own, until abandoned calls are over, and then releases it."""
 
-    def __init__(self, journal: Journal, clock: Clock, lease: Lease, seconds: float, left: Iterable[Left]) -> None:
+    def __init__(
+        self, journal: Journal, clock: Clock, lease: Lease, seconds: float, calls: Iterable[Abandoned]
+    ) -> None:
         self._journal = journal
         self._clock = clock
         self._lease = lease
         self._seconds = seconds
-        self._left = tuple(left)
+        self._calls = tuple(calls)
         self._ended = threading.Lock()
-        self._thread = threading.Thread(target=self._keep, name="stepward-lease", daemon=True)
+        self._thread = threading.Thread(target=self._hold, name="stepward-lease", daemon=True)
 
     def start(self) -> None:
-        """Begin; the lease is given back too when the process ends in good order, and its threads with it."""
-        atexit.register(self.let_go)
+        """Start the thread; the lease is also released when the process exits normally."""
+        atexit.register(self.release)
         self._thread.start()
 
-    def let_go(self) -> None:
-        """Give the lease back now, once: the process ends, and whatever is under way with it."""
+    def release(self) -> None:
+        """Release the lease now, once, because the process ends and its calls with it."""
         if self._ended.acquire(blocking=False):
-            atexit.unregister(self.let_go)
+            atexit.unregister(self.release)
             with contextlib.suppress(JournalError):  # it lapses then
                 self._journal.release(self._lease)
 
-    def _keep(self) -> None:
+    def _hold(self) -> None:
         pause = self._seconds / 3
         due = time.monotonic() + pause
-        while (waits := next((left for left in self._left if not left.is_over), None)) is not None:
-            ends = due if waits.until is None else min(due, waits.until)
-            event = next((event for event in waits.done if not event.is_set()), None)
+        while (waiting := next((call for call in self._calls if not call.is_over), None)) is not None:
+            ends = due if waiting.until is None else min(due, waiting.until)
+            event = next((event for event in waiting.done if not event.is_set()), None)
             if event is not None:
                 event.wait(max(ends - time.monotonic(), 0))
             if time.monotonic() >= due:
                 due = time.monotonic() + pause
                 if not self._renew():
                     return
-        self.let_go()
+        self.release()
 
     def _renew(self) -> bool:
-        """Make the lease last; return whether it is still ours."""
+        """Renew the lease; return whether it is still ours."""
         try:
             self._lease = self._journal.renew(self._lease, self._clock.now() / 1e6, self._seconds)
         except LeaseLost:
-            atexit.unregister(self.let_go)
+            atexit.unregister(self.release)
             return False
         except JournalError:
             pass  # or the store comes back

@@ -1,4 +1,4 @@
-"""What identifies a performance to the outside: idempotency keys, and the tokens that resume a run."""
+"""Identifies performances to the outside: idempotency keys, and the tokens that resume a run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from stepward.vm.journal.records import KEY_TAG, TOKEN_TAG
 
 
 def idempotency_key(program: str, run: str, step: str, visit: int, performance: int) -> str:
-    """Return the key of a performance: the same after a crash, another for another run, step, visit or program."""
-    # Canonical JSON, written out, for every intent has one. `program` is a digest, and needs no quoting.
+    """Return the key of a performance: stable after a crash, and different for each run, step, visit and program."""
+    # Canonical JSON, written by hand because every intent needs one. `program` is a digest, and needs no quoting.
     name = f'"program":"{program}","run":{canonical(run)},"step":{canonical(step)},"visit":{visit}'
     return sha256(KEY_TAG + f'{{"performance":{performance},{name}}}'.encode()).hexdigest()
 
@@ -23,36 +23,36 @@ TOKEN_BYTES: Final = 24
 
 
 class Token(NamedTuple):
-    """A resume token: the run that it is for, and its secret."""
+    """A resume token: its run, and its secret."""
 
     run: str
     secret: str
 
     @classmethod
     def new(cls, run: str, random: Callable[[int], bytes]) -> Token:
-        """Return a token that nobody can guess, if nobody can guess what `random` gives for a number of bytes."""
+        """Return a new token; its secret comes from `random`, which returns a number of unguessable bytes."""
         return cls(run, urlsafe_b64encode(random(TOKEN_BYTES)).decode())
 
     @classmethod
     def read(cls, text: object) -> Token | None:
-        """Return the token in a text, or None when it is none: what a web hook delivers need not be a text."""
+        """Return the token in a text, or None if it is not a token: a web hook may deliver anything."""
         if not isinstance(text, str):
             return None
         run, separator, secret = text.rpartition(".")
         return cls(run, secret) if separator and run and secret else None
 
     def text(self) -> str:
-        """Return the token as it is handed out."""
+        """Return the text of the token for whoever resumes the run."""
         return f"{self.run}.{self.secret}"
 
     def digest(self, program: str, step: str, visit: int) -> str:
-        """Return what the journal keeps of the token: it binds run, program, step and visit."""
+        """Return the digest of the token for the journal, bound to run, program, step and visit."""
         name = {"program": program, "run": self.run, "secret": self.secret, "step": step, "visit": visit}
         return sha256(TOKEN_TAG + canonical(name).encode()).hexdigest()
 
 
-def kept_token(secret: bytes | None, run: str, digest: str, program: str, step: str, visit: int) -> str:
-    """Return the resume token whose secret the vault keeps; empty where it is not the one with that digest."""
+def stored_token(secret: bytes | None, run: str, digest: str, program: str, step: str, visit: int) -> str:
+    """Return the resume token with a secret of the vault; empty if it does not have the digest."""
     try:
         token = Token(run, (secret or b"").decode())
     except UnicodeDecodeError:
@@ -61,5 +61,5 @@ def kept_token(secret: bytes | None, run: str, digest: str, program: str, step: 
 
 
 def token_reference(step: str, visit: int, performance: int) -> str:
-    """Return the name under which the vault keeps the resume token of a performance."""
+    """Return the reference of a performance's resume token in the vault."""
     return f"token:{step}:{visit}:{performance}"

@@ -1,7 +1,7 @@
-"""What a run knows to be sensitive, and where that comes back: in outputs it is sealed, in words it is redacted.
+"""The known sensitive values of a run (taint): where they come back, outputs are sealed and texts redacted.
 
-Tools repeat what they were given. Whatever comes in from outside is held against the sensitive values that the run has
-by then. They hang on its records alone, so that every machine that goes on with it seals the same.
+Tools repeat their arguments, so everything that comes from outside is searched for the sensitive values of the run.
+These depend only on its records, so that every machine that continues the run seals the same values.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.data import REDACTED, part_of
 from stepward.vm.machine.events import Event
 from stepward.vm.machine.plan import CallPlan, Plan
-from stepward.vm.machine.redaction import Sought, Spelled, redacted
+from stepward.vm.machine.redaction import Searched, Spellings, redacted
 from stepward.vm.values import FrozenMap, as_text
 
-BROUGHT: Final = ("attempt", "resumed", "reconciled")
-"""The records that bring an output from outside."""
+FROM_OUTSIDE: Final = ("attempt", "resumed", "reconciled")
+"""The kinds of records that bring an output from outside."""
 
 _LEAVING: Final = frozenset({"next", "ends"})
 
 
 class Known:
-    """The sensitive values of a run: those that inputs, outputs and the numbers that `set` computes had up to now.
+    """The sensitive values of a run so far: from inputs, outputs, and the numbers that `set` computes.
 
-    A value that was recognised in an output is not one of them: what it repeats is known already, and of the words
-    around that half would be found elsewhere. Values that siblings bring are known once their parallel step is left,
-    for which of them came first is a matter of timing.
+    A value that was sealed because it repeats a known one is not added: the words around the repeated one would be
+    found in many other texts. Values of sub-steps are known once their parallel step is left, because their order
+    depends on timing.
     """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._before: dict[str, Spelled | None] = {}
-        self._now: dict[str, Spelled | None] = {}
-        self._sought = Sought()
+        self._before: dict[str, Spellings | None] = {}
+        self._now: dict[str, Spellings | None] = {}
+        self._searched = Searched()
 
     @cached_property
     def _calls(self) -> dict[str, CallPlan]:
         return {call.id: call for step in self._plan.steps for call in step.calls}
 
     def learn(self, happened: Event) -> None:
-        """Take in the sensitive values of the next record of the run."""
+        """Add the sensitive values of the next record of the run."""
         body = happened.body
         if happened.kind == "started":
             types = self._plan.input_types
@@ -52,63 +52,63 @@ class Known:
                 self._note(sensitive_leaves(value, types.get(name)))
         elif happened.kind == "assigned":
             self._note((text, True) for text in _sealed_numbers(tuple(body["values"].values())))
-        elif is_brought(happened):
-            for text, is_sought in sensitive_leaves(body["output"], self._calls[body["step"]].returns):
-                self._now[text] = self._now.get(text) or (Spelled.of(text) if is_sought else None)
+        elif brings_output(happened):
+            for text, is_searched in sensitive_leaves(body["output"], self._calls[body["step"]].returns):
+                self._now[text] = self._now.get(text) or (Spellings.of(text) if is_searched else None)
         if self._now and body.keys() & _LEAVING:
-            self._note(((text, spelled is not None) for text, spelled in self._now.items()))
+            self._note(((text, spellings is not None) for text, spellings in self._now.items()))
             self._now = {}
 
     def _note(self, leaves: Iterable[tuple[str, bool]]) -> None:
-        for text, is_sought in leaves:
+        for text, is_searched in leaves:
             if self._before.get(text) is None:
-                self._before[text] = spelled = Spelled.of(text) if is_sought else None
-                if spelled is not None:
-                    self._sought.add(spelled)
+                self._before[text] = spellings = Spellings.of(text) if is_searched else None
+                if spellings is not None:
+                    self._searched.add(spellings)
 
     def veiled(self, happened: Event) -> Any:
-        """Return the output that an event brings with the parts that repeat a sensitive value as Secrets."""
+        """Return the output of an event; its parts that repeat a sensitive value become Secrets."""
         output, call = happened.body["output"], self._calls[happened.body["step"]]
         if call.allowed is not None:
             return output
-        if self._sought:
-            output = veiled(output, call.returns, self._sought)
+        if self._searched:
+            output = veiled(output, call.returns, self._searched)
         if happened.kind != "attempt" and self._now:
-            siblings = Sought()
-            for spelled in self._now.values():
-                if spelled is not None:
-                    siblings.add(spelled)
+            siblings = Searched()
+            for spellings in self._now.values():
+                if spellings is not None:
+                    siblings.add(spellings)
             output = veiled(output, call.returns, siblings)
         return output
 
     def redacted(self, text: str, *, is_attempt: bool) -> str:
-        """Return a text without the sensitive values; of an attempt the siblings' are not known."""
+        """Return a text without the sensitive values; for an attempt, those of its siblings are not known."""
         return redacted(text, self._before if is_attempt else [*self._before, *self._now])
 
     def redacted_value(self, value: Any, *, is_attempt: bool) -> Any:
-        """Return what a tool asks of whoever resumes: texts, numbers and keys may quote what the tool was given."""
+        """Return the request of a suspended tool without the sensitive values, in its texts, numbers and keys."""
         if isinstance(value, str):
             return self.redacted(value, is_attempt=is_attempt)
         if isinstance(value, dict):
             items = ((key, self.redacted_value(item, is_attempt=is_attempt)) for key, item in value.items())
             return FrozenMap((self.redacted(key, is_attempt=is_attempt), item) for key, item in items)
         if isinstance(value, int | Decimal) and not isinstance(value, bool):
-            return REDACTED if self._sought.repeats(value) else value
+            return REDACTED if self._searched.repeats(value) else value
         if isinstance(value, tuple):
             return tuple(self.redacted_value(item, is_attempt=is_attempt) for item in value)
         return value
 
 
-def is_brought(happened: Event) -> bool:
-    """Return whether an event brings an output from outside; a `fallback` is the program's own."""
+def brings_output(happened: Event) -> bool:
+    """Return whether an event brings an output from outside; a `fallback` comes from the program."""
     body = happened.body
-    return happened.kind in BROUGHT and body.get("kind") == "success" and "output" in body
+    return happened.kind in FROM_OUTSIDE and body.get("kind") == "success" and "output" in body
 
 
 def sensitive_leaves(value: Any, spec: TypeSpec | None, *, inside: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield the texts of the scalars that a type calls sensitive, and whether they are sought in outputs.
+    """Yield the texts of the scalars that a type marks as sensitive, and whether to search outputs for them.
 
-    The members of an `enum` are not: the program lists them, so that they tell nothing, and stand everywhere.
+    Members of an `enum` are not searched for: the program lists them, so they reveal little and occur everywhere.
     """
     if isinstance(value, Sealed) and value.is_gone:
         return
@@ -142,11 +142,11 @@ def _sealed_numbers(value: Any, *, inside: bool = False) -> Iterator[str]:
         yield as_text(value)
 
 
-def veiled(value: Any, spec: TypeSpec | None, secrets: Sought) -> Any:
-    """Return an output with the smallest parts that repeat one of `secrets` as Secrets: texts, numbers, and an object
-    whole where a key does.
+def veiled(value: Any, spec: TypeSpec | None, secrets: Searched) -> Any:
+    """Return an output whose smallest parts that repeat one of `secrets` are Secrets: texts and numbers, and an object
+    with such a key as a whole.
 
-    Booleans, members of an `enum` and the names of declared fields stay as they are.
+    Booleans, members of an `enum` and the names of declared fields stay unchanged.
     """
     if isinstance(value, Sealed | Secret) or value is None or isinstance(value, bool):
         return value
@@ -161,6 +161,6 @@ def veiled(value: Any, spec: TypeSpec | None, secrets: Sought) -> Any:
     return Secret(value) if secrets.repeats(value) else value
 
 
-def _repeats_in_keys(value: Mapping[str, Any], spec: TypeSpec | None, secrets: Sought) -> bool:
+def _repeats_in_keys(value: Mapping[str, Any], spec: TypeSpec | None, secrets: Searched) -> bool:
     declared = (spec.properties if spec is not None else None) or {}
     return any(key not in declared and secrets.repeats(key) for key in value)

@@ -1,4 +1,4 @@
-"""Models by way of LiteLLM, which knows a hundred providers: an extra, imported when a LiteLLMModel is made."""
+"""Models of a hundred providers through LiteLLM: an extra, imported when a LiteLLMModel is made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepward.vm.errors import StepwardError
 from stepward.vm.machine.models import ModelReply, ModelRequest
 
 REPLY: Final = "reply"
-"""The field that holds a reply which is no object: providers take schemas of objects only."""
+"""The field for a reply that is not an object, because providers accept only schemas of objects."""
 
 
 class ModelRefused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
@@ -19,10 +19,10 @@ class ModelRefused(StepwardError):  # noqa: N818 - reads better where it is caug
 
 
 class LiteLLMModel:
-    """A model that LiteLLM knows, by the name that it has there: `openai/gpt-4o-mini`, `ollama/llama3`.
+    """A model by its name in LiteLLM: `openai/gpt-4o-mini`, `ollama/llama3`.
 
-    `options` go to every call as they are: `temperature`, `api_base`, `api_key`. Sent are the texts of the step, what
-    replies it accepts and these options; nothing of the machine. Retries are the machine's: it counts and charges each.
+    `options` are passed to every call: `temperature`, `api_base`, `api_key`. Only the texts of the step, the accepted
+    replies and these options are sent. LiteLLM does not retry: the machine does, and counts and charges each attempt.
     """
 
     def __init__(self, model: str, **options: Any) -> None:
@@ -36,14 +36,14 @@ class LiteLLMModel:
         self._litellm: Any = litellm
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the model's reply, with its tokens, its exact cost and the model that gave it."""
-        schema = _wanted(request)
+        """Return the model's reply, with its tokens, its exact cost and the name of the model."""
+        schema = _reply_schema(request)
         is_wrapped = schema is not None and schema.get("type") != "object"
         shape: dict[str, Any] = {}
         if schema is not None and self._takes_schemas():
             root = _wrapped(schema) if is_wrapped else schema
             shape["response_format"] = {"type": "json_schema", "json_schema": {"name": REPLY, "schema": root}}
-        advice = "" if shape else _in_words(request, schema)
+        advice = "" if shape else _instructions(request, schema)
         response = await self._litellm.acompletion(
             model=self.model, messages=_messages(request, advice), **{"max_retries": 0, **self.options}, **shape
         )
@@ -58,11 +58,11 @@ class LiteLLMModel:
     def _takes_schemas(self) -> bool:
         try:
             return bool(self._litellm.supports_response_schema(model=self.model))
-        except Exception:  # it raises what it likes for a name that it does not know
+        except Exception:  # it may raise anything for an unknown name
             return False
 
     def _cost(self, response: Any) -> int | Decimal:
-        """Return what the call cost, as LiteLLM writes it; 0 for a model whose price it does not know."""
+        """Return the cost of the call by LiteLLM; 0 for a model whose price it does not know."""
         try:
             cost = Decimal(str(self._litellm.completion_cost(completion_response=response)))
         except InvalidOperation:
@@ -78,23 +78,23 @@ def _messages(request: ModelRequest, advice: str) -> list[dict[str, str]]:
     return [*messages, {"role": "user", "content": request.prompt}]
 
 
-def _wanted(request: ModelRequest) -> dict[str, Any] | None:
-    """Return the JSON Schema of the reply, or None where any text will do."""
+def _reply_schema(request: ModelRequest) -> dict[str, Any] | None:
+    """Return the JSON Schema of the reply, or None if any text is accepted."""
     if request.allowed is not None:
         return {"type": "string", "enum": list(request.allowed)}
-    if request.schema is None or "string" in _words(request.schema):
+    if request.schema is None or "string" in _kinds_of(request.schema):
         return None
     schema: dict[str, Any] = _plain(request.schema)
     return schema
 
 
-def _words(schema: Mapping[str, Any]) -> tuple[str, ...]:
+def _kinds_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
     kind = schema.get("type", ())
     return (kind,) if isinstance(kind, str) else tuple(kind)
 
 
 def _plain(value: Any) -> Any:
-    """Return a schema as JSON: bounds as doubles, which is near enough for a hint, and without our own `sensitive`."""
+    """Return a schema as JSON, without our own `sensitive`; bounds become floats, which is exact enough for a hint."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items() if key != "sensitive" or not isinstance(item, bool)}
     if isinstance(value, list | tuple):
@@ -107,15 +107,15 @@ def _wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unwrapped(content: Any) -> Any:
-    """Return the reply out of its object; what is none goes to the machine as it came, and is judged there."""
+    """Return the reply in its object; any other content is returned unchanged, for the machine to check."""
     try:
         return json.loads(content, parse_float=Decimal)[REPLY]
     except (ValueError, TypeError, KeyError, RecursionError):
         return content
 
 
-def _in_words(request: ModelRequest, schema: Mapping[str, Any] | None) -> str:
-    """Say what replies are accepted, for a model that takes no schema."""
+def _instructions(request: ModelRequest, schema: Mapping[str, Any] | None) -> str:
+    """Return the accepted replies in words, for a model that does not accept a schema."""
     if request.allowed is not None:
         choices = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in request.allowed)
         return f"Reply with exactly one of these texts, without quotes and without another word: {choices}"

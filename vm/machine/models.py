@@ -1,4 +1,4 @@
-"""Models: what the machine asks of an adapter, and the scripted one for tests and replays."""
+"""Models: the interface of adapters, and a scripted model for tests and replays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepward.vm.errors import StepwardError
 
 
 class ModelRequest(NamedTuple):
-    """What a model is asked. It holds what the MODEL view admits, and nothing of the machine.
+    """A request to a model. It holds only what the `model` view allows, and nothing of the machine.
 
     `allowed` is the closed set of replies, `schema` the JSON Schema of a structured one. `step`, `visit` and `attempt`
     are for adapters that log or follow a script; they are not sent.
@@ -27,9 +27,9 @@ class ModelRequest(NamedTuple):
 
 
 class ModelReply(NamedTuple):
-    """What a model said: text, or data where the adapter has read a structured reply itself.
+    """The reply of a model: a text, or data if the adapter has parsed a structured reply itself.
 
-    `cost` is exact, in whatever money the adapter counts in.
+    `cost` is exact, in the currency of the adapter.
     """
 
     content: Any
@@ -39,25 +39,25 @@ class ModelReply(NamedTuple):
 
 
 class Model(Protocol):
-    """An adapter to a model. `complete` may raise: the attempt has failed then."""
+    """An adapter to a model. If `complete` raises, the attempt has failed."""
 
     def complete(self, request: ModelRequest) -> ModelReply | Awaitable[ModelReply]:
-        """Return the reply, or something to await for it. What does not return an awaitable runs in a thread."""
+        """Return the reply, or an awaitable for it. A function that is not async runs in a thread."""
         ...
 
 
 class ScriptError(StepwardError):
-    """A scripted model is asked for a reply that its script does not have: add one for that step and visit."""
+    """A scripted model has no reply for a request: add one for that step and visit to its script."""
 
 
 Scripted = str | Mapping[str, Any] | list[Any] | ModelReply | Exception
 
 
 class ScriptedModel:
-    """Says what a script says, by step: each reply in turn, the last one again and again.
+    """Replies by a script, per step: each reply in turn, and then the last one forever.
 
-    `ScriptedModel({"analyze": "yes", "draft": ["first", "second"]})`. An exception in a script is raised. `asked` is
-    every request so far.
+    `ScriptedModel({"analyze": "yes", "draft": ["first", "second"]})`. An exception in a script is raised. `asked` lists
+    the requests so far.
     """
 
     def __init__(self, script: Mapping[str, Scripted | Iterable[Scripted]]) -> None:
@@ -68,7 +68,7 @@ class ScriptedModel:
         self.asked: list[ModelRequest] = []
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the next reply of the step; raises ScriptError when there is none, or what is scripted."""
+        """Return the next reply of the step, or raise it if it is an exception; raises ScriptError if there is none."""
         said = self.script.get(request.step)
         if not said:
             raise ScriptError(f"the script has no reply for `{request.step}`")
@@ -81,5 +81,5 @@ class ScriptedModel:
 
 
 def is_async(function: Any) -> bool:
-    """Return whether calling a function gives something to await."""
+    """Return whether calling a function returns an awaitable."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -1,7 +1,7 @@
-"""Guardrails as the machine keeps them: the automaton of each rule in force, asked before a part starts.
+"""Monitors of guardrails: the machine asks the automaton of each rule in force before a part starts.
 
-They mean what specs/language.md says under "Guardrails", on one concrete run. What a monitor remembers is part of the
-state, so that it survives crashes, and replays.
+They implement "Guardrails" of specs/language.md for one concrete run. The memory of a monitor is part of the state, so
+that it survives crashes and can be replayed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.selectors import matches
 
 Part = tuple[int, int | None]
-"""A step by its position, or a sub-step of it."""
+"""The position of a step, and that of a sub-step in it or None."""
 
 _WORDS: Final[dict[Objection, str]] = {
     "bypassed": "what it requires did not come before",
@@ -31,7 +31,7 @@ _WORDS: Final[dict[Objection, str]] = {
 
 
 class Left(NamedTuple):
-    """How a step was left: the branch that was taken, and the parts of it that succeeded."""
+    """How a step was left: its position, the branch that was taken, and the parts of it that succeeded."""
 
     position: int
     branch: str | int | None
@@ -39,7 +39,7 @@ class Left(NamedTuple):
 
 
 class Monitor:
-    """Watches one run for one rule: `starts` are the parts whose start concerns it, `steps` those whose end does."""
+    """Monitors a rule. `starts` are the parts whose start matters for it, `steps` the steps whose end matters."""
 
     def __init__(self, rule: AnyRule, meaning: Meaning) -> None:
         found = bound(rule, meaning, partial(matches, meaning=meaning))
@@ -59,7 +59,7 @@ class Monitor:
         self.steps = self._comes.keys() | self._stale.keys()
 
     def objection(self, memory: Any, part: Part, lookup: Lookup) -> str | None:
-        """Return why the part must not start now, or None."""
+        """Return why a part must not start now, or None."""
         found = self.automaton.objection(memory, self.starts[part])
         if found is None or self.when is None:
             return None if found is None else _WORDS[found]
@@ -69,11 +69,11 @@ class Monitor:
             return f"`{self.when}` can't be evaluated: {error}"
 
     def performed(self, memory: Any, part: Part) -> Any:
-        """Return what it remembers once a part has started."""
+        """Return the memory after a part has started."""
         return self.automaton.started(memory, self.starts[part])
 
     def left(self, memory: Any, left: Left) -> Any:
-        """Return what it remembers once a step was left."""
+        """Return the memory after a step was left."""
         came = [
             number
             for number, part, branch in self._comes.get(left.position, ())
@@ -82,31 +82,31 @@ class Monitor:
         return self.automaton.left(memory, came, self._stale.get(left.position, ()))
 
     def complaint(self, memory: Any, status: str, reason: str) -> str | None:
-        """Return what the ended run owes, or None."""
+        """Return what did not follow in a run that ended, or None."""
         if not self.automaton.owes(memory, status, reason):
             return None
         return f"{self.automaton.starts[0].text()} did not follow"
 
 
 class Watch:
-    """All monitors of a plan, and which of them each step concerns: most steps concern none.
+    """All monitors of a plan, with an index from parts and steps to the few monitors for which they matter.
 
-    `first` is what they remember before the run.
+    `first` are their memories before the run.
     """
 
     def __init__(self, rules: Iterable[tuple[AnyRule, Meaning]]) -> None:
         self.monitors = tuple(Monitor(rule, meaning) for rule, meaning in rules)
         self.asked: dict[Part, tuple[int, ...]] = {}
-        self.told: dict[int, tuple[int, ...]] = {}
+        self.notified: dict[int, tuple[int, ...]] = {}
         self.first = tuple(monitor.automaton.first for monitor in self.monitors)
         for number, monitor in enumerate(self.monitors):
             for part in monitor.starts:
                 self.asked[part] = (*self.asked.get(part, ()), number)
             for step in monitor.steps:
-                self.told[step] = (*self.told.get(step, ()), number)
+                self.notified[step] = (*self.notified.get(step, ()), number)
 
     def objection(self, memories: tuple[Any, ...], part: Part, lookup: Lookup) -> tuple[str, str] | None:
-        """Return the name of a rule that a start would break, and how; or None."""
+        """Return the name of a rule that a start would break, and the reason; or None."""
         for number in self.asked.get(part, ()):
             why = self.monitors[number].objection(memories[number], part, lookup)
             if why is not None:
@@ -114,7 +114,7 @@ class Watch:
         return None
 
     def performed(self, memories: tuple[Any, ...], part: Part) -> tuple[Any, ...]:
-        """Return what the monitors remember once a part has started."""
+        """Return the memories after a part has started."""
         if part not in self.asked:
             return memories
         changed = list(memories)
@@ -123,16 +123,16 @@ class Watch:
         return tuple(changed)
 
     def left(self, memories: tuple[Any, ...], left: Left) -> tuple[Any, ...]:
-        """Return what the monitors remember once a step was left."""
-        if left.position not in self.told:
+        """Return the memories after a step was left."""
+        if left.position not in self.notified:
             return memories
         changed = list(memories)
-        for number in self.told[left.position]:
+        for number in self.notified[left.position]:
             changed[number] = self.monitors[number].left(memories[number], left)
         return tuple(changed)
 
     def complaints(self, memories: tuple[Any, ...], status: str, reason: str) -> tuple[tuple[str, str], ...]:
-        """Return the rules that an ended run broke by what it left undone, and how."""
+        """Return the `followed_by` rules that an ended run broke, with the reasons."""
         found = (
             (monitor.name, monitor.complaint(memory, status, reason))
             for monitor, memory in zip(self.monitors, memories, strict=True)

@@ -1,4 +1,4 @@
-"""A program made ready to run: every name has its slot, every text is parsed, every way out of a step is at hand."""
+"""Plans: programs ready to run, with a slot for every name, parsed texts, and the transitions of every step."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ NOWHERE: Final = -1
 
 
 class Terms(NamedTuple):
-    """Policies that a run came under together, and the rules of theirs that were waived then (`policy:rule`)."""
+    """Policies that a run came under together, and their rules that were waived then (`policy:rule`)."""
 
     policies: tuple[Policy, ...]
     waived: frozenset[str] = frozenset()
 
     def waives(self, policy: Policy, *names: str) -> bool:
-        """Return whether a rule of a policy is waived; `names` are the names that it goes by."""
+        """Return whether a rule of a policy is waived; `names` are the names of the rule."""
         return any(f"{policy.policy}:{name}" in self.waived for name in names)
 
 
@@ -54,7 +54,6 @@ class CallPlan:
         "call",
         "error",
         "first",
-        "going",
         "has_intent",
         "id",
         "is_idempotent",
@@ -65,13 +64,14 @@ class CallPlan:
         "output",
         "returns",
         "sub",
+        "success_fields",
         "timeout",
         "tool",
         "variable",
         "writes",
     )
 
-    def __init__(self, call: LlmCall | ToolCall, sub: int, plan: Plan, going: Mapping[str, str]) -> None:
+    def __init__(self, call: LlmCall | ToolCall, sub: int, plan: Plan, success_fields: Mapping[str, str]) -> None:
         self.id = call.id
         self.sub = sub
         self.call = call
@@ -96,7 +96,7 @@ class CallPlan:
         self.may_suspend = spec.suspends or not is_known
         self.has_intent = self.writes or (self.may_suspend and is_known)
         self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[call.id])
-        self.going = going
+        self.success_fields = success_fields
         self.first: Calls | None = None
         is_free = not any(terms.policies for terms in plan.terms)
         if isinstance(call, ToolCall) and self.arg_types is None and is_free and not any(embedded(call.args)):
@@ -104,7 +104,7 @@ class CallPlan:
 
     @property
     def has_fallback(self) -> bool:
-        """Whether a time-out may end in a value that the program gives."""
+        """Whether a time-out may end in the fallback value of the program."""
         return self.call.on_timeout == "fallback"
 
 
@@ -128,9 +128,9 @@ class StepPlan:
         "stalls",
         "step",
         "succeeds",
+        "transitions",
         "variable",
         "visits",
-        "ways",
     )
 
     def __init__(self, position: int, step: AnyStep, plan: Plan) -> None:
@@ -140,18 +140,18 @@ class StepPlan:
         self.is_parallel = isinstance(step, ParallelStep)
         self.visits = plan.slot((step.id, "#visits"))
         self.max_visits = step.max_visits
-        self.ways: dict[str, Transition] = {}
+        self.transitions: dict[str, Transition] = {}
         self.branches: dict[str | int, Transition] = {}
         self.stalls: Transition | None = None
-        for way in plan.meaning.flow.transitions[position]:
-            if way.branch is not None:
-                self.branches[way.branch] = way
+        for transition in plan.meaning.flow.transitions[position]:
+            if transition.branch is not None:
+                self.branches[transition.branch] = transition
             else:
-                self.ways.setdefault(way.kind, way)
-                self.stalls = way if way.kind == "visits" else self.stalls
+                self.transitions.setdefault(transition.kind, transition)
+                self.stalls = transition if transition.kind == "visits" else self.stalls
         self.concurrency = step.max_concurrency if isinstance(step, ParallelStep) else None
         self.part: tuple[int, None] = (position, None)
-        self.succeeds = self.ways.get("success", Transition("success", NOWHERE))
+        self.succeeds = self.transitions.get("success", Transition("success", NOWHERE))
         self.clauses: list[Clause] = plan.meaning.clauses_of.get(position, [])
         self.calls: tuple[CallPlan, ...] = ()
         self.output = self.error = self.variable = NOWHERE
@@ -159,26 +159,27 @@ class StepPlan:
             self.output, self.error = plan.slot((step.id, "output")), plan.slot((step.id, "error"))
             self.variable = NOWHERE if step.output_key is None else plan.slot((step.output_key,))
         self.calls = tuple(
-            CallPlan(call, sub or 0, plan, self._going(plan) if sub is None else {}) for sub, call in step.calls
+            CallPlan(call, sub or 0, plan, self._success_fields(plan) if sub is None else {})
+            for sub, call in step.calls
         )
         self.assigned = frozenset(plan.slot((name,)) for name in step.assigns)
         self.cost = 1 + len(step.sub_steps)
 
-    def _going(self, plan: Plan) -> Mapping[str, str]:
-        """Return what a record says of where control goes on success."""
-        way = self.ways["success"]
-        if way.ending is None:
-            return {"next": plan.program.steps[way.to].id}
-        return {"ends": way.ending.status, "reason": way.ending.reason}
+    def _success_fields(self, plan: Plan) -> Mapping[str, str]:
+        """Return the fields of a record for the transition on success."""
+        transition = self.transitions["success"]
+        if transition.ending is None:
+            return {"next": plan.program.steps[transition.to].id}
+        return {"ends": transition.ending.status, "reason": transition.ending.reason}
 
 
 class Plan:
-    """A program under its policies, ready to run. Equal programs and policies make equal plans.
+    """A program under its policies, ready to run. Equal programs and policies give equal plans.
 
-    `policies` are those that apply; `waived` are those of their rules that this run need not keep: `policy:rule`.
-    `later` are the terms that the run came under when a machine went on with it. Their rules hold beside the
-    first. What a tool is stays as it was when the run started, for its records are read that way.
-    Raises ProgramError for a program that has no one meaning: SW005, SW101, SW106, SW301, and references to nothing.
+    `policies` are those that apply; `waived` are their rules that this run may break: `policy:rule`. `later` are the
+    terms that the run came under when a machine continued it: their rules hold in addition. The facts about tools stay
+    those of the start of the run, because its records are read with them.
+    Raises ProgramError for a program without a clear meaning: SW005, SW101, SW106 and SW301.
     """
 
     def __init__(
@@ -199,9 +200,9 @@ class Plan:
         self.policy_digests = tuple(self.policy_documents)
         self.meaning = meaning_under(program, self.policies)
         self.patterns = self._dialect()
-        self._refuse()
+        self._require_runnable()
         self._slots: dict[Names, int] = {}
-        self._places: dict[Names, tuple[int, Names] | None] = {}
+        self._located: dict[Names, tuple[int, Names] | None] = {}
         self.inputs = self._inputs()
         self.input_types = {name: self.meaning.typing.effective(source) for name, source in self.inputs.items()}
         for name in (*self.inputs, *self.meaning.names.variables):
@@ -209,8 +210,8 @@ class Plan:
         self.steps = tuple(StepPlan(position, step, self) for position, step in enumerate(program.steps))
         self.size = len(self._slots)
 
-    def _refuse(self) -> None:
-        """Raise for what no machine could follow; the checker finds more, and says it better."""
+    def _require_runnable(self) -> None:
+        """Raise ProgramError if no machine could run the program; the checker finds more, with better messages."""
         flow, problems = self.meaning.flow, []
         ids = [part.id for step in self.program.steps for _, part in parts(step)]
         if len(ids) != len(set(ids)):
@@ -224,8 +225,8 @@ class Plan:
         ]
         for clause in self.meaning.clauses:
             if clause.error is not None:
-                place = Place(clause.path, within=(clause.error.start, clause.error.end))
-                problems.append(Problem("SW301", clause.error.message, clause.error.help, place))
+                locate = Place(clause.path, within=(clause.error.start, clause.error.end))
+                problems.append(Problem("SW301", clause.error.message, clause.error.help, locate))
         for rule, text in self.meaning.whens:
             try:
                 parse(text)
@@ -256,13 +257,13 @@ class Plan:
         """Return the slot of `(variable,)`, `(step, "output")`, `(step, "error")` or `(step, "#visits")`."""
         return self._slots.setdefault(names, len(self._slots))
 
-    def place(self, names: Names) -> tuple[int, Names] | None:
-        """Return the slot that a reference speaks of and the fields below, or None when it speaks of nothing."""
-        if names not in self._places:
+    def locate(self, names: Names) -> tuple[int, Names] | None:
+        """Return the slot of a reference and the fields below, or None if nothing ever defines it."""
+        if names not in self._located:
             located = self.meaning.names.locate(names)
             slot = None if located is None else self._slots.get(located[0])
-            self._places[names] = None if slot is None or located is None else (slot, located[1])
-        return self._places[names]
+            self._located[names] = None if slot is None or located is None else (slot, located[1])
+        return self._located[names]
 
     @cached_property
     def watch(self) -> Watch:
@@ -270,9 +271,9 @@ class Plan:
         return Watch(self._in_force())
 
     def _in_force(self) -> Iterator[tuple[AnyRule, Meaning]]:
-        """Yield the rules in force: those of the program, then those of all terms that the run is under.
+        """Yield the rules in force, each with its meaning: those of the program, then those of all terms of the run.
 
-        What a tool is by the policies of some terms decides what their rules speak of: each comes with that meaning.
+        The rules of terms apply to tools as the policies of those terms describe them.
         """
         for number, terms in enumerate(self.terms):
             meaning = meaning_under(self.program, (*self.policies, *terms.policies)) if number else self.meaning
@@ -289,7 +290,7 @@ class Plan:
         return digests
 
     def digests_under(self, governed: int) -> tuple[str, ...]:
-        """Return the digests of all policies that a run is under once it came under `governed` later terms."""
+        """Return the digests of all policies that a run is under after `governed` later terms."""
         return self._digests[governed] if governed else self.policy_digests
 
     @cached_property
@@ -304,7 +305,7 @@ class Plan:
 
     @cached_property
     def four_eyes(self) -> dict[str, Policy]:
-        """The tools whose calls nobody may settle who started the run, each with a policy that says so."""
+        """The tools whose calls the person who started the run may not settle, each with a policy that forbids it."""
         return {
             tool: policy
             for terms in reversed(self.terms)
@@ -314,15 +315,15 @@ class Plan:
         }
 
     def _dialect(self) -> str | None:
-        """Return the dialect of the program's patterns, which its journal names; None where it names none.
+        """Return the dialect of the program's patterns for its journal, or None.
 
-        That is so where there is no pattern, and where they are those of a run from before it was named.
+        It is None without patterns, and for runs that were recorded before journals named the dialect.
         """
         found = (pattern for spec in self._types() for pattern in patterns_of(spec))
         return RE2 if any(not isinstance(pattern, PythonPattern) for pattern in found) else None
 
     def _types(self) -> Iterator[TypeSpec]:
-        """Yield every type that is declared, by the program or a policy."""
+        """Yield every type that the program or a policy declares."""
         specs: list[TypeSpec | None] = [*(self.program.inputs or {}).values()]
         for tool in self.meaning.manifest.values():
             specs += [tool.returns, *(tool.args or {}).values()]
@@ -331,7 +332,7 @@ class Plan:
 
     @cached_property
     def has_sensitive(self) -> bool:
-        """Whether any value of the program can be sensitive: if none can, nobody needs to look."""
+        """Whether any value of the program can be sensitive."""
         return any(map(is_sensitive, self._types()))
 
     @cached_property
@@ -341,31 +342,31 @@ class Plan:
 
     @cached_property
     def names_of_slots(self) -> dict[int, str]:
-        """What a person calls each slot that holds a value: `$name` or `$step.output`, without the dollar sign."""
+        """The references of the slots that hold values: `name` or `step.output`, without the dollar sign."""
         return {slot: ".".join(names) for names, slot in self._slots.items() if names[-1] != "#visits"}
 
 
 def meaning_under(program: Program, policies: Sequence[Policy]) -> Meaning:
-    """Return what a program means under policies that apply to it.
+    """Return the meaning of a program under policies, whether or not their `applies_to` names it.
 
-    That they apply was settled when the run came under them: a path is no part of the program that is kept.
+    Whether they apply was decided when the run came under them: the stored program has no path.
     """
     return Meaning(program, [policy.model_copy(update={"applies_to": None}) for policy in policies])
 
 
 def _is_waived(rule: AnyRule, policy: Policy, terms: Terms) -> bool:
-    """Whether terms lift a rule of a policy: by its name, or by all that the checker could say of it."""
+    """Return whether terms waive a rule of a policy, by its name or by all codes of its findings."""
     codes = automaton_of(rule).codes
     return terms.waives(policy, rule.name) or all(terms.waives(policy, code) for code in codes)
 
 
 def policy_digest(policy: Policy) -> str:
-    """Return the digest under which a store keeps a policy."""
+    """Return the digest under which a policy is stored."""
     return document_digest(policy_text(policy))
 
 
 def policy_text(policy: Policy) -> bytes:
-    """Return the bytes that a store keeps of a policy."""
+    """Return the bytes of a stored policy."""
     return _document(policy)
 
 
@@ -385,7 +386,7 @@ def _document(thing: Program | Policy) -> bytes:
 
 
 def read_document(text: bytes) -> Any:
-    """Return the plain data of a program or policy as a store keeps it."""
+    """Return the plain data of a stored program or policy."""
     return restored(json.loads(text), _no_sensitive)
 
 

@@ -1,4 +1,4 @@
-"""What the machine refuses. In each case nothing has happened, and the message says why."""
+"""The errors of refused requests. The run is unchanged in each case, and the message says why."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from stepward.vm.errors import StepwardError
 
 
 class RunRefused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
-    """A run does not start: its program has findings, its inputs are not as declared, a tool is missing, or the run id
-    is taken by a run of something else. The message says which, and nothing has happened."""
+    """A run does not start or continue: its program has findings, an input is wrong, a tool is missing, the run id is
+    taken, or the run broke a rule. The message says which."""
 
 
 class NoSuchRun(StepwardError):  # noqa: N818
-    """The journal has no run of that id."""
+    """The journal has no run with this id."""
 
 
 class RunBusy(StepwardError):  # noqa: N818
@@ -19,5 +19,5 @@ class RunBusy(StepwardError):  # noqa: N818
 
 
 class DeliveryRefused(StepwardError):  # noqa: N818
-    """A resume or a reconciliation is not accepted: a token that is used, or of another run, step or program, a payload
-    of the wrong type, a step that is not in doubt. The run is as it was."""
+    """A resume or a reconciliation is refused: the token is used, or of another run, step or program, the payload has
+    the wrong type, or the step is not in doubt."""

@@ -1,8 +1,8 @@
-"""Replay: a run folded again from its records, each held against what the machine would have done.
+"""Replays runs: folds the records again, and compares each with what the machine would have written.
 
-A chain that is unbroken says that nobody changed the records since; this says that they are those of a machine. A
-journal rewritten and re-hashed whole can still not hold a transition that the program does not have, a guardrail that
-was not asked, an effect without its intent, or an output of another type.
+An unbroken chain shows that the records were not changed later; a replay shows that a machine wrote them. Even a
+journal that was rewritten and re-hashed as a whole can't hold a transition that the program does not have, an unchecked
+guardrail, an effect without its intent, or an output of a wrong type.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from stepward.vm.language.policy import Policy
 from stepward.vm.language.types import same
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import two_people
-from stepward.vm.machine.calls import Visit, prepare, way_out
+from stepward.vm.machine.calls import Visit, prepare, successor_fields
 from stepward.vm.machine.data import completed, refused
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Call, Calls, Event
-from stepward.vm.machine.history import History, Plans, applied, load, stored_plan, unfolded
+from stepward.vm.machine.history import History, Plans, applied, load, stored_plan, unfold
 from stepward.vm.machine.keys import idempotency_key
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
 from stepward.vm.machine.run import Run
@@ -34,33 +34,33 @@ from stepward.vm.machine.state import FRESH, OPEN, SETTLED, CallState, Limits, S
 from stepward.vm.machine.traces import as_once_traced
 
 FROM_OUTSIDE: Final = ("cancel", "refused", "erased")
-"""What nobody decides: it comes when it comes."""
+"""The events that the machine does not decide."""
 
 START_FIELDS: Final = frozenset({"inputs", "policies", "program", "waived"})
-"""What the first record says, beside the dialect of patterns where there are any."""
+"""The fields of the first record, without the optional dialect of patterns."""
 
 MAX_PLANS: Final = 64
-"""Plans that a check of many runs keeps."""
+"""Maximal number of cached plans in a check of many runs."""
 
-HELD: Final = ("resumed", "reconciled")
+DELIVERIES: Final = ("resumed", "reconciled")
 
 FIELDS: Final = {
     "governed": frozenset({"policies", "waived"}),
     "intent": frozenset({"args", "policies", "step", "tool", "visit"}),
     "doubt": frozenset({"error", "step", "visit"}),
 }
-"""What the bodies of records say that are always alike."""
+"""The fields of records that always have the same ones."""
 
 VERDICTS: Final = ("done", "not_done", "abandon")
 
-SAID: Final = {"success": "output", "fallback": "output", "suspended": "request"}
-"""Where an attempt of a kind says what came; of other kinds it is an error."""
+VALUE_FIELDS: Final = {"success": "output", "fallback": "output", "suspended": "request"}
+"""The field of an attempt's value, by its kind; attempts of other kinds have an `error`."""
 FORGED: Final = "the records were not written by the machine for this program: find out who had the store and the keys"
 MISREPORTED: Final = "the receipt was edited since it was given: find out who had it"
 
 
 class Replayed(NamedTuple):
-    """A run that was folded again: as it is, what does not fit, and how many records were held against the program."""
+    """The result of a replay: the run, the faults, and the number of records that were compared."""
 
     run: Run
     faults: tuple[Fault, ...]
@@ -68,7 +68,7 @@ class Replayed(NamedTuple):
 
 
 def replay(journal: Journal, run: str) -> Replayed | None:
-    """Fold a run again; None when there is none. Raises JournalError when it can't even be read."""
+    """Replay a run; None if there is none. Raises JournalError if it can't be read."""
     found = load(journal, run, lambda *documents: stored_plan(journal, *documents))
     if found is None:
         return None
@@ -76,15 +76,15 @@ def replay(journal: Journal, run: str) -> Replayed | None:
 
 
 def replayer(journal: Journal, run: str, receipts: Sequence[Receipt] = (), plans: Plans | None = None) -> Replay:
-    """Return the check that `verify` asks once a run's chain is unbroken.
+    """Return the check of a run that `verify` calls if the run's chain is unbroken.
 
-    What `receipts` say of status and trace is held against the run as it was then. `plans` makes plans in place of
-    `stored_plan`: `kept_plans` for many runs.
+    The status and trace of `receipts` are compared with the run at that time. `plans` makes the plans: `cached_plans`
+    shares them among many runs.
     """
 
     def check(entries: Sequence[Entry], records: Sequence[Record]) -> Sequence[Fault]:
         try:
-            found = unfolded(journal, run, tuple(records), entries[-1], plans or kept_plans(journal))
+            found = unfold(journal, run, tuple(records), entries[-1], plans or cached_plans(journal))
             faults = misfits(found)
         except StepwardError as error:
             return [Fault(run, None, str(error), FORGED)]
@@ -98,8 +98,8 @@ def replayer(journal: Journal, run: str, receipts: Sequence[Receipt] = (), plans
     return check
 
 
-def kept_plans(journal: Journal) -> Plans:
-    """Return what makes the plans of a store and keeps them, so that many runs of few programs share them."""
+def cached_plans(journal: Journal) -> Plans:
+    """Return a cached `stored_plan` of a store, so that many runs of few programs share their plans."""
 
     @lru_cache(maxsize=MAX_PLANS)
     def plan(*documents: Any) -> Plan:
@@ -109,7 +109,7 @@ def kept_plans(journal: Journal) -> Plans:
 
 
 def misreports(found: History, receipts: Sequence[Receipt]) -> list[Fault]:
-    """Return what receipts say otherwise of a run than its records, which are in order, and on which they lie."""
+    """Return a fault for each receipt that contradicts the records of a run, which are in order."""
     faults: list[Fault] = []
     wanted = {receipt.seq for receipt in receipts}
     once = _states(found.plan, map(as_once_traced, found.events), wanted)
@@ -137,7 +137,7 @@ def _states(plan: Plan, events: Iterable[Event], wanted: Collection[int]) -> dic
 
 
 def misfits(found: History) -> list[Fault]:
-    """Return the first record that the machine would not have written, if there is one.
+    """Return a fault for the first record that the machine would not have written, if there is one.
 
     Raises JournalError for records that do not fit together.
     """
@@ -146,7 +146,7 @@ def misfits(found: History) -> list[Fault]:
         after = applied(plan, state, happened, number)
         try:
             why = _misfit(plan, found.run, state, happened) if number else _start_misfit(plan, happened)
-        except ErasedError:  # the journal's word stands, as in `_misfit`
+        except ErasedError:  # it can't be checked, as in `_misfit`
             why = None
         except (KeyError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError):
             why = f"it is no `{happened.kind}` of this program"
@@ -157,7 +157,7 @@ def misfits(found: History) -> list[Fault]:
 
 
 def _start_misfit(plan: Plan, happened: Event) -> str | None:
-    """Return why no machine starts a run like this: it takes inputs of their types, and waives what a policy waives."""
+    """Return why no machine would write this first record, or None: its fields, inputs and waivers are checked."""
     body, limits = happened.body, happened.note["limits"]
     if not START_FIELDS <= body.keys() <= START_FIELDS | {"patterns"}:
         return "its fields are not those of a start"
@@ -171,7 +171,7 @@ def _start_misfit(plan: Plan, happened: Event) -> str | None:
 
 
 def _waiver_misfit(plan: Plan, policies: Iterable[Policy], waived: Iterable[str]) -> str | None:
-    """Return which rule is waived that no policy waives; on which day, a replay does not ask."""
+    """Return which rule is waived that no policy waives, or None; a replay ignores the dates of waivers."""
     name = plan.program.name
     known = {f"{one.policy}:{waiver.rule}" for one in policies for waiver in one.waivers if waiver.program == name}
     return next((f"no policy waives `{rule}`" for rule in waived if rule not in known), None)
@@ -186,15 +186,15 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
         return _waiver_misfit(plan, plan.terms[state.governed + 1].policies, happened.body["waived"])
     if kind in FROM_OUTSIDE:
         return None
-    if kind in HELD:
+    if kind in DELIVERIES:
         return _delivery_misfit(plan, state, happened) or _output_misfit(plan, state, happened)
-    # Whoever cancels a run whose process died in a call ends it there: that is decided, and no outcome of the call.
+    # Cancelling a run whose process died in a call ends the run: that event is decided, and no outcome of the call.
     if kind in ("intent", "attempt", "doubt") or (kind != "ended" and _is_open(state)):
         return _call_misfit(plan, run, state, happened)
     decided = [decide(plan, state)]
-    if state.is_cancelled:  # it was decided before somebody asked to cancel
+    if state.is_cancelled:  # the event may have been decided before the request to cancel
         decided.append(decide(plan, state._replace(is_cancelled=False)))
-    if any(type(action) is Event and _agree(action, happened) for action in decided):
+    if any(type(action) is Event and _matches(action, happened) for action in decided):
         return None
     if _has_gone(happened.body) or _was_erased(state):
         return None
@@ -202,20 +202,24 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
 
 
 def _is_open(state: State) -> bool:
-    return state.calls is not None and any(held.phase == OPEN for held in state.calls)
+    return state.calls is not None and any(call_state.phase == OPEN for call_state in state.calls)
 
 
 def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
     step, body = plan.steps[state.at], happened.body
     call = next((call for call in step.calls if call.id == body.get("step")), None)
     verdict = happened.note["verdict"] if happened.kind == "reconciled" else "done"
-    said = {name: value for name, value in body.items() if name != "output"}
+    found = {name: value for name, value in body.items() if name != "output"}
     due: dict[str, Any] = {"step": body.get("step"), "visit": visits_of(plan, state, step.position)}
     if verdict == "done":
-        due |= {"kind": "success"} if step.is_parallel else {"kind": "success", **way_out(plan, step.ways["success"])}
+        due |= (
+            {"kind": "success"}
+            if step.is_parallel
+            else {"kind": "success", **successor_fields(plan, step.transitions["success"])}
+        )
     elif verdict == "abandon":
         due |= {"ends": "CANCELLED", "reason": "abandoned"}
-    if said != due or ("output" in body) != (verdict == "done") or verdict not in VERDICTS:
+    if found != due or ("output" in body) != (verdict == "done") or verdict not in VERDICTS:
         return f"it does not say what a delivery of `{verdict}` says"
     if call is None or verdict != "done":
         return None
@@ -224,11 +228,11 @@ def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
 
 
 def _was_erased(state: State) -> bool:
-    """Whether values that a step may read were erased: it can't be computed again, so the journal's word stands."""
+    """Return whether values that a step may read were erased, so that its events can't be computed again."""
     return any(_has_gone(value) for chunk in state.slots for value in chunk)
 
 
-def _agree(decided: Event, happened: Event) -> bool:
+def _matches(decided: Event, happened: Event) -> bool:
     if decided.kind != happened.kind or decided.body.keys() != happened.body.keys():
         return False
     if decided.text and decided.text == happened.text:
@@ -267,45 +271,45 @@ def _call_misfit(plan: Plan, run: str, state: State, happened: Event) -> str | N
             return f"the machine would not have called `{call.id}` here"
     if happened.kind == "intent":
         return _intent_misfit(plan, run, state, call, made or _prepared(plan, state, call), happened)
-    held = FRESH if state.calls is None else state.calls[call.sub]
+    call_state = FRESH if state.calls is None else state.calls[call.sub]
     if happened.kind != "attempt":
-        is_left = held.phase == OPEN and happened.kind != "doubt"
+        is_left = call_state.phase == OPEN and happened.kind != "doubt"
         return f"`{call.id}` has started, and nothing says what became of it" if is_left else None
-    due: CallState | Call | Event = held if held.phase == OPEN else made or _prepared(plan, state, call)
+    due: CallState | Call | Event = call_state if call_state.phase == OPEN else made or _prepared(plan, state, call)
     note = happened.note
     if not isinstance(due, Event) and (note["attempt"], note["performance"]) != (due.attempt, due.performance):
         return f"the attempt of `{call.id}` is another one than the one that was due"
-    return _outcome_misfit(plan, step, call, held, happened) or _output_misfit(plan, state, happened)
+    return _outcome_misfit(plan, step, call, call_state, happened) or _output_misfit(plan, state, happened)
 
 
 def _prepared(plan: Plan, state: State, call: CallPlan) -> Call | Event:
-    """Return the attempt of a call that is due, or the event that says why it can't start."""
+    """Return the next attempt of a call, or the event of its failure before it starts."""
     step = plan.steps[state.at]
     visit = visits_of(plan, state, step.position) + (state.calls is None)
-    held = FRESH if state.calls is None else state.calls[call.sub]
-    return prepare(Visit(plan, state, step, visit), call, held)
+    call_state = FRESH if state.calls is None else state.calls[call.sub]
+    return prepare(Visit(plan, state, step, visit), call, call_state)
 
 
-def _outcome_misfit(plan: Plan, step: StepPlan, call: CallPlan, held: CallState, happened: Event) -> str | None:
-    """Return why an attempt can't have come to this: each outcome has something in the program that admits it.
+def _outcome_misfit(plan: Plan, step: StepPlan, call: CallPlan, call_state: CallState, happened: Event) -> str | None:
+    """Return why an attempt can't have this outcome, or None: the program must allow each outcome.
 
-    Whether one that failed may have happened all the same (`unknown`), only the world knew.
+    Whether a failed attempt may still have had its effect (`unknown`) can't be checked.
     """
     kind = happened.body["kind"]
     tries = max(call.attempts, call.call.max_retries if call.writes else 1)
-    admitted = {
+    allowed = {
         "success": True,
         "failed": call.on_error != "skip",
         "skipped": call.on_error == "skip",
         "fallback": call.has_fallback and same(call.call.fallback, happened.body.get("output")),
-        "again": happened.note["attempt"] - held.base < tries,
+        "again": happened.note["attempt"] - call_state.base < tries,
         "doubt": call.writes,
         "suspended": call.may_suspend,
     }
-    if not admitted.get(kind):
+    if not allowed.get(kind):
         return f"an attempt of `{call.id}` can't come to `{kind}`"
-    due = {"kind", "step", "visit", SAID.get(kind, "error")}
-    due |= way_out(plan, step.ways[kind]).keys() if kind in SETTLED and not step.is_parallel else set()
+    due = {"kind", "step", "visit", VALUE_FIELDS.get(kind, "error")}
+    due |= successor_fields(plan, step.transitions[kind]).keys() if kind in SETTLED and not step.is_parallel else set()
     may = {"rule"} if call.is_model and "error" in due else {"unknown"} if kind == "again" and call.writes else set()
     if not due <= happened.body.keys() <= due | may or happened.body.get("unknown", True) is not True:
         return f"its fields are not those of an attempt that came to `{kind}`"

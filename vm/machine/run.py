@@ -1,4 +1,4 @@
-"""A run as its caller sees it."""
+"""The public view of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepward.vm.machine.views import View, view
 
 
 class Suspension(NamedTuple):
-    """A step that waits for somebody: `token` resumes it, once; `request` is what its tool asks for."""
+    """A suspended step: `token` resumes it, once; `request` is the question of its tool."""
 
     step: str
     token: str
@@ -23,9 +23,9 @@ class Suspension(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A write of which nobody knows whether it happened: look, and call `reconcile`.
+    """A write in doubt: nobody knows whether it happened. Find out, and call `reconcile`.
 
-    `key` is the idempotency key that the tool was given.
+    `key` is the idempotency key of the call.
     """
 
     step: str
@@ -35,10 +35,10 @@ class Doubt(NamedTuple):
 
 
 class Run:
-    """What is known of a run: immutable, and read from its journal.
+    """A run, as read from its journal; immutable.
 
     `status` is RUNNING, SUSPENDED or IN_DOUBT, or how it ended: SUCCESS, FAILED, BUDGET_EXCEEDED, STALLED, CANCELLED;
-    `reason` says why. `error` is what went wrong, where something did. `step` is the one that it is at.
+    `reason` says why. `error` is the error of the run, if any. `step` is its present step.
     """
 
     def __init__(
@@ -77,22 +77,22 @@ class Run:
 
     @cached_property
     def output(self) -> Any:
-        """What the `end` step returned, frozen; None where there was none. Raises ErasedError when it was erased."""
+        """The output of the `end` step, frozen; None if there was none. Raises ErasedError if it was erased."""
         return opened(self._state.output)
 
     @property
     def steps(self) -> int:
-        """Steps, sub-steps and further attempts that were charged."""
+        """The number of charged steps, sub-steps and further attempts."""
         return self._state.steps
 
     @property
     def tokens(self) -> int:
-        """Tokens that model calls used, rejected replies included."""
+        """The tokens of all model calls, including rejected replies."""
         return self._state.tokens
 
     @property
     def cost(self) -> int | Decimal:
-        """What model calls cost, exactly."""
+        """The exact cost of all model calls."""
         return self._state.cost
 
     @property
@@ -102,12 +102,12 @@ class Run:
 
     @property
     def trace_hash(self) -> str:
-        """The digest of what happened, without times, costs and ids: equal runs have equal ones, on any machine."""
+        """The digest of the events, without times, costs and ids: equal for equal runs, on any machine."""
         return self._state.trace.hex()
 
     @cached_property
     def broken(self) -> tuple[tuple[str, str], ...]:
-        """The `followed_by` rules that the ended run broke, and how."""
+        """The `followed_by` rules that the ended run broke, with the reasons."""
         state = self._state
         return self._plan.watch.complaints(state.monitors, state.status, state.reason) if state.is_over else ()
 

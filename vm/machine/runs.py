@@ -1,4 +1,4 @@
-"""The runs of a store, as a machine sees them: it reads them, leases them, and appends what anybody may append."""
+"""The runs of a store for a machine: it reads and leases them, and appends records that need no lease."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from stepward.vm.machine.authority import governed, missing_terms
 from stepward.vm.machine.driver import Driver, Setup
 from stepward.vm.machine.events import Event, entry_of, event
 from stepward.vm.machine.history import History, load, stored_plan
-from stepward.vm.machine.keeping import Keeper, Left
-from stepward.vm.machine.keys import idempotency_key, kept_token, token_reference
+from stepward.vm.machine.keeping import Abandoned, Keeper
+from stepward.vm.machine.keys import idempotency_key, stored_token, token_reference
 from stepward.vm.machine.plan import Names, Plan, Terms, policy_digest, policy_text
 from stepward.vm.machine.refusals import NoSuchRun, RunBusy
 from stepward.vm.machine.replay import misfits
@@ -31,16 +31,16 @@ from stepward.vm.machine.state import State, visits_of
 T = TypeVar("T")
 
 MAX_REFUSALS: Final = 100
-"""Refused deliveries that one run's journal records; more are refused all the same."""
+"""Maximal number of refused deliveries that the journal of one run records."""
 
 MAX_PLANS: Final = 64
-"""Programs that a machine keeps ready to run."""
+"""Maximal number of cached plans of a machine."""
 
 LONGEST_LEASE: Final = 86_400
-"""Seconds that a lease lasts at most: one that lasts longer was given by a clock that was ahead."""
+"""The longest possible lease in seconds: a longer one was given by a wrong clock."""
 
 INLINE: ContextVar[bool] = ContextVar("stepward_inline", default=False)
-"""Whether the journal is called at once although it blocks: nobody else waits for this event loop."""
+"""Whether the journal is called directly although it blocks, because nothing else runs on this event loop."""
 
 
 class Runs:
@@ -56,20 +56,20 @@ class Runs:
         self._stored: dict[Any, Plan] = {}
 
     async def _io(self, function: Callable[..., T], *args: Any) -> T:
-        """Call the journal: at once where that does not block or nobody else waits, else in a thread."""
+        """Call the journal: directly if it does not block or nothing else runs, else in a thread."""
         if not self.journal.blocks or INLINE.get():
             return function(*args)
         return await asyncio.to_thread(function, *args)
 
     async def _leased(self, function: Callable[..., Lease | None], *args: Any) -> Lease | None:
-        """Ask the journal for a lease. A caller that is cancelled meanwhile gives back what comes of it."""
+        """Ask the journal for a lease. If the caller is cancelled meanwhile, the lease is released."""
         if not self.journal.blocks or INLINE.get():
             return await self._io(function, *args)
         asked = asyncio.ensure_future(self._io(function, *args))
         try:
             return await asyncio.shield(asked)
         except asyncio.CancelledError:
-            while not asked.done():  # the thread goes on, whoever is cancelled
+            while not asked.done():  # a thread can't be cancelled
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait({asked})
             lease = None if asked.cancelled() or asked.exception() is not None else asked.result()
@@ -78,8 +78,8 @@ class Runs:
             raise
 
     async def get(self, run: str) -> Run:
-        """Return a run as its journal has it; raises NoSuchRun."""
-        return seen(await self._found(run))
+        """Return a run as recorded in its journal; raises NoSuchRun."""
+        return run_of(await self._found(run))
 
     async def runs(
         self,
@@ -89,10 +89,10 @@ class Runs:
         since: float | None = None,
         limit: int | None = None,
     ) -> list[Row]:
-        """Return the list of runs, oldest first, as the store has it: no record is read.
+        """Return the store's list of runs, oldest first; no record is read.
 
-        With `statuses` only those, with `program` only those of that name, with `since` only those that started at that
-        time, in seconds since the epoch, or later; with `limit` only the newest so many.
+        `statuses` and `program` filter by status and by the program's name, `since` by the start, in seconds since the
+        epoch; `limit` selects the newest ones.
         """
         return await self._io(partial(self.journal.rows, statuses, program=program, since=since, limit=limit))
 
@@ -103,7 +103,7 @@ class Runs:
         try:
             return await self._io(load, self.journal, run, self._stored_plan, key)
         except JournalError:
-            # An erasure came between the records and the values, perhaps: what is damaged is so the second time too.
+            # An erasure may have come between reading the records and the values: real damage fails again.
             return await self._io(load, self.journal, run, self._stored_plan, key)
 
     async def _found(self, run: str) -> History:
@@ -123,21 +123,21 @@ class Runs:
         return self._stored[key]
 
     def _next_holder(self) -> str:
-        """A name for each lease: two tasks of one machine must not share one."""
+        """Return a new holder's name: two tasks of one machine must not share a lease."""
         self._leases += 1
         return f"{self._holder}:{self._leases}"
 
     def _present_terms(self, plan: Plan) -> Terms:
-        """Return the policies that a run of this program has to keep when this machine goes on with it."""
+        """Return the policies and waivers under which this machine continues runs of a program."""
         raise NotImplementedError
 
     async def _take(
         self, run: str, until: float | None = None, *, performs: bool = True
     ) -> tuple[Driver, History] | None:
-        """Lease a run and read it; None while somebody else drives it. A lease that ends at `until` is over.
+        """Lease a run and read it; None while somebody else drives it. A present lease up to `until` is ignored.
 
-        Where the run is to perform something, it comes under the machine's present policies; raises RunRefused where it
-        broke one of their rules.
+        If the run is to perform something, it comes under the machine's present policies; raises RunRefused if it broke
+        one of their rules.
         """
         now, ttl = self.clock.now() / 1e6, self._setup.lease_seconds
         at = now if until is None else until
@@ -149,7 +149,7 @@ class Runs:
                 lease = await self._io(self.journal.renew, lease, now, ttl)
             found = await self._found(run)
             self._require_meaning(found)
-            found, came = await self._governed(found) if performs else (found, None)
+            found, change = await self._governed(found) if performs else (found, None)
         except (StepwardError, asyncio.CancelledError):
             await self._io(self.journal.release, lease)
             raise
@@ -157,49 +157,49 @@ class Runs:
         if found.plan.has_sensitive:
             for happened in found.events:
                 driver.known.learn(happened)
-        if came is not None:
-            driver.record(came)
+        if change is not None:
+            driver.record(change)
         return driver, found
 
     async def _governed(self, found: History) -> tuple[History, Event | None]:
-        """Return a run under its own and the machine's policies, and the event that says so where that is new."""
+        """Return a run under its own and the machine's policies, and the event for those that are new, if any."""
         missing = None if found.state.is_cancelled else missing_terms(found.plan, self._present_terms(found.plan))
         if missing is None:
             return found, None
-        found, came = governed(found, missing)
+        found, change = governed(found, missing)
         for policy in missing.policies:
             await self._io(self.journal.put_document, policy_digest(policy), policy_text(policy))
-        return found, came
+        return found, change
 
     def _require_meaning(self, found: History) -> None:
-        """Raise JournalError for records that no machine wrote: nothing is done on their word.
+        """Raise JournalError for records that no machine would have written, so that nothing is done because of them.
 
-        Where there is a key, its signature has said already who wrote them.
+        With a key, the signature of the head has been checked instead.
         """
         if self._setup.key is None:
             for fault in misfits(found):
                 raise JournalError(f"{fault.what}; see `stepward verify`")
 
     async def _taken(self, run: str, *, past_any_lease: bool = False, performs: bool = True) -> tuple[Driver, History]:
-        """Lease a run that is there and read it; raises RunBusy. One that a wrong clock gave may be passed over."""
+        """Lease a run that exists and read it; raises RunBusy. `past_any_lease` ignores the lease of a wrong clock."""
         await self._found(run)
         taken = await self._take(run, performs=performs)
         if taken is None and past_any_lease:
-            until = await self._stranded(run)
+            until = await self._impossible_expiry(run)
             taken = None if until is None else await self._take(run, until, performs=performs)
         if taken is None:
             raise await self._busy(run)
         return taken
 
-    async def _stranded(self, run: str) -> float | None:
-        """Return when the lease of a run ends that lasts longer than any does; None for any other."""
+    async def _impossible_expiry(self, run: str) -> float | None:
+        """Return the end of a run's lease if it is beyond the longest possible one, else None."""
         row = await self._io(self.journal.row, run)
         is_stranded = row is not None and row.expires > self.clock.now() / 1e6 + LONGEST_LEASE
         return row.expires if row is not None and is_stranded else None
 
     async def _busy(self, run: str) -> RunBusy:
-        """Return what says that a run is leased to somebody else."""
-        until = await self._stranded(run)
+        """Return the error for a run that is leased to somebody else."""
+        until = await self._impossible_expiry(run)
         if until is None:
             return RunBusy(f"somebody else drives run `{run}`")
         days = (until - self.clock.now() / 1e6) / 86_400
@@ -207,54 +207,54 @@ class Runs:
         return RunBusy(f"the lease of run `{run}` lasts {days:,.0f} more days by this clock: {why}")
 
     async def _drive(self, driver: Driver) -> Run:
-        """Drive a run as far as it goes; where somebody else has taken it over, return it as it is."""
-        # Nobody asks for the lease of a run that is over: giving it back would be a commit for nothing.
-        keeps = False
+        """Drive a run until it stops, or until somebody else has taken it over, and return it."""
+        # Nobody needs the lease of a run that is over: releasing it would be a useless commit.
+        is_held = False
         try:
             await driver.drive()
         except LeaseLost:
-            return seen(await self._found(driver.run))
+            return run_of(await self._found(driver.run))
         except (asyncio.CancelledError, KeyboardInterrupt):
-            left = [] if driver.committed[0].is_over else driver.left_behind()
-            keeps = bool(left)
-            if keeps:
-                self._keep(driver.lease, left)
+            calls = [] if driver.committed[0].is_over else driver.abandoned_calls()
+            is_held = bool(calls)
+            if is_held:
+                self._hold_lease(driver.lease, calls)
             raise
         finally:
-            if not keeps and not driver.committed[0].is_over:
+            if not is_held and not driver.committed[0].is_over:
                 await self._io(self.journal.release, driver.lease)
         state, last = driver.committed
         if state.is_over:
             return Run(driver.run, driver.plan, state, last)
         found = await self._found(driver.run)
         if found.state.is_cancelled and not found.state.is_over:
-            # Somebody asked after the last append, and left it to this driver, which still had the lease.
+            # The request came after the last append, while this driver still had the lease.
             taken = await self._take(driver.run, performs=False)
             if taken is not None:
                 return await self._drive(taken[0])
-        return seen(found)
+        return run_of(found)
 
-    def _keep(self, lease: Lease, left: list[Left]) -> None:
-        """Keep a lease while calls of an interrupted caller are under way."""
-        keeper = Keeper(self.journal, self.clock, lease, self._setup.lease_seconds, left)
+    def _hold_lease(self, lease: Lease, calls: list[Abandoned]) -> None:
+        """Hold a lease while calls of an interrupted caller still run."""
+        keeper = Keeper(self.journal, self.clock, lease, self._setup.lease_seconds, calls)
         self._keepers.add(keeper)
         keeper.start()
 
     def let_go(self) -> None:
-        """Give back the leases that are kept for interrupted callers: for a process that ends now, its tools with it.
+        """Release the leases that are held for interrupted callers; for a process that ends now, with its tools.
 
-        A process that ends in good order does so by itself, as long as its journal is open.
+        A process that exits normally does so by itself if its journal is still open.
         """
         for keeper in list(self._keepers):
-            keeper.let_go()
+            keeper.release()
 
     async def _refuse(self, run: str, what: str, why: str, who: Mapping[str, str]) -> None:
-        """Put a refused delivery into the journal of the run, so that somebody sees it."""
+        """Record a refused delivery in the journal of the run."""
         body = {"what": what, "why": why}
         await self._append(run, lambda state: event("refused", body, who) if state.refusals < MAX_REFUSALS else None)
 
     async def _append(self, run: str, make: Callable[[State], Event | None]) -> None:
-        """Append what anybody may append, whoever drives the run; nothing where `make` returns None."""
+        """Append an event that needs no lease, made by `make` from the state; nothing if it returns None."""
         while True:
             found = await self._found(run)
             happened = make(found.state)
@@ -275,22 +275,22 @@ class Runs:
 
 
 def is_id(run: object) -> bool:
-    """Return whether this can be the id of a run: not every caller has a type checker."""
+    """Return whether a value can be the id of a run: not every caller has a type checker."""
     return isinstance(run, str) and 0 < len(run) <= 200 and run.isprintable()
 
 
-def seen(found: History) -> Run:
-    """Return a run with what it waits for."""
+def run_of(found: History) -> Run:
+    """Return the public view of a run, with its suspensions and doubts."""
     plan, state = found.plan, found.state
     step = plan.steps[state.at]
     visit = visits_of(plan, state, step.position)
     suspensions, doubts = [], []
-    for call, held in zip(step.calls, state.calls or (), strict=False):
-        if held.phase == "suspended":
-            secret = found.secrets.get(token_reference(call.id, visit, held.performance))
-            token = kept_token(secret, found.run, held.token, plan.digest, call.id, visit)
-            suspensions.append(Suspension(call.id, token, held.value))
-        elif held.phase == "doubt":
-            key = idempotency_key(plan.digest, found.run, call.id, visit, held.performance)
-            doubts.append(Doubt(call.id, call.tool, key, held.error))
+    for call, call_state in zip(step.calls, state.calls or (), strict=False):
+        if call_state.phase == "suspended":
+            secret = found.secrets.get(token_reference(call.id, visit, call_state.performance))
+            token = stored_token(secret, found.run, call_state.token, plan.digest, call.id, visit)
+            suspensions.append(Suspension(call.id, token, call_state.value))
+        elif call_state.phase == "doubt":
+            key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.performance)
+            doubts.append(Doubt(call.id, call.tool, key, call_state.error))
     return Run(found.run, plan, state, found.last, tuple(suspensions), tuple(doubts))

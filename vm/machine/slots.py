@@ -1,4 +1,4 @@
-"""A persistent vector: every version stays as it was, and a change costs the same however many came before."""
+"""A persistent vector: a change makes a new version and leaves the old ones intact."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 WIDTH: Final = 32
-"""Slots of one chunk. A change copies one chunk and the tuple of chunks: cheap up to some ten thousand slots."""
+"""Slots per chunk. A change copies one chunk and the tuple of chunks, which is cheap up to some ten thousand slots."""
 
 
 class _Undefined:
-    """The content of a slot that has no value."""
+    """The content of a slot without a value."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The state of a run: immutable, and all that the core knows."""
+"""The state of a run: immutable, and complete for the core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTLED: Final = ("success", "fallback", "skipped", "failed")
 
 
 class Limits(NamedTuple):
-    """Bounds that the machine sets on every run; sizes in bytes of canonical JSON."""
+    """The machine's limits on every run; sizes in bytes of canonical JSON."""
 
     output_bytes: int = 1 << 20
     state_bytes: int = 16 << 20
@@ -27,13 +27,13 @@ class Limits(NamedTuple):
 
 
 class CallState(NamedTuple):
-    """How far a call of the present step is.
+    """The state of one call of the present step.
 
     `phase` is READY, OPEN (its intent is in the journal, its outcome is not), one of HELD or one of SETTLED; `attempt`
     counts attempts of the visit, `base` those of earlier rounds of a retried parallel step; `performance` counts
-    performances, and `repeats` says that the last one is to be done again, because it did not happen; `token` is the
-    digest of the resume token; `is_unknown` says that the last attempt may have happened, and is to
-    be repeated.
+    performances, and `repeats` says that the last one did not happen and is to be repeated; `token` is the digest of
+    the resume token; `is_unknown` says that the effect of the last attempt may have happened, and that it is to be
+    repeated.
     """
 
     phase: str = READY
@@ -55,9 +55,9 @@ class State(NamedTuple):
     """A run after some number of events.
 
     `at` is the position of the step to perform; `calls` are the calls of a step that has begun; `steps` and `tokens`
-    are spent budget; `idle` counts steps that changed nothing; `size` is of all outputs in bytes; `round` counts the
-    attempts of a parallel step; `by` is who started the run, empty where nobody said so; `governed` counts the terms
-    that it came under since.
+    are spent budget; `idle` counts steps that changed nothing; `size` is that of all outputs in bytes; `round` counts
+    the attempts of a parallel step; `by` names the person who started the run, if known; `governed` counts the terms
+    that it came under later.
     """
 
     status: str
@@ -116,10 +116,10 @@ def before(plan: Plan) -> State:
 
 
 class Reader:
-    """Reads references in one state; `touched` says whether a sensitive value was among what was read.
+    """Reads references in one state; `touched` says whether it has read a sensitive value.
 
-    `args` are what `$args` reads, in the conditions of guardrails: UNDEFINED where nothing is called with any, and None
-    elsewhere, where `$args` is a variable like any other.
+    `args` is the value of `$args` in the conditions of guardrails, UNDEFINED if there are no arguments. Elsewhere it is
+    None, and `$args` is an ordinary variable.
     """
 
     __slots__ = ("args", "plan", "slots", "touched")
@@ -131,14 +131,14 @@ class Reader:
         self.touched = False
 
     def raw(self, names: Names) -> Any:
-        """Return a value as the state holds it; raises UndefinedReferenceError where there is none."""
+        """Return the value of a reference as the state holds it; raises UndefinedReferenceError if there is none."""
         if self.args is not None and names[0] == "args":
             value, fields = self.args, names[1:]
         else:
-            place = self.plan.place(names)
-            if place is None:
+            located = self.plan.locate(names)
+            if located is None:
                 raise UndefinedReferenceError(".".join(names))
-            value, fields = get(self.slots, place[0]), place[1]
+            value, fields = get(self.slots, located[0]), located[1]
         is_secret = False
         for field in fields:
             if type(value) is Sealed or type(value) is Secret:
@@ -150,7 +150,7 @@ class Reader:
         return Secret(value) if is_secret else value
 
     def __call__(self, names: Names) -> Any:
-        """Return a value with its sensitive parts open; raises as `raw` does."""
+        """Return the value of a reference with its sensitive parts opened; raises UndefinedReferenceError."""
         value = self.raw(names)
         if self.plan.has_sensitive and is_sealed(value):
             self.touched = True
@@ -159,15 +159,17 @@ class Reader:
 
 
 def visits_of(plan: Plan, state: State, position: int) -> int:
-    """Return how often a step was entered."""
-    held = get(state.slots, plan.steps[position].visits)
-    return 0 if held is UNDEFINED else int(held[0])
+    """Return the number of visits of a step."""
+    counter = get(state.slots, plan.steps[position].visits)
+    return 0 if counter is UNDEFINED else int(counter[0])
 
 
 def snapshot(plan: Plan, state: State) -> bytes:
-    """Return the canonical bytes of a state: equal states have equal bytes, in every process on every machine."""
+    """Return the canonical bytes of a state: equal for equal states, on any machine."""
     values = {name: get(state.slots, slot) for slot, name in plan.names_of_slots.items()}
-    counters = {step.id: list(held) for step in plan.steps if (held := get(state.slots, step.visits)) is not UNDEFINED}
+    counters = {
+        step.id: list(counter) for step in plan.steps if (counter := get(state.slots, step.visits)) is not UNDEFINED
+    }
     data = state._asdict()
     del data["slots"]
     data |= {

@@ -1,4 +1,4 @@
-"""Tools: how the machine calls the functions that it is given, and what they may say."""
+"""Tools: how the machine calls functions, and what they may raise and return."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from stepward.vm.machine.models import is_async
 
 
 class InDoubt(StepwardError):  # noqa: N818 - it is no error: it says that nobody knows
-    """Raise it in a tool that can't know whether its effect happened: a connection lost after the request was sent.
+    """Raised by a tool that can't know whether its effect happened: a connection was lost after a request was sent.
 
-    Every other exception says that the effect did not happen.
+    Every other exception means that the effect did not happen.
     """
 
 
 class Suspend(NamedTuple):
-    """Return it from a tool to suspend the run until somebody resumes it; the resume payload is the tool's output.
+    """Returned by a tool to suspend the run until somebody resumes it; the resume payload is the tool's output.
 
-    `request` is for whoever resumes: what is asked, of whom. It is kept in the journal.
+    `request` is for whoever resumes the run: the question, and for whom it is. It is recorded in the journal.
     """
 
     request: Any = None
 
 
 class ToolContext(NamedTuple):
-    """What the machine tells a tool that has a parameter `context`. `resume_token` is empty unless it may suspend."""
+    """The argument of a tool's parameter `context`. `resume_token` is empty unless the tool may suspend."""
 
     program: str
     run: str
@@ -47,26 +47,26 @@ class ToolContext(NamedTuple):
 
     @property
     def idempotency_key(self) -> str:
-        """The key of the performance: the same whenever the same one is started again, in any process."""
+        """The key of the performance: the same for every attempt of it, in any process."""
         return idempotency_key(self.program, self.run, self.step, self.visit, self.performance)
 
 
 class Tools(Protocol):
-    """Something that has tools. `FunctionTools` has functions; a script has answers."""
+    """A provider of tools, such as FunctionTools."""
 
     def has(self, name: str) -> bool:
-        """Return whether there is a tool of that name."""
+        """Return whether there is a tool with a name."""
         ...
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return what to await for the output of a tool, or Suspend; it raises what the tool raises."""
+        """Return an awaitable of a tool's output or Suspend; it raises what the tool raises."""
         ...
 
 
 class FunctionTools:
-    """Python functions as tools, by name: a mapping, or a module or object whose public callables they are.
+    """Python functions as tools, by name: a mapping, or the public callables of a module or object.
 
-    Of a module that is what its `__all__` lists, else all but what comes from the standard library.
+    The tools of a module are those in its `__all__`, else all but imports from the standard library.
 
     A parameter named `idempotency_key` gets the key, one named `context` the ToolContext; all others are arguments.
     Functions that are not async run in threads of their own.
@@ -77,7 +77,7 @@ class FunctionTools:
         self._known: dict[str, tuple[Callable[..., Any], bool, frozenset[str]]] = {}
 
     def has(self, name: str) -> bool:
-        """Return whether there is a function of that name."""
+        """Return whether there is a function with a name."""
         return self._find(name) is not None
 
     def _find(self, name: str) -> tuple[Callable[..., Any], bool, frozenset[str]] | None:
@@ -88,37 +88,37 @@ class FunctionTools:
                 function = None if name.startswith("_") else getattr(self._functions, name, None)
             if not callable(function) or not _is_own(self._functions, name, function):
                 return None
-            self._known[name] = (function, is_async(function), _asked_for(function))
+            self._known[name] = (function, is_async(function), _special_parameters(function))
         return self._known[name]
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return what to await for the output of a tool; it raises what the tool raises."""
+        """Return an awaitable of a tool's output; it raises what the tool raises."""
         found = self._find(name)
         assert found is not None, "a run without its tools is refused"
-        function, waits, asked = found
+        function, waits, special = found
         given = dict(args)
-        if asked:
-            if "idempotency_key" in asked:
+        if special:
+            if "idempotency_key" in special:
                 given["idempotency_key"] = context.idempotency_key
-            if "context" in asked:
+            if "context" in special:
                 given.setdefault("context", context)
         return function(**given) if waits else in_thread(function, given)
 
 
 def _is_own(functions: object, name: str, function: Any) -> bool:
-    """Whether a module offers a function as a tool: what it imports from the standard library it does not."""
+    """Return whether a function is a tool of a module: functions of the standard library that it imports are not."""
     if not isinstance(functions, ModuleType):
         return True
     if hasattr(functions, "__all__"):
         return name in functions.__all__
     if not hasattr(
         function, "__name__"
-    ):  # made where it stands, of a class from elsewhere: `functools.partial`, a mock
+    ):  # an instance of an imported class, made in the module: `functools.partial`, a mock
         return True
     return str(getattr(function, "__module__", "")).partition(".")[0] not in sys.stdlib_module_names
 
 
-def _asked_for(function: Callable[..., Any]) -> frozenset[str]:
+def _special_parameters(function: Callable[..., Any]) -> frozenset[str]:
     try:
         names = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -127,9 +127,9 @@ def _asked_for(function: Callable[..., Any]) -> frozenset[str]:
 
 
 async def in_thread(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """Return what a function returns that may block.
+    """Run a function that may block in a thread, and return its result.
 
-    Each call has a daemon thread of its own: one that hangs after its time-out must not keep the process from ending.
+    Each call has a daemon thread of its own: a call that hangs after its time-out must not keep the process alive.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Any] = loop.create_future()
@@ -149,7 +149,7 @@ async def in_thread(function: Callable[..., Any], given: Mapping[str, Any]) -> A
         try:
             result = context.run(function, **given)
         except BaseException as error:
-            # What ends loops, tasks and processes can't be raised across threads.
+            # Exceptions that end loops, tasks and processes can't be passed between threads.
             passes = isinstance(error, Exception) and not isinstance(error, StopIteration)
             failure = error if passes else RuntimeError(f"the tool raised {type(error).__name__}")
         finish()

@@ -1,4 +1,4 @@
-"""The trace hash, item by item: what a run means, without times, costs and ids."""
+"""The trace hash: a digest of the events of a run, without times, costs and ids."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from stepward.vm.journal.records import extend_trace
 from stepward.vm.machine.events import Event
 
 _TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"(:?)')
-"""A text in canonical JSON, and the colon behind it where it is a key."""
+"""A text in canonical JSON, with the colon after it if it is a key."""
 
 _ONCE_CUT: Final = re.compile(f'"{SEALED}[0-9a-f]+:[0-9a-f]+"')
 _FROM_OUTSIDE: Final = {"reconciled": "attempt", "resumed": "attempt"}
-"""What a call gave has one meaning, whoever brought it."""
+"""The output of a call has one meaning, whether the call or a delivery brought it."""
 
 
 def traced(trace: bytes, event: Event) -> bytes:
-    """Return the trace hash after an event: of a sensitive value it knows only that there is one."""
+    """Return the trace hash after an event; sensitive values enter it only as a marker."""
     text = event.text if SEALED not in event.text else _TEXT.sub(_unnamed, event.text)
     return extend_trace(trace, _FROM_OUTSIDE.get(event.kind, event.kind), text)
 
@@ -29,8 +29,8 @@ def _unnamed(found: re.Match[str]) -> str:
 
 
 def as_once_traced(event: Event) -> Event:
-    """Return an event with the text from which its trace was made once: what looked like a sensitive value was cut.
+    """Return an event with the text that entered the trace hash in earlier versions.
 
-    Receipts of that time say such traces.
+    They cut every text that looked like a sensitive value, and receipts of that time have such trace hashes.
     """
     return event._replace(text=_ONCE_CUT.sub(f'"{SEALED}"', event.text))

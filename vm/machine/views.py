@@ -1,4 +1,4 @@
-"""Projections of a run's values: what a model, a tool and a trace may see."""
+"""Views of a run's values: those that a model, a tool or a trace may see."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ ERASED: Final = "[erased]"
 def view(plan: Plan, state: State, kind: View) -> Mapping[str, Any]:
     """Return the values of a state by name, without the dollar sign.
 
-    `model`: what a prompt may read, so nothing that is sensitive or holds something that is. `tool`: every value, open;
-    raises ErasedError when one was erased. `trace`: every value, with `[sensitive]` or `[erased]` in place of what is.
+    `model`: the values that a prompt may read, without those that are or hold sensitive ones. `tool`: every value,
+    opened; raises ErasedError if one was erased. `trace`: every value, with `[sensitive]` or `[erased]` in place of
+    sensitive ones.
     """
     values = {name: get(state.slots, slot) for slot, name in plan.names_of_slots.items()}
     defined = {name: value for name, value in sorted(values.items()) if value is not UNDEFINED}
@@ -33,7 +34,7 @@ def view(plan: Plan, state: State, kind: View) -> Mapping[str, Any]:
 
 
 def traced(value: Any) -> Any:
-    """Return a value of a state as a trace shows it."""
+    """Return a value of a state for the `trace` view."""
     if isinstance(value, Sealed):
         return ERASED if value.is_gone else REDACTED
     if isinstance(value, dict):
@@ -42,7 +43,7 @@ def traced(value: Any) -> Any:
 
 
 def shown(data: Any) -> Any:
-    """Return the data of a record as a trace shows it: references stand for themselves no more, tags are read."""
+    """Return the data of a record for a trace: references become `[sensitive]`, and tagged texts are decoded."""
     if isinstance(data, str):
         if data.startswith(SEALED):
             return REDACTED

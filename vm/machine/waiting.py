@@ -1,4 +1,4 @@
-"""Waiting without an event loop of one's own: a coroutine is run to its end, and Ctrl-C stops it in good order."""
+"""Runs coroutines for callers without an event loop, and lets Ctrl-C cancel them cleanly."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 MAX_TURNS: Final = 10
-"""Turns of a loop that tasks get to end once they were cancelled."""
+"""Turns of a loop in which cancelled tasks may end."""
 
 
 class _Interrupt:
-    """What Ctrl-C does meanwhile: the first one cancels the task where it waits, so that no append is cut in two."""
+    """The handler of Ctrl-C: the first one cancels the task at its next wait, so that no append is interrupted."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self.task = task
         self.count = 0
 
-    # `signal` makes an error text of what handles a signal each time that it is asked; that of a task is long.
+    # `signal` writes the `repr` of a handler at each query; without this one it would include that of the task.
     def __repr__(self) -> str:
         return "stepward"
 
@@ -36,8 +36,8 @@ class _Interrupt:
         self.task.get_loop().call_soon_threadsafe(lambda: None)  # it may be asleep
 
 
-class KeptLoop:
-    """An event loop that a thread keeps: closed once the thread has ended, or nobody has its machine any more."""
+class ThreadLoop:
+    """The event loop of a thread: closed when the thread has ended, or its machine is collected."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -45,13 +45,13 @@ class KeptLoop:
 
 
 def wait(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], context: Context) -> T:
-    """Return what a coroutine returns, run on `loop`, which runs nothing else; raises KeyboardInterrupt for Ctrl-C.
+    """Run a coroutine on `loop`, which runs nothing else, and return its result; raises KeyboardInterrupt for Ctrl-C.
 
-    It does what `asyncio.Runner` does, for less: a run of few steps takes little longer than to set that up.
+    This is `asyncio.Runner` with less set-up, which would take about as long as a run of few steps.
     """
     task = loop.create_task(coroutine, context=context)
     interrupt = _Interrupt(task)
-    # Only where Ctrl-C does what it does by default: a handler of the caller's is not ours to replace.
+    # Only if Ctrl-C has its default handler: one of the caller must not be replaced.
     is_ours = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -61,23 +61,23 @@ def wait(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], con
     try:
         return loop.run_until_complete(task)
     except asyncio.CancelledError:
-        _end_the_rest(loop)
+        _finish_cancelled_tasks(loop)
         if interrupt.count and not task.uncancel():
             raise KeyboardInterrupt from None
         raise
     except KeyboardInterrupt:
         if task.done() and not task.cancelled():
-            task.exception()  # else asyncio prints it once more when the task is collected
+            task.exception()  # else asyncio logs it when the task is collected
         raise
     finally:
         if is_ours:
             found = signal.signal(signal.SIGINT, signal.default_int_handler)
-            if found is not interrupt:  # what ran has set one of its own
+            if found is not interrupt:  # the coroutine has set a handler of its own
                 signal.signal(signal.SIGINT, found)
 
 
-def _end_the_rest(loop: asyncio.AbstractEventLoop) -> None:
-    """Let tasks that were cancelled with the one that was waited for end, as far as they do so at once."""
+def _finish_cancelled_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Let other cancelled tasks end, as far as they do so within MAX_TURNS."""
     for _ in range(MAX_TURNS):
         if not asyncio.all_tasks(loop):
             return
@@ -85,11 +85,11 @@ def _end_the_rest(loop: asyncio.AbstractEventLoop) -> None:
 
 
 @types.coroutine
-def heard(coroutine: Coroutine[Any, Any, T], waits: Callable[[], object]) -> Generator[Any, Any, T]:
-    """Await a coroutine, and call `waits` when it waits for the first time: before, nothing else can run."""
+def notify_first_wait(coroutine: Coroutine[Any, Any, T], on_wait: Callable[[], object]) -> Generator[Any, Any, T]:
+    """Await a coroutine, and call `on_wait` at its first wait, before anything else can run."""
     try:
         awaited = coroutine.send(None)
-        waits()
+        on_wait()
         while True:
             try:
                 answer = yield awaited
