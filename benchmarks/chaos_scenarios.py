@@ -20,7 +20,7 @@ from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm import Run, SQLiteJournal
 from stepward.vm.journal.store import Journal
 from stepward.vm.machine.history import load
-from stepward.vm.machine.replay import kept_plans, misfits
+from stepward.vm.machine.replay import cached_plans, misfits
 from stepward.vm.machine.runs import INLINE
 
 # -- the scenarios -----------------------------------------------------------------------------------------------------
@@ -30,7 +30,7 @@ async def replays(count: int, seed: str, score: Score, weaken: Weaken) -> None:
     stage = Stage(seed, score, Rates(noise=0.1, fails=0.1, doubt=0.1, late=0.1), weaken)
     runs = [await stage.finish(stage.next_order()) for _ in range(min(100, count))]
     effects = {key: list(keys) for key, keys in stage.world.happened.items()}
-    plans = kept_plans(stage.journal)
+    plans = cached_plans(stage.journal)
     score.events = 0
     for number in range(count):
         run = runs[number % len(runs)]
@@ -263,7 +263,7 @@ class Killing(NamedTuple):
         with closing(SQLiteJournal(self.folder / "runs.db")) as journal:
             stage = self.stage(MAX_TURNS, journal, score)
             stage.world.judge(asyncio.run(stage.machine.get(f"run-{self.order}")))
-            found = load(journal, f"run-{self.order}", kept_plans(journal))
+            found = load(journal, f"run-{self.order}", cached_plans(journal))
             if found is None or misfits(found):
                 score.complain(f"the journal of `run-{self.order}` is not what a machine writes")
 

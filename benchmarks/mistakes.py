@@ -32,8 +32,8 @@ FIRST: Final = (
         (
             (
                 "vm/machine/runs.py",
-                "            keeps = bool(left)\n",
-                "            keeps = False\n",
+                "            is_held = bool(calls)\n",
+                "            is_held = False\n",
             ),
         ),
     ),
@@ -104,7 +104,7 @@ FIRST: Final = (
     Planted(
         "a lease is taken two seconds early",
         (
-            ("vm/journal/memory.py", "kept.expires > now:", "kept.expires > now + 2:"),
+            ("vm/journal/memory.py", "stored.expires > now:", "stored.expires > now + 2:"),
             ("vm/journal/sqlite.py", "CAST(expires AS REAL) <= ?)", "CAST(expires AS REAL) <= ? + 2)"),
         ),
     ),
@@ -151,8 +151,8 @@ SECOND: Final = (
         (
             (
                 "vm/machine/calls.py",
-                'call.writes and (held.phase in (OPEN, "doubt") or held.is_unknown)]',
-                'call.writes and held.phase in (OPEN, "doubt")]',
+                'call.writes and (call_state.phase in (OPEN, "doubt") or call_state.is_unknown)',
+                'call.writes and call_state.phase in (OPEN, "doubt")',
             ),
         ),
     ),
@@ -186,9 +186,9 @@ SECOND: Final = (
         (
             (
                 DRIVER,
-                """            kept = dict(self.secrets)
-            await setup.io(setup.journal.vault.put, self.run, kept)
-            for name in kept:
+                """            secrets = dict(self.secrets)
+            await setup.io(setup.journal.vault.put, self.run, secrets)
+            for name in secrets:
                 del self.secrets[name]
 """,
                 """            await setup.io(setup.journal.vault.put, self.run, dict(self.secrets))
@@ -260,8 +260,8 @@ SECOND: Final = (
         (
             (
                 "vm/journal/sqlite_vault.py",
-                "            connection.execute(_BURY, (run,))\n",
-                "            if count:\n                connection.execute(_BURY, (run,))\n",
+                "            connection.execute(_MARK_ERASED, (run,))\n",
+                "            if count:\n                connection.execute(_MARK_ERASED, (run,))\n",
             ),
         ),
     ),
@@ -328,7 +328,7 @@ THIRD: Final = (
             (
                 "vm/machine/calls.py",
                 """    if plan.program.max_tokens is not None and step.concurrency is not None:
-        starting = starting[: step.concurrency]  # the budget is looked at before each call, as far as timing lets it
+        starting = starting[: step.concurrency]  # the budget is checked before each call, as far as timing allows
 """,
                 "",
             ),
@@ -450,7 +450,7 @@ FOURTH: Final = (
             (
                 "vm/machine/apply.py",
                 """    for call in step.calls if step.is_parallel else ():
-        changes += _unset(call, event.body["error"])
+        changes += _failure_changes(call, event.body["error"])
 """,
                 """""",
             ),
@@ -487,11 +487,11 @@ FOURTH: Final = (
         (
             (
                 "vm/machine/authority.py",
-                """    held = {policy_digest(policy) for terms in plan.terms for policy in terms.policies}
-    missing = tuple(policy for policy in present.policies if policy_digest(policy) not in held)
+                """    covered = {policy_digest(policy) for terms in plan.terms for policy in terms.policies}
+    missing = tuple(policy for policy in present.policies if policy_digest(policy) not in covered)
 """,
-                """    held = {policy.policy for terms in plan.terms for policy in terms.policies}
-    missing = tuple(policy for policy in present.policies if policy.policy not in held)
+                """    covered = {policy.policy for terms in plan.terms for policy in terms.policies}
+    missing = tuple(policy for policy in present.policies if policy.policy not in covered)
 """,
             ),
         ),
@@ -526,9 +526,9 @@ FOURTH: Final = (
         (
             (
                 "vm/machine/keeping.py",
-                """            ends = due if waits.until is None else min(due, waits.until)
+                """            ends = due if waiting.until is None else min(due, waiting.until)
 """,
-                """            ends = due if waits.until is None else waits.until
+                """            ends = due if waiting.until is None else waiting.until
 """,
             ),
         ),
@@ -539,21 +539,21 @@ FOURTH: Final = (
             (
                 "vm/machine/driver.py",
                 """        if self.secrets:
-            kept = dict(self.secrets)
-            await setup.io(setup.journal.vault.put, self.run, kept)
-            for name in kept:
+            secrets = dict(self.secrets)
+            await setup.io(setup.journal.vault.put, self.run, secrets)
+            for name in secrets:
                 del self.secrets[name]
 """,
-                """        kept = dict(self.secrets)
+                """        secrets = dict(self.secrets)
 """,
             ),
             (
                 "vm/machine/driver.py",
                 """        self.committed = (last.state, last.entry)
 """,
-                """        if kept:  # not before: a driver that was fenced leaves nothing that no record names
-            await setup.io(setup.journal.vault.put, self.run, kept)
-            for name in kept:
+                """        if secrets:  # not before: a driver that was fenced leaves nothing that no record names
+            await setup.io(setup.journal.vault.put, self.run, secrets)
+            for name in secrets:
                 del self.secrets[name]
         self.committed = (last.state, last.entry)
 """,

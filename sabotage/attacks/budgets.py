@@ -220,7 +220,7 @@ def _in_loops(target: Target) -> list[str]:
 
 
 def _targets(step: StepPlan) -> set[int]:
-    ways = [*step.ways.values(), *step.branches.values()]
+    ways = [*step.transitions.values(), *step.branches.values()]
     return {way.to for way in ways if way.to >= 0}
 
 

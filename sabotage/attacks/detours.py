@@ -18,7 +18,7 @@ from stepward.vm.errors import ProgramError
 from stepward.vm.journal.canonical import portable
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.machine.calls import Visit, prepare, way_out
+from stepward.vm.machine.calls import Visit, prepare, successor_fields
 from stepward.vm.machine.events import Call
 from stepward.vm.machine.history import fold
 from stepward.vm.machine.keys import idempotency_key
@@ -187,7 +187,8 @@ def _allowed(trial: Trial, records: list[Data], seq: int) -> list[Data] | None:
     call, visit = step.calls[0], visits_of(plan, state, step.position) + 1
     ready = prepare(Visit(plan, state, step, visit), call, FRESH)
     output = trial.case.pick(trial.named("output of what was rejected"), trial.target.output(call))
-    body = {"kind": "success", "output": output, "step": name, "visit": visit, **way_out(plan, step.ways["success"])}
+    fields = successor_fields(plan, step.transitions["success"])
+    body = {"kind": "success", "output": output, "step": name, "visit": visit, **fields}
     note = {"attempt": 1, "performance": 1, "started": rejected["at"], "took": 0}
     if call.is_model:
         note |= {"tokens": 0, "cost": "0", "model": ""}

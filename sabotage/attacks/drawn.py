@@ -18,7 +18,7 @@ from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.verify import verify, verify_all
-from stepward.vm.machine.replay import kept_plans, replay, replayer
+from stepward.vm.machine.replay import cached_plans, replay, replayer
 from stepward.vm.values import freeze, to_json
 
 SEEDS: Final = 1 << 24
@@ -110,7 +110,7 @@ class DrawnStore(_Drawn):
         rows = store.rows()
         found = [replay(store, row.run) for row in rows]
         receipts = [receipt_for(again.run) for again in found if again is not None and chance.random() < 0.5]
-        plans = kept_plans(store)
+        plans = cached_plans(store)
         verdicts = list(verify_all(store, receipts=receipts, replay=lambda run, own: replayer(store, run, own, plans)))
         for row in chance.sample(rows, len(rows)):
             verdicts.append(verify(store, row.run, replay=replayer(store, row.run, (), plans)))

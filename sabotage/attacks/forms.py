@@ -26,7 +26,7 @@ from stepward.vm.journal.store import Append, Entry, Journal, JournalError, Leas
 from stepward.vm.machine import keeping
 from stepward.vm.machine.clock import SystemClock
 from stepward.vm.machine.execution import ExecutionVM
-from stepward.vm.machine.keeping import Keeper, Left
+from stepward.vm.machine.keeping import Abandoned, Keeper
 from stepward.vm.machine.refusals import RunBusy
 from stepward.vm.machine.tools import ToolContext
 
@@ -344,7 +344,7 @@ class _Vigil:
         """Keep the lease to the end."""
         clock = _Clock(self.hands)
         left = [
-            Left(tuple(cast(Any, _Ends(self.hands, at, self._look)) for at in call.ends), call.until)
+            Abandoned(tuple(cast(Any, _Ends(self.hands, at, self._look)) for at in call.ends), call.until)
             for call in self.calls
         ]
         module: Any = keeping
@@ -354,7 +354,7 @@ class _Vigil:
             keeper.start()
             keeper._thread.join(callers.PATIENCE_SECONDS)
             is_left, row = keeper._thread.is_alive(), self._store.row(self.run)
-            keeper.let_go()  # where a broken one has not done so
+            keeper.release()  # where a broken one has not done so
         finally:
             module.time = before
         self.case.count()

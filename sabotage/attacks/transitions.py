@@ -26,7 +26,7 @@ from stepward.sabotage.target import Target
 from stepward.vm.journal.canonical import portable
 from stepward.vm.language.steps import ConditionStep
 from stepward.vm.language.types import same
-from stepward.vm.machine.calls import way_out
+from stepward.vm.machine.calls import successor_fields
 from stepward.vm.machine.keys import idempotency_key
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.values import freeze
@@ -149,8 +149,8 @@ def branch_not_taken(trial: Trial, records: list[Data]) -> Forged | None:
     plan, record = trial.target.plan, records[seq]
     step = next(step for step in plan.steps if step.id == record["body"]["step"])
     ways: dict[Any, Any] = {**step.branches}
-    if "uncovered" in step.ways:
-        ways[None] = step.ways["uncovered"]
+    if "uncovered" in step.transitions:
+        ways[None] = step.transitions["uncovered"]
     others = [branch for branch in ways if branch != record["body"]["branch"]]
     if not others:
         return None
@@ -158,7 +158,7 @@ def branch_not_taken(trial: Trial, records: list[Data]) -> Forged | None:
     case.tell(f"write into record {seq} that `{step.id}` took the branch {branch}")
     flipped = with_body(record, branch=branch)
     if case.pick("with its way", st.booleans()):
-        flipped = with_body(without_way(flipped), **way_out(plan, ways[branch]))
+        flipped = with_body(without_way(flipped), **successor_fields(plan, ways[branch]))
     return changed(records, seq, flipped)
 
 

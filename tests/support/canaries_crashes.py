@@ -53,7 +53,7 @@ MAILING = {"inputs": {}, "mail_0, visit 1, attempt 1": RETURNS}
 
 
 def intent_rides(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(driver._URGENCY, "intent", driver.RIDES)
+    patch.setitem(driver._URGENCY, "intent", driver.ANY_TIME)
 
 
 def intent_is_not_durable(patch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def goes_on_after_errors(patch: pytest.MonkeyPatch) -> None:
         except JournalError:
             self.committed = (batch[-1].state, batch[-1].entry)
             del self.pending[: len(batch)]
-            self.urgency = driver.RIDES
+            self.urgency = driver.ANY_TIME
 
     patch.setattr(Driver, "_append", append)
 

@@ -25,7 +25,7 @@ REAL_OUT_OF_STEPS = calls.out_of_steps
 
 
 def keeps_outputs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(apply, "_unset", lambda step, error: [(step.error, error)] if step.error >= 0 else [])
+    patch.setattr(apply, "_failure_changes", lambda step, error: [(step.error, error)] if step.error >= 0 else [])
 
 
 def takes_true_for_one(patch: pytest.MonkeyPatch) -> None:
@@ -68,9 +68,9 @@ def seeks_no_groups_of_many(patch: pytest.MonkeyPatch) -> None:
     def near(self: Any, read: Any) -> Iterator[Any]:
         for text in (read.text, *read.folded):
             for at in range(len(text)):
-                yield from self._by_start.get(text[at : at + redaction.LEAST_IN_BASE64], ())
+                yield from self._by_start.get(text[at : at + redaction.MIN_BASE64], ())
 
-    patch.setattr(redaction.Sought, "_near", near)
+    patch.setattr(redaction.Searched, "_near", near)
 
 
 def judges_all_under_the_first_waivers(patch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,8 @@ def renewed_to_one_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def gives_up_renewing(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Driver, "_renew", ("        pass  # likewise; or the store comes back", "        return"))
+    old = "        pass  # the next append raises it, unless the store recovers"
+    rewrite(patch, Driver, "_renew", (old, "        return"))
 
 
 def pauses_of_another_attempt(patch: pytest.MonkeyPatch) -> None:
@@ -47,8 +48,8 @@ def holder_shares_its_name(patch: pytest.MonkeyPatch) -> None:
 
 
 def lease_ends_at_the_longest(patch: pytest.MonkeyPatch) -> None:
-    old = "            kept.expires = now + ttl\n            return Lease(lease.run"
-    new = "            kept.expires = max(kept.expires, now + ttl)\n            return Lease(lease.run"
+    old = "            stored.expires = now + ttl\n            return Lease(lease.run"
+    new = "            stored.expires = max(stored.expires, now + ttl)\n            return Lease(lease.run"
     rewrite(patch, MemoryJournal, "renew", (_dedented(old), _dedented(new)))
 
 
@@ -90,7 +91,7 @@ def interrupt_is_not_heard(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeper_renews_late(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Keeper, "_keep", ("pause = self._seconds / 3", "pause = self._seconds * 3"))
+    rewrite(patch, Keeper, "_hold", ("pause = self._seconds / 3", "pause = self._seconds * 3"))
 
 
 def waits_for_ever(patch: pytest.MonkeyPatch) -> None:
@@ -103,11 +104,11 @@ def receipts_of_others_are_good(patch: pytest.MonkeyPatch) -> None:
 
 
 def gone_runs_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, receipts, "verify_all", ("    yield from map(verified, list(spoken_of))\n", ""))
+    rewrite(patch, receipts, "verify_all", ("    yield from map(verified, list(by_run))\n", ""))
 
 
 def any_schema_is_opened(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DatabaseFile, "_refuse_odd_schema", lambda self, connection: None)
+    patch.setattr(DatabaseFile, "_require_schema", lambda self, connection: None)
 
 
 def key_is_written_over(patch: pytest.MonkeyPatch) -> None:
@@ -119,7 +120,7 @@ def any_rule_is_waived(patch: pytest.MonkeyPatch) -> None:
 
 
 def values_come_after_an_erasure(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, SQLiteVault, "put", ("if connection.execute(_BURIED, (run,)).fetchone():", "if False:"))
+    rewrite(patch, SQLiteVault, "put", ("if connection.execute(_IS_ERASED, (run,)).fetchone():", "if False:"))
 
 
 CANARIES: tuple[Canary, ...] = (

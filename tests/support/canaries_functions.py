@@ -63,7 +63,7 @@ def forgets_the_variables_of_the_caller(patch: pytest.MonkeyPatch) -> None:
 
 
 def gives_the_key_to_everybody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tools, "_asked_for", lambda function: frozenset({"idempotency_key"}))
+    patch.setattr(tools, "_special_parameters", lambda function: frozenset({"idempotency_key"}))
 
 
 def leaves_what_is_to_be_awaited(patch: pytest.MonkeyPatch) -> None:

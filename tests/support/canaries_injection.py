@@ -184,7 +184,7 @@ def suspends_for_anybody(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_any_id(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(execution, "_refuse_id", lambda run: None)
+    patch.setattr(execution, "_require_id", lambda run: None)
 
 
 def takes_any_input(patch: pytest.MonkeyPatch) -> None:

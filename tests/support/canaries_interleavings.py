@@ -48,7 +48,7 @@ SIBLINGS = {
 
 
 def forgets_what_siblings_sealed(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Driver, "_append", ("for name in kept:", "for name in list(self.secrets):"))
+    rewrite(patch, Driver, "_append", ("for name in secrets:", "for name in list(self.secrets):"))
 
 
 CANARIES: tuple[Canary, ...] = (

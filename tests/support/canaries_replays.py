@@ -125,11 +125,11 @@ def cancelling_does_not_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def endings_still_wait(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, apply, "_over", ("calls=None, ", ""))
+    rewrite(patch, apply, "_end", ("calls=None, ", ""))
 
 
 def reconciles_anything(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, deliveries, "_doubted", (' and held.phase == "doubt"', ""))
+    rewrite(patch, deliveries, "_doubted", (' and call_state.phase == "doubt"', ""))
 
 
 def doubt_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
@@ -139,20 +139,20 @@ def doubt_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_any_program(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, ExecutionVM, "_same", ('body["program"] != plan.digest', "False"))
+    rewrite(patch, ExecutionVM, "_existing", ('body["program"] != plan.digest', "False"))
 
 
 def takes_any_policies(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, ExecutionVM, "_same", ('body["policies"] != list(plan.policy_documents)', "False"))
+    rewrite(patch, ExecutionVM, "_existing", ('body["policies"] != list(plan.policy_documents)', "False"))
 
 
 def takes_any_inputs(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, ExecutionVM, "_same", ("if not same(", "if False and not same("))
+    rewrite(patch, ExecutionVM, "_existing", ("if not same(", "if False and not same("))
 
 
 def anybody_makes_the_run(patch: pytest.MonkeyPatch) -> None:
-    old = "return lease if self._runs.setdefault(append.run, kept) is kept else None"
-    rewrite(patch, MemoryJournal, "create", (old, "self._runs[append.run] = kept\n        return lease"))
+    old = "return lease if self._runs.setdefault(append.run, stored) is stored else None"
+    rewrite(patch, MemoryJournal, "create", (old, "self._runs[append.run] = stored\n        return lease"))
 
 
 def _keys(patch: pytest.MonkeyPatch, **same: Any) -> None:

@@ -62,30 +62,31 @@ def dates_anything(patch: pytest.MonkeyPatch) -> None:
 
 
 def lease_for_everybody(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, MemoryJournal, "acquire", ("kept.holder != holder and kept.expires > now", "False"))
+    rewrite(patch, MemoryJournal, "acquire", ("stored.holder != holder and stored.expires > now", "False"))
 
 
 def no_look_at_the_lease(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Driver, "_held", ("if now / 1e6 < self.lease.expires:", "if True:"))
+    rewrite(patch, Driver, "_require_lease", ("if now / 1e6 < self.lease.expires:", "if True:"))
 
 
 def one_look_at_the_time(patch: pytest.MonkeyPatch) -> None:
     again = ("        now = setup.clock.now()\n", "")
-    rewrite(patch, Driver, "_held", again, ("setup = self.setup", "setup, now = self.setup, self.setup.clock.now()"))
+    once = ("setup = self.setup", "setup, now = self.setup, self.setup.clock.now()")
+    rewrite(patch, Driver, "_require_lease", again, once)
 
 
 def failed_renewal_is_passed_over(patch: pytest.MonkeyPatch) -> None:
     renewed = "self.lease = await setup.io(setup.journal.renew, self.lease, now / 1e6, setup.lease_seconds)"
     tried = f"try:\n            {renewed}\n        except JournalError:\n            return now"
-    rewrite(patch, Driver, "_held", (renewed, tried))
+    rewrite(patch, Driver, "_require_lease", (renewed, tried))
 
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, MemoryJournal, "append", (" or (fence is not None and fence != kept.fence)", ""))
+    rewrite(patch, MemoryJournal, "append", (" or (fence is not None and fence != stored.fence)", ""))
 
 
 def appends_anywhere(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, MemoryJournal, "append", ("len(held) != expected + 1 or ", ""))
+    rewrite(patch, MemoryJournal, "append", ("len(present) != expected + 1 or ", ""))
 
 
 def starts_after_a_cancellation(patch: pytest.MonkeyPatch) -> None:
@@ -101,7 +102,7 @@ def cancellation_is_a_rival(patch: pytest.MonkeyPatch) -> None:
 
 
 def fenced_driver_leaves_values(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, SQLiteVault, "put", ("if connection.execute(_BURIED, (run,)).fetchone():", "if False:"))
+    rewrite(patch, SQLiteVault, "put", ("if connection.execute(_IS_ERASED, (run,)).fetchone():", "if False:"))
 
 
 def nobody_gives_back_what_was_being_leased(patch: pytest.MonkeyPatch) -> None:
@@ -109,7 +110,7 @@ def nobody_gives_back_what_was_being_leased(patch: pytest.MonkeyPatch) -> None:
 
 
 def lease_goes_with_the_caller(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Runs, "_drive", ("keeps = bool(left)", "keeps = False"))
+    rewrite(patch, Runs, "_drive", ("is_held = bool(calls)", "is_held = False"))
 
 
 CANARIES: tuple[Canary, ...] = (

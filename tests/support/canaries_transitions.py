@@ -123,9 +123,9 @@ def any_delivery(patch: pytest.MonkeyPatch) -> None:
     """What is delivered is taken, whether somebody waited for it or not."""
 
     def settled(plan: Any, state: Any, event: Event, _: str) -> Any:
-        state, step, sub = apply._begun(plan, state, event)
+        state, step, sub = apply._begin(plan, state, event)
         held = state.calls[sub]._replace(phase="success", value=event.body["output"], error="", token="")
-        return apply._answered(plan, state, step, sub, held, event)
+        return apply._settle(plan, state, step, sub, held, event)
 
     patch.setattr(apply, "_settled_from_outside", settled)
     patch.setattr(replay, "_delivery_misfit", lambda *_: None)

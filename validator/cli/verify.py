@@ -78,10 +78,10 @@ def _verdicts(
 ) -> Iterable[Verdict]:
     from stepward.vm.journal.verify import verify as check
     from stepward.vm.journal.verify import verify_all
-    from stepward.vm.machine.replay import kept_plans, replayer
+    from stepward.vm.machine.replay import cached_plans, replayer
 
     if run is None:
-        plans = kept_plans(journal)
+        plans = cached_plans(journal)
         again = partial(replayer, journal, plans=plans)
         return verify_all(journal, keys=keys, receipts=receipts, replay=again)
     return [check(journal, run, keys=keys, receipts=receipts, replay=replayer(journal, run, receipts))]

@@ -22,7 +22,7 @@ from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.data import marked
 from stepward.vm.machine.history import load, stored_plan
-from stepward.vm.machine.known import is_brought
+from stepward.vm.machine.known import brings_output
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.replay import replay
 from stepward.vm.reading.files import read_file
@@ -187,7 +187,7 @@ def test_a_good_program_succeeds_with_the_tools_and_replies_beside_it(path: Path
     found = load(machine.journal, run.id, lambda *documents: stored_plan(machine.journal, *documents))
     assert found is not None
     calls = {call.id: call for step in found.plan.steps for call in step.calls}
-    for happened in filter(is_brought, found.events):
+    for happened in filter(brings_output, found.events):
         output = happened.body["output"]
         # What is sealed is what the types say: no output repeats an input.
         assert sealed_parts(output) == sealed_parts(marked(opened(output), calls[happened.body["step"]].returns))

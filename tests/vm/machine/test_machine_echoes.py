@@ -19,7 +19,7 @@ from stepward.vm.journal.canonical import Sealed
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.history import load
-from stepward.vm.machine.redaction import FEW, Sought, Spelled
+from stepward.vm.machine.redaction import MAX_UNINDEXED, Searched, Spellings
 from stepward.vm.machine.replay import replayer
 
 IBAN, MAIL, SALARY = "DE89370400440532013000", "ada.king@example.com", 98_765_432
@@ -358,11 +358,11 @@ def test_a_run_without_anything_sensitive_is_written_as_ever() -> None:
 # -- the recogniser ----------------------------------------------------------------------------------------------------
 
 
-def sought(*secrets: str) -> Sought:
+def sought(*secrets: str) -> Searched:
     """Return what looks for these values."""
-    found = Sought()
+    found = Searched()
     for secret in secrets:
-        spelled = Spelled.of(secret)
+        spelled = Spellings.of(secret)
         assert spelled is not None
         found.add(spelled)
     return found
@@ -395,7 +395,7 @@ def test_a_number_repeats_a_value_where_it_has_its_digits(number: Any, is_it: bo
 
 @pytest.mark.parametrize("spelling", [name for name in SPELLINGS if name != "but the last one"])
 def test_one_value_among_many_is_recognised_too(spelling: str) -> None:
-    many = sought(MAIL, IBAN, *(f"{number:09d}-{number:x}" for number in range(2 * FEW)))
+    many = sought(MAIL, IBAN, *(f"{number:09d}-{number:x}" for number in range(2 * MAX_UNINDEXED)))
     said = SPELLINGS[spelling]
     assert many.repeats(said(IBAN))
     assert many.repeats(said(MAIL))

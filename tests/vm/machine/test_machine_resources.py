@@ -14,7 +14,7 @@ import pytest
 from machines import Bench, ask, end, program, tool, unchecked
 from stepward.vm import DeliveryRefused, MemoryJournal, ModelReply, RunRefused, Suspend
 from stepward.vm.journal.verify import verify_all
-from stepward.vm.machine.replay import kept_plans, replayer
+from stepward.vm.machine.replay import cached_plans, replayer
 from stepward.vm.machine.state import Limits
 from stepward.vm.values import Room, TooLarge, ValueRefused, freeze
 
@@ -132,7 +132,7 @@ def test_verifying_holds_one_run_at_a_time() -> None:
         vm = unchecked({"read": lambda: 1}, journal=MemoryJournal())
         for number in range(runs):
             vm.run_sync(same, run_id=f"r{number}")
-        plans = kept_plans(vm.journal)
+        plans = cached_plans(vm.journal)
         gc.collect()
         tracemalloc.start()
         try:

@@ -16,7 +16,7 @@ import pytest
 from machines import TOOLS, program, tool, unchecked
 from stepward.vm import MemoryJournal, SQLiteJournal
 from stepward.vm.journal.store import Lease
-from stepward.vm.machine.waiting import heard
+from stepward.vm.machine.waiting import notify_first_wait
 
 pytestmark = pytest.mark.usefixtures("interrupted_by_default")
 
@@ -62,7 +62,7 @@ def test_ctrl_c_lets_the_tool_that_runs_come_to_an_await_and_keeps_what_was_done
     journal.close()
 
 
-def test_ctrl_c_is_heard_though_nothing_is_awaited() -> None:
+def test_ctrl_c_is_notify_first_wait_though_nothing_is_awaited() -> None:
     async def read() -> None:
         press()
 
@@ -127,17 +127,17 @@ def test_ctrl_c_wakes_a_machine_that_waits_for_a_thread() -> None:
 
 
 def test_a_handler_of_the_callers_stays() -> None:
-    heard_of: list[int] = []
+    notify_first_wait_of: list[int] = []
 
     def mine(number: int, _: object) -> None:
-        heard_of.append(number)
+        notify_first_wait_of.append(number)
 
     async def read() -> None:
         press()
 
     signal.signal(signal.SIGINT, mine)
     run = unchecked({"read": read, "write": lambda: None}).run_sync(STEPS)
-    assert (run.status, heard_of) == ("SUCCESS", [signal.SIGINT])
+    assert (run.status, notify_first_wait_of) == ("SUCCESS", [signal.SIGINT])
     assert signal.getsignal(signal.SIGINT) is mine
 
 
@@ -199,17 +199,17 @@ def test_a_lease_is_renewed_while_a_tool_is_awaited_however_long_nothing_was(blo
 # -- awaiting, and hearing of it ---------------------------------------------------------------------------------------
 
 
-def test_what_awaits_nothing_is_not_heard() -> None:
+def test_what_awaits_nothing_is_not_notify_first_wait() -> None:
     async def nothing() -> int:
         return 5
 
     async def main() -> int:
-        return await heard(nothing(), lambda: pytest.fail("it did not wait"))
+        return await notify_first_wait(nothing(), lambda: pytest.fail("it did not wait"))
 
     assert asyncio.run(main()) == 5
 
 
-def test_what_awaits_is_heard_once_and_gets_answers_errors_and_cancellations() -> None:
+def test_what_awaits_is_notify_first_wait_once_and_gets_answers_errors_and_cancellations() -> None:
     said: list[Any] = []
 
     async def work(future: asyncio.Future[int]) -> int:
@@ -227,7 +227,7 @@ def test_what_awaits_is_heard_once_and_gets_answers_errors_and_cancellations() -
     async def main(answer: int | ValueError) -> int:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
-        task = loop.create_task(heard(work(future), lambda: said.append("waits")))  # type: ignore[arg-type]
+        task = loop.create_task(notify_first_wait(work(future), lambda: said.append("waits")))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         future.set_result(answer) if isinstance(answer, int) else future.set_exception(answer)
         for _ in range(3):

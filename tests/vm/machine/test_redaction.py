@@ -9,7 +9,7 @@ import pytest
 from machines import Bench, end, program, tool
 from stepward.sabotage.drawn.spellings import BY_HALF, SPELLINGS
 from stepward.vm import SQLiteJournal, Suspend
-from stepward.vm.machine.redaction import LEAST_OTHERWISE, quotes, redacted
+from stepward.vm.machine.redaction import MIN_LENGTH, quotes, redacted
 
 MAIL, IBAN, SUM, SHORT = "ada@example.com", "DE89370400440532013000", "1234567.5", "42"
 
@@ -17,7 +17,7 @@ MAIL, IBAN, SUM, SHORT = "ada@example.com", "DE89370400440532013000", "1234567.5
 @pytest.mark.parametrize("secret", [MAIL, IBAN, "Grüße an Ömer", "a+b/c?d=e&f", "123456"])
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_secret_is_found_in_every_spelling(spelling: str, secret: str) -> None:
-    if len(secret) == LEAST_OTHERWISE and spelling in BY_HALF:
+    if len(secret) == MIN_LENGTH and spelling in BY_HALF:
         pytest.skip("less than six characters of it are nothing that could be told from chance")
     said = redacted(SPELLINGS[spelling](secret), ["other secret", secret])
     assert "[sensitive]" in said
