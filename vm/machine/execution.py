@@ -283,9 +283,9 @@ class ExecutionVM(Deliveries):
         else:
             coroutine.close()
             raise StepwardError("an event loop runs here: await the form without `_sync`")
-        thread_loop = getattr(self._thread, "kept", None)
+        thread_loop = getattr(self._thread, "loop", None)
         if thread_loop is None:
-            thread_loop = self._thread.thread_loop = ThreadLoop()
+            thread_loop = self._thread.loop = ThreadLoop()
         context = contextvars.copy_context()
         context.run(INLINE.set, True)
         return wait(thread_loop.loop, coroutine, context)
