@@ -114,7 +114,7 @@ def arithmetic(operator: str, left: Number, right: Number) -> Number:
         raise EvaluationError(f"the result of `{operator}` has over {MAX_DIGITS} digits") from None
 
 
-class Room:
+class ByteBudget:
     """A budget of bytes of canonical JSON, spent while a value is copied.
 
     A list that holds one list many times, as YAML aliases make it, is small in memory and huge when written out: the
@@ -132,7 +132,7 @@ class Room:
             raise TooLarge(self.most)
 
 
-def freeze(value: object, depth: int = 0, room: Room | None = None) -> Any:
+def freeze(value: object, depth: int = 0, room: ByteBudget | None = None) -> Any:
     """Return an immutable copy of a JSON-like value with exact numbers.
 
     Lists become tuples, dicts become FrozenMap. Raises ValueRefused for values that the language does not have, and
@@ -163,7 +163,7 @@ def _least_size(value: object) -> int:
     return max(len(value) + 1, 2) if kind is list or kind is tuple else 1  # type: ignore[arg-type]
 
 
-def _key(key: object, room: Room | None) -> str:
+def _key(key: object, room: ByteBudget | None) -> str:
     if not isinstance(key, str):
         raise ValueRefused(f"a key of an object must be text, not `{key}`")
     if room is not None:

@@ -33,7 +33,7 @@ from stepward.sabotage.real.isolation import IsolationError, die_with_parent, is
 from stepward.sabotage.real.watching import Watch
 from stepward.vm.machine.models import is_async
 from stepward.vm.machine.tools import FunctionTools, InDoubt, Suspend, ToolContext
-from stepward.vm.values import Room, freeze, to_json
+from stepward.vm.values import ByteBudget, freeze, to_json
 
 SCRATCH: Final = "tmp"
 """The folder for temporary files, in which no file counts."""
@@ -195,7 +195,7 @@ class _Performance:
             self.answer = {
                 "outcome": "returned",
                 "error": "",
-                "value": to_json(freeze(output, room=Room(MAX_OUTPUT_BYTES))),
+                "value": to_json(freeze(output, room=ByteBudget(MAX_OUTPUT_BYTES))),
             }
         except Exception as error:
             self.answer = {"outcome": "no value", "error": str(error)[:MAX_SHOWN], "value": None}

@@ -17,7 +17,7 @@ from stepward.vm.machine.keeping import begin
 from stepward.vm.machine.models import Model, ModelReply, ModelRequest, is_async
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, Tools, in_thread
-from stepward.vm.values import Room, TooLarge, ValueRefused, exact, freeze
+from stepward.vm.values import ByteBudget, TooLarge, ValueRefused, exact, freeze
 
 MAX_NAME: Final = 200
 """Characters of a model's name that are recorded."""
@@ -109,9 +109,9 @@ def typed(plan: CallPlan, output: Any, otherwise: Answer, most: int) -> Result:
     return Result("output", marked(value, plan.returns)) if why is None else Result(otherwise, error=why)
 
 
-def _budget(most: int) -> Room:
+def _budget(most: int) -> ByteBudget:
     """Return a budget above the limit, so that a message can name the size of an output that is slightly too large."""
-    return Room(2 * max(most, LEAST_BUDGET))
+    return ByteBudget(2 * max(most, LEAST_BUDGET))
 
 
 async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most: int) -> Result:

@@ -36,7 +36,7 @@ from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, MAX_PLANS, is_id, ru
 from stepward.vm.machine.state import Limits, before
 from stepward.vm.machine.tools import FunctionTools, Tools
 from stepward.vm.machine.waiting import ThreadLoop, wait
-from stepward.vm.values import FrozenMap, Room, TooLarge, ValueRefused, freeze
+from stepward.vm.values import ByteBudget, FrozenMap, TooLarge, ValueRefused, freeze
 
 T = TypeVar("T")
 
@@ -348,7 +348,7 @@ def _has_tools(tools: object) -> bool:
 
 
 def _frozen(inputs: Mapping[str, Any], most: int) -> Mapping[str, Any]:
-    room = Room(most)
+    room = ByteBudget(most)
     try:
         return {name: freeze(value, room=room) for name, value in inputs.items()}
     except TooLarge:

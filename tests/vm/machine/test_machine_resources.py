@@ -16,7 +16,7 @@ from stepward.vm import DeliveryRefused, MemoryJournal, ModelReply, RunRefused, 
 from stepward.vm.journal.verify import verify_all
 from stepward.vm.machine.replay import cached_plans, replayer
 from stepward.vm.machine.state import Limits
-from stepward.vm.values import Room, TooLarge, ValueRefused, freeze
+from stepward.vm.values import ByteBudget, TooLarge, ValueRefused, freeze
 
 ENDS = program(end())
 
@@ -112,14 +112,14 @@ def test_a_value_has_room_exactly_as_long_as_it_is_not_longer_than_it_may_be(val
     from stepward.vm.journal.canonical import canonical, portable
 
     size = len(canonical(portable(freeze(value))).encode())
-    assert freeze(value, room=Room(size)) == freeze(value), "what fits is never refused"
+    assert freeze(value, room=ByteBudget(size)) == freeze(value), "what fits is never refused"
     with pytest.raises(TooLarge, match="it has more than 1000 bytes"):
-        freeze([value] * 1_001, room=Room(1_000))
+        freeze([value] * 1_001, room=ByteBudget(1_000))
 
 
 def test_what_is_no_value_is_told_before_what_is_too_large() -> None:
     with pytest.raises(ValueRefused, match="not a set"):
-        freeze([set(), "x" * 100], room=Room(50))
+        freeze([set(), "x" * 100], room=ByteBudget(50))
 
 
 # -- many runs ---------------------------------------------------------------------------------------------------------
