@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 from stepward.vm.expressions.facts import Facts, certain_reads, facts, reads
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import parts, texts
-from stepward.vm.language.names import Meant
+from stepward.vm.language.names import Resolution
 from stepward.vm.language.steps import (
     AnyStep,
     ConditionStep,
@@ -48,7 +48,7 @@ class Reading(NamedTuple):
     sub: int | None
     path: Path
     reference: Reference
-    meant: Meant | None
+    meant: Resolution | None
     known: Facts
 
     @property
@@ -114,13 +114,13 @@ class Assignment:
         depth = len(names) - len(reading.meant.fields)
         keys = [] if self._is_always_there(reading.meant) else [names[:depth]]
         for end in range(depth + 1, len(names) + 1):
-            meant = Meant(reading.meant.sources, names[depth:end])
+            meant = Resolution(reading.meant.sources, names[depth:end])
             if self.typing.view(meant).optional:
                 keys.append(names[:end])
         return keys
 
     @staticmethod
-    def _is_always_there(meant: Meant) -> bool:
+    def _is_always_there(meant: Resolution) -> bool:
         """Return whether a variable is an input that no call has the name of: one that fails takes the value away."""
         first, *others = meant.sources  # of the sources of a name an input is the first
         return first.kind == "input" and all(source.kind == "set" for source in others)

@@ -12,7 +12,7 @@ from stepward.vm.expressions.template import embedded
 from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.guardrails import AnyGuard, AnySelector
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.names import Meant, Source
+from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Hit, matches
 from stepward.vm.language.steps import AnyPart, BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
@@ -64,7 +64,7 @@ class ProgramFacts:
             return TypeSpec(type=("string",), enum=call.allowed_outputs)
         return call.returns or TypeSpec(type=("string",))
 
-    def known_fields(self, meant: Meant) -> list[str]:
+    def known_fields(self, meant: Resolution) -> list[str]:
         """Return the fields that are declared beside the last one that a reference names."""
         specs = [self.meaning.typing.spec((source, meant.fields[:-1])) for source in meant.sources]
         return [name for spec in specs if spec is not None for name in spec.properties or ()]

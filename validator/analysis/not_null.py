@@ -19,7 +19,7 @@ from stepward.validator.analysis.assignment import (
     output_names,
 )
 from stepward.vm.expressions.syntax import Constant, Reference
-from stepward.vm.language.names import Meant
+from stepward.vm.language.names import Resolution
 from stepward.vm.language.steps import Call, ConditionStep, EndStep, Failing, LlmStep, ParallelStep, SetStep, ToolStep
 from stepward.vm.language.transitions import Transition
 
@@ -49,7 +49,7 @@ class NotNull:
             found.update((key, (states, 1 << bit)) for bit, key in enumerate(batch))
         return found
 
-    def _is_nullable(self, meant: Meant | None) -> bool:
+    def _is_nullable(self, meant: Resolution | None) -> bool:
         if meant is None:
             return False
         view = self.typing.view(meant)
@@ -86,7 +86,7 @@ class NotNull:
         for part in (*parts, step):
             may_fall_back = isinstance(part, Call) and (part.on_timeout == "fallback" or way.kind == "fallback")
             is_there = part is step or part.on_error != "skip"
-            view = self.typing.view(Meant((self.assignment.names.outputs[part.id],), ()))
+            view = self.typing.view(Resolution((self.assignment.names.outputs[part.id],), ()))
             is_sure = is_there and not may_fall_back and view.is_known and "null" not in view.kinds
             for name in output_names(part):
                 sure[name] = sure.get(name, True) and is_sure

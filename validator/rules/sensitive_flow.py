@@ -10,7 +10,7 @@ from stepward.validator.context import Context
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import NUMBER
 from stepward.vm.expressions.syntax import Constant, Expression, Reference
-from stepward.vm.language.names import Meant, Source
+from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.steps import ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Place
@@ -95,7 +95,7 @@ class SensitiveFlow:
             return origin.kinds
         return frozenset() if isinstance(tree, Constant) else result_kinds(tree) & NUMBER
 
-    def origin(self, meant: Meant) -> Origin | None:
+    def origin(self, meant: Resolution) -> Origin | None:
         """Return where what a reference may read is marked sensitive, or None when it is not.
 
         What is certainly sensitive comes before what an output may repeat.

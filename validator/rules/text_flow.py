@@ -11,7 +11,7 @@ from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.sensitive_flow import SensitiveFlow, is_marked
 from stepward.vm.expressions.syntax import Reference
-from stepward.vm.language.names import Meant, Source
+from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.steps import ConditionStep, LlmCall, ToolCall
 from stepward.vm.reading.source import Place
 
@@ -188,7 +188,7 @@ class UnguardedTextToEffect(Rule):
             return False
         spec = context.facts.meaning.typing.spec((source, fields))
         if spec is None:
-            view = context.facts.meaning.typing.view(Meant((source,), fields))
+            view = context.facts.meaning.typing.view(Resolution((source,), fields))
             return "string" in view.kinds
         return "string" in spec.kinds and spec.enum is None and spec.pattern is None
 

@@ -17,7 +17,7 @@ from stepward.vm.expressions.operators import ANY, OBJECT, kind
 from stepward.vm.expressions.syntax import Constant, Reference
 from stepward.vm.language.clauses import Clause
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.names import Meant, Names, Source
+from stepward.vm.language.names import Names, Resolution, Source
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import AnyPart, ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
@@ -107,7 +107,7 @@ class Typing:
         """The paths into each source that are read, or tested by `defined`."""
         self._settled: dict[Location, View] = {}
         """Cached views of `set` names, cleared by each new use."""
-        self._views: dict[tuple[Meant, tuple[str, ...]], View] = {}
+        self._views: dict[tuple[Resolution, tuple[str, ...]], View] = {}
         self._declared_views: dict[tuple[int, bool], tuple[TypeSpec, View]] = {}
         self.conflicts: list[Conflict] = []
 
@@ -171,7 +171,7 @@ class Typing:
                 spec = spec.additional_properties if isinstance(spec.additional_properties, TypeSpec) else None
         return spec
 
-    def view(self, meant: Meant, *inside: str) -> View:
+    def view(self, meant: Resolution, *inside: str) -> View:
         """Return the view of a reference's values, from all its sources; `inside` is a path below them. Cached."""
         key = (meant, inside)
         view = self._views.get(key)
@@ -179,7 +179,7 @@ class Typing:
             view = self._views[key] = self.fresh_view(meant, *inside)
         return view
 
-    def fresh_view(self, meant: Meant, *inside: str) -> View:
+    def fresh_view(self, meant: Resolution, *inside: str) -> View:
         """Return the view of a reference's values by the uses noted so far; not cached."""
         return _union([self._view_at((source, (*meant.fields, *inside))) for source in meant.sources])
 
@@ -328,7 +328,7 @@ class Typing:
                 return clause.tree.value
         return None
 
-    def _copied(self, source: Source) -> Meant | None:
+    def _copied(self, source: Source) -> Resolution | None:
         """Return the resolved reference that a `set` name copies, or None if its expression is not a lone reference."""
         for clause in self._clauses_of.get(source.step if source.step is not None else -1, ()):
             if clause.path == source.path and isinstance(clause.tree, Reference):

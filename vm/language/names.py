@@ -26,7 +26,7 @@ class Source(NamedTuple):
     sub: int | None = None
 
 
-class Meant(NamedTuple):
+class Resolution(NamedTuple):
     """A resolved reference: the sources of its first names, and the fields below."""
 
     sources: tuple[Source, ...]
@@ -44,7 +44,7 @@ class Names:
     outputs: dict[str, Source] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
     declares_inputs: bool = True
-    _meanings: dict[tuple[str, ...], Meant | None] = field(default_factory=dict)
+    _meanings: dict[tuple[str, ...], Resolution | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program) -> Names:
@@ -68,22 +68,22 @@ class Names:
     def _bind(self, name: str, source: Source) -> None:
         self.variables.setdefault(name, []).append(source)
 
-    def meaning(self, names: tuple[str, ...]) -> Meant | None:
+    def meaning(self, names: tuple[str, ...]) -> Resolution | None:
         """Return what a reference resolves to, or None if nothing ever defines it."""
         if names not in self._meanings:
             self._meanings[names] = self._meaning(names)
         return self._meanings[names]
 
-    def _meaning(self, names: tuple[str, ...]) -> Meant | None:
+    def _meaning(self, names: tuple[str, ...]) -> Resolution | None:
         found = self.locate(names)
         if found is None:
             return None
         key, fields = found
         if len(key) == 2:
             source = self.outputs[key[0]]
-            return Meant((source if key[1] == "output" else source._replace(kind="error"),), fields)
+            return Resolution((source if key[1] == "output" else source._replace(kind="error"),), fields)
         sources = self.variables.get(key[0])
-        return Meant((Source("input", key[0], ()),) if sources is None else tuple(sources), fields)
+        return Resolution((Source("input", key[0], ()),) if sources is None else tuple(sources), fields)
 
     def locate(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """Split a reference into its variable, `(step, "output")` or `(step, "error")`, and the fields below.

@@ -19,7 +19,7 @@ from stepward.vm.expressions.operators import ANY, kind
 from stepward.vm.expressions.syntax import Constant, Expression, Reference
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.name_types import ITEMS
-from stepward.vm.language.names import Meant, Source
+from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.steps import SetStep
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.patterns.languages import shortest
@@ -239,7 +239,7 @@ class Domains:
     def __init__(self, meaning: Meaning) -> None:
         self._meaning = meaning
         self._known: dict[Names, Domain] = {}
-        self._copied: dict[tuple[Meant, int], Domain] = {}
+        self._copied: dict[tuple[Resolution, int], Domain] = {}
         self._of_types: dict[int, tuple[TypeSpec, Domain]] = {}
         self._undefined: dict[int, tuple[Domain, Domain]] = {}
 
@@ -266,13 +266,13 @@ class Domains:
         """Return the values that one input, output or error can have, or a field of it."""
         return self._at(source, fields, 0)
 
-    def _meant(self, meant: Meant, copies: int) -> Domain:
+    def _meant(self, meant: Resolution, copies: int) -> Domain:
         key = (meant, copies)
         if key not in self._copied:
             self._copied[key] = self._of_sources(meant, copies)
         return self._copied[key]
 
-    def _of_sources(self, meant: Meant, copies: int) -> Domain:
+    def _of_sources(self, meant: Resolution, copies: int) -> Domain:
         sources, fields = meant.sources, meant.fields
         found = self._at(sources[0], fields, copies)
         for source in sources[1:]:
@@ -295,7 +295,7 @@ class Domains:
         spec = typing.spec((source, fields))
         if spec is not None and not fields:
             return self._of_type(spec, source, fields)
-        view = typing.view(Meant((source,), fields))
+        view = typing.view(Resolution((source,), fields))
         if view.never:
             return Domain(undefined=True)
         if spec is None:
@@ -323,7 +323,7 @@ class Domains:
         spec = self._meaning.typing.spec((source, way))
         if spec is not None:
             return of_type(spec)
-        view = self._meaning.typing.view(Meant((source,), way))
+        view = self._meaning.typing.view(Resolution((source,), way))
         return of_kinds(view.kinds) if view.is_known and not view.never else None
 
     def _is_required(self, source: Source, fields: tuple[str, ...], optional: bool) -> bool:

@@ -24,7 +24,7 @@ from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Wit
 from stepward.validator.findings import Evidence, Move
 from stepward.vm.expressions.syntax import Constant, walk
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.names import Meant, Source
+from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.steps import AnyStep, Call, ParallelStep, ToolCall
 from stepward.vm.language.types import TypeSpec, fits
 from stepward.vm.values import FrozenMap
@@ -219,7 +219,7 @@ class Witnesses:
                     return list(found)
         return list(found)
 
-    def _origins(self, reading: Reading, left: int, seen: set[Meant]) -> Iterator[Spot]:
+    def _origins(self, reading: Reading, left: int, seen: set[Resolution]) -> Iterator[Spot]:
         if reading.meant is None or left == 0 or reading.meant in seen:
             return
         seen.add(reading.meant)
