@@ -1,1 +1,1 @@
-"""What follows from a program: its graph, what is defined where, and the search of a program beside a monitor."""
+"""What follows from a program: its graph, definite assignment, bounds, and the product of program and monitor."""

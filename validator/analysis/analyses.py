@@ -1,4 +1,4 @@
-"""The analyses of one program that rules, engine and diagrams share; each is made when it is first asked for."""
+"""The analyses of one program that rules, engine and diagrams share. Each is computed on first use."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Analyses:
-    """What the graph and the data flow say of a program."""
+    """The results of graph and data-flow analysis for one program."""
 
     def __init__(self, facts: ProgramFacts) -> None:
         self.facts = facts
 
     @cached_property
     def assignment(self) -> Assignment:
-        """Which names are certainly defined where they are read."""
+        """Which names are certainly defined where they are read (definite assignment)."""
         from stepward.validator.analysis.assignment import Assignment
 
         return Assignment(self.facts)
@@ -42,12 +42,13 @@ class Analyses:
 
     @cached_property
     def type_problems(self) -> tuple[tuple[Clause, TypeProblem], ...]:
-        """What is wrong with the types of every expression that parses, where it stands."""
+        """The type problems of every expression that parses, each with its clause."""
         return self._typed[0]
 
     @cached_property
     def narrowed(self) -> Mapping[int, frozenset[tuple[str, ...]]]:
-        """The steps with an expression that is right by its types only because references are not null there."""
+        """For each step with an expression that is well typed only because references are not null there: those
+        references."""
         return self._typed[1]
 
     @cached_property
@@ -73,8 +74,8 @@ class Analyses:
 
     @cached_property
     def misread(self) -> frozenset[int]:
-        """The steps with an expression that does not parse, that is wrong by its types, or that reads what uses give
-        unlike types."""
+        """The steps with an expression that does not parse, has a type problem, or reads a variable whose uses have
+        conflicting types."""
         unlike = frozenset(one.name.lstrip("$").split(".")[0] for one in self.facts.meaning.typing.conflicts)
         wrong = {clause.step for clause, _ in self.type_problems}
         for clause in self.facts.meaning.clauses:
@@ -84,35 +85,36 @@ class Analyses:
 
     @cached_property
     def _unsure(self) -> frozenset[int]:
-        """The steps with an expression that may fail by its types, unless what comes before rules that out."""
+        """The steps with an expression that may fail by its types, unless earlier steps rule that out."""
         return self.misread.union(self.narrowed)
 
     @cached_property
     def bounds(self) -> Bounds:
-        """The most that one run can do, and the shortest way to an ending."""
+        """The most that one run can do, and the shortest path to an ending."""
         from stepward.validator.analysis.bounds import Bounds
 
         return Bounds(self.facts)
 
     @cached_property
     def ways(self) -> Ways:
-        """Which ways out of a step a run may take."""
+        """The transitions that a run may take, and those that it certainly can take."""
         from stepward.validator.analysis.ways import Ways
 
         return Ways(self.facts, self.assignment, lambda: self._unsure)
 
     def reader(self, reading: Reading) -> AnyPart:
-        """Return the step or sub-step that reads."""
+        """Return the step or sub-step that contains the reference."""
         step = self.facts.program.steps[reading.step]
         return step if reading.sub is None else step.sub_steps[reading.sub]
 
     def starts_for_certain(self, number: int) -> bool:
-        """Return whether a step that control gets to is started: nothing it reads can be undefined or ill-typed."""
+        """Return whether a step starts whenever control reaches it: nothing that it reads can be undefined or
+        ill-typed."""
         return number not in self.assignment.doubtful_steps and self.arguments_fit(number)
 
     @cached_property
     def uncertain_starts(self) -> frozenset[int]:
-        """The steps that may not be started though control gets to them, all found at once."""
+        """The steps that may fail to start when control reaches them, computed for all steps at once."""
         sites = (
             self.facts.meaning.calls
             if any(spec.args is not None for spec in self.facts.meaning.manifest.values())
@@ -125,7 +127,7 @@ class Analyses:
         )
 
     def arguments_fit(self, number: int) -> bool:
-        """Return whether the calls of a step hand over what their tools take: all of its type, nothing else."""
+        """Return whether the calls of a step pass only arguments that their tools accept, each of its declared type."""
         return all(self._takes(call) for _, call in self.facts.flow.steps[number].calls if isinstance(call, ToolCall))
 
     def _takes(self, call: ToolCall) -> bool:
@@ -135,7 +137,8 @@ class Analyses:
         )
 
     def names_fit(self, call: ToolCall) -> bool:
-        """Return whether a call hands over each argument that its tool needs, and none that it does not take."""
+        """Return whether a call passes every argument that its tool requires, and no argument that it does not
+        accept."""
         declared = self.facts.meaning.tool(call.tool).args
         if declared is None:
             return True

@@ -1,4 +1,4 @@
-"""Conditions on the arguments of a call, as conditions on the state in which it starts."""
+"""Conditions on the arguments of a call, rewritten as conditions on the state in which the call starts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ if TYPE_CHECKING:
 
 
 UNDEFINED: Final = Reference(0, 0, ("$args",))
-"""What is not handed over: nothing has a name with a dollar sign in it. A variable may be called `args`."""
+"""Stands for an argument that is not passed. No name contains a dollar sign, but a variable may be called `args`."""
 
 
-class Inexpressible(Exception):  # noqa: N818 - no error: the verdict is found another way, or unknown
-    """An argument is put together from text, or all are meant at once: no condition on the state says what that is."""
+class Inexpressible(Exception):  # noqa: N818 - no error: the verdict is found in another manner, or is unknown
+    """No condition on the state can express the argument: it is built from text, or means all arguments at once."""
 
 
 def at_start(tree: Expression, part: BaseStep, meaning: Meaning) -> Expression:
-    """Return a condition with `$args.x` replaced by what the call hands over; raises Inexpressible where that is text
-    with references in it."""
+    """Return a condition with each `$args.x` replaced by the value that the call passes.
+
+    Raises Inexpressible where that value is text with references in it.
+    """
     match tree:
         case Reference(names=names):
             return _argument(tree, part, meaning) if names[0] == "args" else tree

@@ -1,8 +1,8 @@
 """Definite assignment: which names are certainly defined where they are read, by plain data flow.
 
 A forward analysis over the transitions of the program: a name is certainly defined at a step when it is so on every
-path of edges to it, whatever the conditions on the way say. What one dominating assignment settles is answered from
-the dominator tree; the rest runs as bit sets, a bounded number of names at a time.
+path of edges to it, whatever the conditions on the path say. Where one dominating assignment decides, the answer comes
+from the dominator tree. The rest runs as bit sets, a bounded number of names at a time.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 Names = tuple[str, ...]
 
 NAMES_AT_ONCE = 512
-"""Bits of one pass of the data flow: more takes more memory at once, not more time in all."""
+"""Bits of one pass of the data flow. More bits take more memory, and not more time."""
 
 
 class Reading(NamedTuple):
-    """A reference that a step reads: where it stands, what it speaks of, and what is certain by then.
+    """A reference that a step reads: its position, its meaning, and the facts that are certain at that point.
 
-    `sub` is the position of the sub-step that reads it, `path` leads to the text that holds it.
+    `sub` is the position of the sub-step that reads it, `path` leads to the text that contains it.
     """
 
     step: int
@@ -53,7 +53,7 @@ class Reading(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Where the reference stands; most readings are never spoken of, so it is made when it is asked for."""
+        """The location of the reference. It is made on demand, since most references are never reported."""
         return Place(self.path, within=(self.reference.start, self.reference.end))
 
 
@@ -63,21 +63,21 @@ _NOTHING_KNOWN: Final = Facts()
 
 
 class Doubt(NamedTuple):
-    """A reading of something that may be undefined: `key` is the variable, or the field of it that may be absent."""
+    """A use of a value that may be undefined: `key` is the variable, or the field that may be absent."""
 
     reading: Reading
     key: Names
 
 
 class Effect(NamedTuple):
-    """What a transition does to names: `gone` are undefined after it, `given` certainly defined."""
+    """The effect of a transition on names: `gone` are undefined after it, `given` are certainly defined."""
 
     given: frozenset[Names]
     gone: frozenset[Names]
 
 
 class Assignment:
-    """Who reads what, and whether it is certainly defined by then."""
+    """The references that steps read, and whether each is certainly defined at that point."""
 
     def __init__(self, facts: ProgramFacts) -> None:
         self.facts = facts
@@ -98,15 +98,16 @@ class Assignment:
             for node, known in reads(clause.tree) if clause.tree is not None else ():
                 yield Reading(number, None, clause.path, node, meaning(node.names), known)
         for sub, path, value in self.flow.steps[number].templates:
-            for way, text in texts(value, ("steps", number, *path)):
-                # What is wrong with a name is said once for each text that holds it.
+            for text_path, text in texts(value, ("steps", number, *path)):
+                # A problem of a name is reported once for each text that contains the name.
                 for node in _first_of_each(parts(text)):
-                    yield Reading(number, sub, way, node, meaning(node.names), _NOTHING_KNOWN)
+                    yield Reading(number, sub, text_path, node, meaning(node.names), _NOTHING_KNOWN)
 
-    # -- keys: what is followed through the program ----------------------------------------------------------------
+    # -- keys: the names that the data flow tracks -------------------------------------------------------------------
 
     def keys(self, reading: Reading) -> list[Names]:
-        """Return what must be defined for a reading: its variable, and every field on the way that may be absent."""
+        """Return the names that must be defined for a reading: its variable, and every field in its path that may be
+        absent."""
         assert reading.meant is not None
         names = reading.reference.names
         if not reading.meant.fields:
@@ -121,7 +122,7 @@ class Assignment:
 
     @staticmethod
     def _is_always_there(meant: Resolution) -> bool:
-        """Return whether a variable is an input that no call has the name of: one that fails takes the value away."""
+        """Return whether a variable is an input that no call writes to: a call that fails would undefine it."""
         first, *others = meant.sources  # of the sources of a name an input is the first
         return first.kind == "input" and all(source.kind == "set" for source in others)
 
@@ -130,7 +131,7 @@ class Assignment:
 
     @cached_property
     def doubtful(self) -> tuple[Doubt, ...]:
-        """The readings of names that may be undefined: on some path of edges nothing has defined them."""
+        """The readings of names that may be undefined, because some path of edges does not define them."""
         asked: dict[Names, list[int]] = {}
         open_readings: list[Reading] = []
         reachable = self.facts.graph.reachable
@@ -150,12 +151,13 @@ class Assignment:
         return tuple(Doubt(open_readings[number], found[number]) for number in sorted(found))
 
     def _is_known(self, key: Names, reading: Reading) -> bool:
-        """Return whether a key is defined by what is known where it is read: an object has the fields it must have."""
+        """Return whether the facts where a key is read say that it is defined: an object has its required fields."""
         known = reading.known
         return known.knows_defined(key) or (key[:-1] in known.not_null and key[-1] in self.required(key[:-1]))
 
     def required(self, names: Names) -> frozenset[str]:
-        """Return the fields that a reference always has if it is an object, which is so if it may be null otherwise."""
+        """Return the fields that a reference always has when it is an object; none if it may be anything but an object
+        or null."""
         meant = self.names.meaning(names)
         if meant is None or not self.typing.view(meant).kinds <= _NULL_OR_OBJECT:
             return frozenset()
@@ -170,8 +172,8 @@ class Assignment:
 
     @cached_property
     def never_defined(self) -> tuple[Reading, ...]:
-        """The readings of what nothing ever defines."""
-        # Most references read a whole value: only of a field it must be asked.
+        """The readings of names that nothing ever defines."""
+        # Most references read a whole value, which always exists. Only fields need the test.
         found = [reading for reading in self.readings if reading.meant is None or reading.meant.fields]
         return tuple(reading for reading in found if reading.meant is None or self._never_exists(reading))
 
@@ -180,7 +182,7 @@ class Assignment:
         return bool(reading.meant.fields) and self.typing.view(reading.meant).never
 
     def _settled(self, key: Names, reading: Reading) -> bool:
-        """Return whether the one assignment of a name stands on every path to the reading."""
+        """Return whether the only assignment of a name lies on every path to the reading."""
         assert reading.meant is not None
         sources = reading.meant.sources
         if len(sources) != 1 or len(key) != len(reading.reference.names) - len(reading.meant.fields):
@@ -201,10 +203,11 @@ class Assignment:
         return self.facts.graph.dominators.dominates(gate, below)
 
     def _gate(self, number: int) -> int | None:
-        """Return the step behind which a step has certainly succeeded: itself, if it does not go on otherwise."""
+        """Return the step that can only be reached after a step succeeded; the step itself if all its transitions are
+        successes."""
         ways = self.flow.transitions[number]
         if len(ways) == 2 and ways[0].kind == "success" and ways[0].to >= 0 > ways[1].to:
-            return number  # as of most steps: it goes on when it succeeds, and ends the run when it fails
+            return number  # most steps: a success continues, a failure ends the run
         good: set[int] = set()
         other: set[int] = set()
         for way in ways:
@@ -223,7 +226,7 @@ class Assignment:
     def _undefined_readings(
         self, asked: dict[Names, list[int]], readings: list[Reading]
     ) -> Iterator[tuple[int, Names]]:
-        """Yield the numbers of the readings before which a name that they ask for may be undefined, and the name."""
+        """Yield the numbers of the readings before which a required name may be undefined, each with that name."""
         keys = list(asked)
         for start in range(0, len(keys), NAMES_AT_ONCE):
             batch = keys[start : start + NAMES_AT_ONCE]
@@ -238,9 +241,10 @@ class Assignment:
     def states(
         self, keys: list[Names], effect: Callable[[int, Transition], Effect], at_first: Iterable[Names] = ()
     ) -> list[int | None]:
-        """Return, for each step, the set of keys that are given on every path to it; None where no path leads.
+        """Return, for each step, the set of keys that are given on every path to it; None for steps that no path
+        reaches.
 
-        `at_first` are those that are given before the first step.
+        `at_first` are the keys that are given before the first step.
         """
         bits = {key: 1 << number for number, key in enumerate(keys)}
         below: dict[Names, int] = {}
@@ -282,7 +286,7 @@ class Assignment:
         return given, ~gone
 
     def effect(self, number: int, way: Transition) -> Effect:
-        """Return what one way out of a step defines and undefines."""
+        """Return the names that one transition of a step defines and undefines."""
         step = self.flow.steps[number]
         match step:
             case SetStep():
@@ -301,9 +305,9 @@ class Assignment:
 
     def _call_effect(self, number: int, step: LlmStep | ToolStep | ParallelStep, way: Transition) -> Effect:
         gone = _own_names(step)
-        # What was read is defined, unless the step itself takes it away.
+        # What was read is defined, unless the step itself undefines it.
         given = set(self._read_for_certain(number)) if way.kind in ("success", "fallback") else set()
-        # Outputs bind in the order of the list: a later sibling that was skipped takes away what an earlier one gave.
+        # Outputs bind in list order: a later sibling that was skipped undefines what an earlier one defined.
         for part in step.sub_steps:
             gone |= _own_names(part)
             if way.kind == "success" and part.on_error != "skip":
@@ -318,7 +322,8 @@ class Assignment:
         return Effect(frozenset(given), frozenset(gone))
 
     def _read_for_certain(self, number: int) -> frozenset[Names]:
-        """Return the names whose reading the step survived; those of sub-steps that may be skipped do not count."""
+        """Return the names that must have been defined for the step to succeed, except those that only skippable
+        sub-steps read."""
         step = self.flow.steps[number]
         if isinstance(step, SetStep):
             trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())]
@@ -331,14 +336,14 @@ class Assignment:
 
     @cached_property
     def readings_of(self) -> dict[int, list[Reading]]:
-        """The readings of each step that has any."""
+        """The readings of each step that has some."""
         result: dict[int, list[Reading]] = {}
         for reading in self.readings:
             result.setdefault(reading.step, []).append(reading)
         return result
 
     def branch_facts(self, number: int, step: ConditionStep, way: Transition) -> Facts:
-        """Return what is known when a condition took a branch: it could read its references, or it asked."""
+        """Return the facts that hold after a condition took a branch: its references could be read, or were tested."""
         if way.kind != "branch":
             return _NOTHING_KNOWN
         trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())]
@@ -367,7 +372,7 @@ def _own_names(step: Failing) -> set[Names]:
 
 
 def output_names(step: Failing) -> set[Names]:
-    """Return the names under which the output of a step or sub-step is found."""
+    """Return the names that refer to the output of a step or sub-step."""
     names: set[Names] = {(step.id, "output")}
     if step.output_key is not None:
         names.add((step.output_key,))

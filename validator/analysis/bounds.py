@@ -1,18 +1,18 @@
-"""Static bounds: the most that one run can do, in steps, model calls and calls of each tool.
+"""Static bounds: the most steps, model calls and calls of each tool that one run can make.
 
-Counted is what the machine counts (specs/language.md, "Control flow" 9 and 10, "Failure" 7): `max_visits` bounds how
-often a step starts, each visit may use up its attempts, and `max_steps` caps every count. Control flow alone is looked
-at: a condition may go either way whatever it says, and a call may end in any way. Then
+The counts are those of the machine (specs/language.md, "Control flow" 9 and 10, "Failure" 7): `max_visits` bounds the
+starts of a step, each visit may use all its attempts, and `max_steps` caps every count. Only control flow is
+considered: a condition may take any branch, and a call may end in any manner. Then
 
-- the counts are exact, some such run attains them, where no loop has more than one step with `max_visits`;
-- they are upper bounds where several steps of a loop have it, where `max_steps` caps them, and of tools that are called
-  at so many places that _PASSES are used up.
+- the counts are exact, and some such run attains them, where no loop has more than one step with `max_visits`;
+- they are upper bounds where several steps of a loop have it, where `max_steps` caps them, and for tools that are
+  called from so many steps that _PASSES are used up.
 
-Not counted is what comes from outside of the program: each reconciliation as *not done* may add one attempt, and a call
-that recovery makes again after a crash is the same attempt. What only ends runs sooner is left out of account: token
-budgets, `max_stalled_steps`, guardrails that the machine enforces, and its own limit of steps.
+Events from outside of the program are not counted: each reconciliation as *not done* may add one attempt, and a call
+that recovery repeats after a crash is the same attempt. Limits that only end runs sooner are ignored: token budgets,
+`max_stalled_steps`, guardrails that the machine enforces, and its own limit of steps.
 
-Linear in the program, but for the tools: one pass more for each that is called at several places, up to _PASSES.
+Linear in the program, except for one additional pass for each tool that several steps call, up to _PASSES.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from stepward.vm.language.steps import AnyStep, LlmCall, ToolCall
 
 _PASSES: Final = 10
-"""Passes over the whole program that tools may cost; of those that come then the places are bounded one by one."""
+"""Passes over the whole program that tools may cost. For the remaining tools each step is bounded by itself."""
 
 _MAX_NAMED: Final = 6
-"""Steps of a loop that a reason names."""
+"""The most steps of a loop that a reason names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Most:
-    """The largest number of something in one run. None when there is none: the steps of `loop` can go on for ever."""
+    """The largest count in one run. None when it is unbounded: the steps of `loop` can repeat for ever."""
 
     count: int | None
     loop: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Most:
 
 @dataclass(frozen=True, slots=True)
 class ToolBounds:
-    """How often a run can call a tool: in attempts, and in performances, which are attempts under different keys."""
+    """How often a run can call a tool: in attempts, and in performances (attempts under different keys)."""
 
     attempts: Most
     performances: Most
@@ -54,7 +54,7 @@ class ToolBounds:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What a way costs on which every call succeeds at once: steps as `max_steps` counts them, and calls."""
+    """The cost of a path on which every call succeeds at once: steps as `max_steps` counts them, and calls."""
 
     steps: int
     model_calls: int
@@ -63,12 +63,12 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class ProgramBounds:
-    """What one run of a program can do.
+    """The bounds of one run of a program.
 
-    `steps` (as `max_steps` counts them), `model_calls` (attempts) and `tools` (each that a reachable step calls) are
-    the most that it can. `shortest` is the way to a declared ending that takes the fewest steps, the first of several;
-    None when there is none. `reason` says why counts are None, and is empty when none is; `loops` are the steps of the
-    loops that can go on for ever.
+    `steps` (as `max_steps` counts them), `model_calls` (attempts) and `tools` (each tool that a reachable step calls)
+    are maxima. `shortest` is the first of the paths to a declared ending that take the fewest steps; None when there is
+    none. `reason` says why counts are None, and is empty when none is; `loops` are the steps of the loops that can
+    repeat for ever.
     """
 
     program: str
@@ -83,7 +83,7 @@ class ProgramBounds:
 
 @dataclass(slots=True)
 class _Visits:
-    """What one visit of each reachable step can cost, by its position: steps, and how often it makes calls."""
+    """The cost of one visit of each reachable step, by position: steps, and numbers of calls."""
 
     steps: dict[int, int] = field(default_factory=dict)
     model_calls: dict[int, int] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class _Visits:
     performances: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def add_call(self, number: int, tool: str | None, attempts: int, performances: int) -> None:
-        """Note a call of a tool, or of a model, which has no name here."""
+        """Add a call of a tool; None stands for a model."""
         if tool is None:
             self.model_calls[number] = self.model_calls.get(number, 0) + attempts
             return
@@ -101,7 +101,7 @@ class _Visits:
 
 
 class Bounds:
-    """The bounds of a program, each computed when it is first asked for."""
+    """The bounds of a program. Each is computed on first use."""
 
     def __init__(self, facts: ProgramFacts) -> None:
         self.facts = facts
@@ -109,7 +109,7 @@ class Bounds:
 
     @cached_property
     def shortest(self) -> Way | None:
-        """The way to a declared ending that takes the fewest steps, the first of several: exact over drawn edges."""
+        """The first of the paths to a declared ending that take the fewest steps: exact over drawn edges."""
         way = self.facts.graph.shortest_way_to_an_ending(self.facts.cost)
         if way is None:
             return None
@@ -123,12 +123,12 @@ class Bounds:
         return Way(sum(map(self.facts.cost, way)), models, tools)
 
     def starts(self, number: int) -> int | None:
-        """Return how often a run can start a step at most, not looking at `max_steps`; None when nothing bounds it."""
+        """Return how often a run can start a step at most, ignoring `max_steps`; None when it is unbounded."""
         return self._run.starts[number]
 
     @cached_property
     def may_run_out(self) -> bool:
-        """Whether a run may come to the end of `max_steps`; an upper bound may say so where no run does."""
+        """Whether a run may use up `max_steps`. An upper bound: it may be true although no run does."""
         budget = self.facts.program.max_steps
         if budget is None:
             return False
@@ -136,7 +136,7 @@ class Bounds:
 
     @cached_property
     def in_all(self) -> ProgramBounds:
-        """The most of everything that is counted, and the shortest way."""
+        """All maxima, and the shortest path."""
         name = self.facts.program.name
         if not self.facts.has_control_flow:
             return ProgramBounds(name, Most(None), Most(None), {}, None, "the program does not say where control goes")
@@ -167,7 +167,7 @@ class Bounds:
             yield tool, ToolBounds(most, most if performances == attempts else self._most(performances, within))
 
     def _most(self, weights: Weights, parts: Sequence[Part] | None) -> Most:
-        """Return the most that a run gathers on its way through some parts; without them, step by step."""
+        """Return the maximum that a run can collect in some parts; without parts, the sum over single steps."""
         budget = self.facts.program.max_steps
         loop = next((loop for loop in self._run.unbounded if any(number in weights for number in loop)), None)
         if loop is not None:
@@ -192,13 +192,13 @@ class Bounds:
         return visits
 
     def _cost(self, number: int, step: AnyStep, visits: _Visits) -> int:
-        """Return the steps that one visit of a step can take, and note its calls."""
+        """Return the steps that one visit of a step can take, and add its calls to the visits."""
         calls = [call for _, call in step.calls]
         if not calls:
             return 1
         rounds, cost = 1, 0
         if step.type == "parallel":
-            # A round of a parallel step makes those calls again that failed: all but those that are skipped then.
+            # A round of a parallel step repeats the calls that failed, except those that are skipped on failure.
             if step.on_error == "retry" and any(call.on_error != "skip" for call in calls):
                 rounds = step.max_retries
             cost = rounds
@@ -206,7 +206,7 @@ class Bounds:
             tool = call.tool if call.type == "tool" else None
             spec = None if tool is None else self.facts.meaning.tool(tool)
             attempts = _attempts(call, spec) * (1 if call.on_error == "skip" else rounds)
-            # All attempts of a visit are made under one key where the tool heeds it.
+            # All attempts of a visit have one key where the tool is idempotent.
             visits.add_call(number, tool, attempts, 1 if spec is not None and spec.idempotent else attempts)
             cost += attempts
         return cost
@@ -215,7 +215,7 @@ class Bounds:
 def _attempts(call: LlmCall | ToolCall, spec: ToolSpec | None) -> int:
     """Return how many attempts a call makes in one round of its step.
 
-    An idempotent write of which nobody knows whether it happened is made again also without `on_error: retry`.
+    An idempotent write with an unknown outcome is repeated also without `on_error: retry`.
     """
     is_repeated = spec is not None and spec.effect == "write" and spec.idempotent
     return call.max_retries if is_repeated or call.on_error == "retry" else 1

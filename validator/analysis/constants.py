@@ -1,4 +1,4 @@
-"""What constants alone decide: the value of a condition that reads nothing."""
+"""The values of conditions that constants alone decide."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from stepward.vm.expressions.syntax import Compare, Defined, Expression, Logic, 
 
 
 def constant_value(tree: Expression) -> bool | None:
-    """Return the value that a condition has in every state, or None when constants alone do not say.
+    """Return the value that a condition has in every state, or None when constants alone do not decide it.
 
-    `$x == 1 or 1 == 1` has none: reading `$x` comes first, and may fail. `1 == 2 and $x == 1` is false.
+    `$x == 1 or 1 == 1` is not decided: reading `$x` comes first, and may fail. `1 == 2 and $x == 1` is false.
     """
     if isinstance(tree, Compare) and (isinstance(tree.left, Reference) or isinstance(tree.right, Reference)):
-        return None  # as almost every condition
+        return None  # the most frequent case
     if isinstance(tree, Negation):
         inner = constant_value(tree.operand)
         return None if inner is None else not inner
@@ -33,7 +33,8 @@ def constant_value(tree: Expression) -> bool | None:
 
 
 def constant_text(text: str) -> bool | None:
-    """Return the value of a condition that constants decide, given its text; None for a text that is none."""
+    """Return the value of a condition's text when constants decide it; None otherwise, and for text that does not
+    parse."""
     try:
         return constant_value(parse(text))
     except ExpressionError:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class Dominators:
-    """Which steps stand on every path from the entry (step 0) to a step. Asked in constant time.
+    """The steps that are on every path from the entry (step 0) to a step. A query takes constant time.
 
     NetworkX has `immediate_dominators`, which takes seconds where thousands of steps name one error step.
     """
@@ -17,7 +17,7 @@ class Dominators:
         self._enter, self._leave = _intervals(self._immediate, order)
 
     def dominates(self, above: int, below: int) -> bool:
-        """Return whether every path from the entry to `below` passes `above`; every step dominates itself."""
+        """Return whether every path from the entry to `below` passes through `above`; every step dominates itself."""
         return self._enter[above] <= self._enter[below] and self._leave[below] <= self._leave[above]
 
 
@@ -57,7 +57,7 @@ def _immediate(order: list[int], predecessors: Sequence[Sequence[int]]) -> list[
                 if immediate[before] >= 0:
                     nearest = before if nearest < 0 else _common(nearest, before, immediate, rank)
                 elif rank[before] >= 0:
-                    again = True  # it comes later in this order: only a loop goes back to what came before
+                    again = True  # it comes later in this order, so it closes a loop
             if immediate[step] != nearest:
                 immediate[step] = nearest
                 again |= not is_first

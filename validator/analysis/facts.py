@@ -1,4 +1,4 @@
-"""What is known of a program under its policies before anything is analysed: what it means, and where control goes."""
+"""The facts of a program under its policies that need no analysis: its meaning, and its control flow."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class ProgramFacts:
 
     @cached_property
     def conditions(self) -> tuple[tuple[int, ConditionStep], ...]:
-        """The condition steps, with their positions."""
+        """The condition steps with their positions."""
         return tuple((number, step) for number, step in enumerate(self.flow.steps) if isinstance(step, ConditionStep))
 
     @cached_property
     def parallels(self) -> tuple[tuple[int, ParallelStep], ...]:
-        """The parallel steps, with their positions."""
+        """The parallel steps with their positions."""
         return tuple((number, step) for number, step in enumerate(self.flow.steps) if isinstance(step, ParallelStep))
 
     @cached_property
     def writing_calls(self) -> tuple[tuple[CallSite, ToolCall], ...]:
-        """The calls of tools that write, or of which nothing is known, in the order of the list."""
+        """The calls of tools that write, and of tools about which nothing is declared, in list order."""
         calls = [(site, site.call) for site in self.meaning.calls if isinstance(site.call, ToolCall)]
         tools = {call.tool for _, call in calls}
         writing = {tool for tool in tools if self.meaning.tool(tool).effect == "write"}
@@ -65,26 +65,27 @@ class ProgramFacts:
         return call.returns or TypeSpec(type=("string",))
 
     def known_fields(self, meant: Resolution) -> list[str]:
-        """Return the fields that are declared beside the last one that a reference names."""
+        """Return the declared fields of the object that contains the last field of a reference."""
         specs = [self.meaning.typing.spec((source, meant.fields[:-1])) for source in meant.sources]
         return [name for spec in specs if spec is not None for name in spec.properties or ()]
 
     def hits(self, selector: AnySelector | AnyGuard) -> list[Hit]:
-        """Return the steps and sub-steps that a selector matches; the program is looked through once for each."""
+        """Return the steps and sub-steps that a selector matches. Results are cached."""
         found = self._hits.get(selector)
         if found is None:
             found = self._hits[selector] = matches(selector, self.meaning)
         return found
 
     def falls_back(self, call: BaseStep) -> bool:
-        """Return whether a time-out of the call may end in its fallback: a write that can't be repeated is in doubt."""
+        """Return whether a time-out of the call may end in its fallback: a write that can't be repeated stays in
+        doubt."""
         if not isinstance(call, Call) or call.on_timeout != "fallback":
             return False
         spec = self.meaning.tool(call.tool) if isinstance(call, ToolCall) else None
         return spec is None or spec.effect != "write" or spec.idempotent
 
     def fits(self, value: object, spec: TypeSpec) -> bool:
-        """Return whether an argument is certainly of its declared type, if what it reads is defined."""
+        """Return whether an argument certainly has its declared type, if the references in it are defined."""
         found = list(embedded(value))
         if not found:
             return fits(value, spec)
@@ -96,11 +97,11 @@ class ProgramFacts:
 
     @cached_property
     def has_control_flow(self) -> bool:
-        """Whether the program says where control goes: no target is missing and no arm is ambiguous."""
+        """Whether control flow is well defined: no target is missing and no arm is ambiguous."""
         return not self.flow.has_missing_target and not self.flow.ambiguous_arms
 
     def decided_branch(self, number: int) -> str | int | None:
-        """Return the branch that constants alone make a condition step take, or None when they do not decide."""
+        """Return the branch that a condition step takes by constants alone, or None when they do not decide."""
         return self._decided.get(number)
 
     @cached_property
@@ -119,7 +120,8 @@ class ProgramFacts:
         return "otherwise"
 
     def cost(self, number: int, *, failed: bool = False) -> int:
-        """Return what a step takes from `max_steps`: itself and its sub-steps, and the most that retries of it take."""
+        """Return the cost of a step in `max_steps`: the step and its sub-steps, and with `failed` also the most
+        retries."""
         step = self.program.steps[number]
         parts = step.sub_steps
         if not failed or not isinstance(step, Failing):

@@ -1,4 +1,4 @@
-"""The step graph: a program's control flow as a NetworkX graph, and the questions that are asked of it."""
+"""The step graph: a program's control flow as a NetworkX graph, and queries on it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Components = list[list[int]]
 
 
 class StepGraph:
-    """The edges of a program as a graph. Steps go by their position in the list."""
+    """The control flow of a program as a graph. Steps are identified by their position in the list."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
 
     @cached_property
     def digraph(self) -> networkx.DiGraph[int]:
-        """The graph for NetworkX: a node for each step (`id`, `type`), an edge for each step that may follow it.
+        """The graph for NetworkX: a node for each step (`id`, `type`), an edge to each step that may follow it.
 
-        An edge has the tuple of its `transitions`: several ways out of a step may lead to one other.
+        An edge has the tuple of its `transitions`: several transitions of a step may lead to the same step.
         """
         import networkx
 
@@ -44,22 +44,22 @@ class StepGraph:
 
     @cached_property
     def reachable(self) -> frozenset[int]:
-        """The steps to which some path of edges leads from the entry."""
+        """The steps that some path of edges connects to the entry."""
         import networkx
 
         return frozenset({0, *networkx.descendants(self.digraph, 0)})
 
     @cached_property
     def dominators(self) -> Dominators:
-        """Which steps stand on every path to a step."""
+        """The dominators: the steps that are on every path to a step."""
         return Dominators(self.flow.successors, self.flow.predecessors)
 
     # -- loops -----------------------------------------------------------------------------------------------------
 
     def components(self, steps: Iterable[int]) -> Components:
-        """Return the strongly connected components that some steps form, each after all that it leads to.
+        """Return the strongly connected components of a subgraph, each after all components that it leads to.
 
-        Edges to other steps than those are left out.
+        Edges to steps outside of the subgraph are ignored.
         """
         import networkx
 
@@ -67,47 +67,48 @@ class StepGraph:
         return [list(component) for component in networkx.strongly_connected_components(part)]
 
     def is_loop(self, component: Sequence[int]) -> bool:
-        """Return whether an edge leads from a step of a component to a step of it."""
+        """Return whether an edge connects two steps of a component, or a step with itself."""
         return len(component) > 1 or self.digraph.has_edge(component[0], component[0])
 
     @cached_property
     def loops(self) -> Components:
-        """The steps of each loop (strongly connected component with an edge), in the order of the list."""
+        """The steps of each loop (strongly connected component with an edge), in list order."""
         return self.loops_among(range(len(self.flow.steps)))
 
     def loops_among(self, steps: Iterable[int]) -> Components:
-        """Return the loops that some steps form, in the order of the list."""
+        """Return the loops of a subgraph, in list order."""
         return sorted(sorted(component) for component in self.components(steps) if self.is_loop(component))
 
     def loops_without(self, taken_out: Container[int]) -> Components:
-        """Return the loops that remain when some steps are taken out; each lies within a loop of the whole graph."""
+        """Return the loops that remain without some steps; each lies within a loop of the whole graph."""
         return self.loops_among(number for loop in self.loops for number in loop if number not in taken_out)
 
     @cached_property
     def has_backward_edge(self) -> bool:
-        """Whether some edge leads to a step that is not further down the list; without one there is no loop."""
+        """Whether some edge leads to its own step or to an earlier one. Without such an edge there is no loop."""
         return any(target <= number for number, target in self.digraph.edges)
 
     def leads_out(self, loop: list[int]) -> bool:
-        """Return whether an edge leads from a step of a loop to one that is not in it."""
+        """Return whether an edge leads out of a loop."""
         inside = set(loop)
         return any(target not in inside for number in loop for target in self.flow.successors[number])
 
     @cached_property
     def in_loop(self) -> frozenset[int]:
-        """The steps that stand in some loop."""
+        """The steps that are part of some loop."""
         return frozenset(step for loop in self.loops for step in loop)
 
     # -- endings ---------------------------------------------------------------------------------------------------
 
     def ends_the_run(self, number: int) -> bool:
-        """Return whether a declared ending stands at this step."""
+        """Return whether the run may end at this step by a declared ending."""
         return any(way.to == END and way.is_drawn for way in self.flow.transitions[number])
 
     def shortest_way_to_an_ending(self, cost: Callable[[int], int]) -> list[int] | None:
-        """Return the cheapest path from the entry to a declared ending, or None when there is no path to one.
+        """Return the cheapest path from the entry to a declared ending, or None when there is none.
 
-        `cost` is what a step costs, at least 1. Of several paths it is the one whose steps come first in the list.
+        `cost` gives the cost of a step, at least 1. Among several paths, the one whose steps come first in the list
+        wins.
         """
         import networkx
 

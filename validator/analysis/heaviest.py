@@ -1,13 +1,12 @@
-"""The heaviest run: how much of something a run can gather along its way when every visit of a step weighs so much.
+"""The heaviest run: the largest total weight that a run can collect when every visit of a step has a weight.
 
-A program's steps fall into components, and control never comes back to one that it left. Along the components that are
-single steps this is the longest path in a graph without loops. A loop is *cut* by those of its steps that have
-`max_visits`: what is left of it has no loops, so between two visits of bounded steps a run gathers at most what the
-longest path between them weighs. It makes at most n starts of a step with `max_visits: n`, passes it at most once on
-the way to its `error_step`, and is over when it comes there again.
+Control never returns to a strongly connected component that it left. Along the components that are single steps this is
+the longest path in a graph without loops. The steps of a loop that have `max_visits` *cut* it: the rest has no loops,
+so between two visits of bounded steps a run collects at most the weight of the longest path between them. A run starts
+a step with `max_visits: n` at most n times, then goes to its `error_step` at most once, and is over at the next visit.
 
-That is exact where one step cuts the loop: its rounds are all alike. Where several do it adds up what each of them
-allows, which may be more than a run can make. A loop that nothing cuts may only hold what weighs nothing.
+That is exact where one step cuts the loop, because all rounds are equal. Where several steps cut it, their
+contributions are added, which may be more than a run can collect. A loop that nothing cuts must have weight zero.
 """
 
 from __future__ import annotations
@@ -21,20 +20,21 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.graph import StepGraph
 
 _NEVER: Final = -1
-"""What a path weighs that does not exist."""
+"""The weight of a path that does not exist."""
 
 _TRIED: Final = 4
-"""Bounded steps of a loop that are tried as the only one that cuts it: those with the fewest visits."""
+"""How many bounded steps of a loop are tried as its only cut: those with the fewest visits."""
 
 Weights = Mapping[int, int]
-"""What a visit of a step weighs, by its position; a step that is not named weighs nothing."""
+"""The weight of one visit by the position of the step; other steps have weight zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The bounded steps that cut a loop, and what is left without them: groups, each after all that it leads to.
+    """The bounded steps that cut a loop, and the groups that remain without them, each after all groups that it leads
+    to.
 
-    A group of several steps, or of one that leads to itself, is a loop that nothing bounds.
+    A group of several steps, or of one that leads to itself, is an unbounded loop.
     """
 
     bounded: tuple[int, ...]
@@ -43,9 +43,9 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop, and the cuts that were found: by all bounded steps, and by single ones that do it alone.
+    """A loop with its cuts: one by all bounded steps, and those by single steps that suffice.
 
-    Control comes in at its `entries` only. Each cut gives an upper bound, so the least of them is one.
+    Control enters it at its `entries` only. Each cut gives an upper bound, so the minimum of them is one.
     """
 
     steps: tuple[int, ...]
@@ -57,15 +57,15 @@ Part = int | Loop
 
 
 class HeaviestRun:
-    """A program's steps and loops in the order in which weights are gathered: from the ends of runs to the entry."""
+    """The steps and loops of a program in the order of the computation: from the ends of runs to the entry."""
 
     def __init__(self, graph: StepGraph) -> None:
         self.graph = graph
         self.flow = graph.flow
         self.successors = graph.flow.successors
         self.visits: dict[int, int] = {}
-        self.passed: dict[int, int] = {}  # where control goes, once, from a step whose visits are used up
-        self.onward = list(self.successors)  # where it goes from a step that was started
+        self.passed: dict[int, int] = {}  # the target, once, after the visits of a step are used up
+        self.onward = list(self.successors)  # the targets of a step that was started
         for number, step in enumerate(self.flow.steps):
             if step.max_visits is not None:
                 self.visits[number] = step.max_visits
@@ -75,14 +75,14 @@ class HeaviestRun:
 
     @cached_property
     def parts(self) -> list[Part]:
-        """What can be reached: the steps that stand in no loop, and the loops, each after all that it leads to."""
+        """The reachable steps outside of loops, and the loops, each after all parts that it leads to."""
         components = [tuple(component) for component in self.graph.components(self.graph.reachable)]
         loops = iter(self._loops([component for component in components if self.graph.is_loop(component)]))
         return [next(loops) if self.graph.is_loop(component) else component[0] for component in components]
 
     @cached_property
     def unbounded(self) -> list[list[int]]:
-        """The loops that can be reached and that no `max_visits` cuts, in the order of the list."""
+        """The reachable loops that no `max_visits` cuts, in list order."""
         loops = (part for part in self.parts if isinstance(part, Loop))
         return sorted(sorted(group) for loop in loops for group in loop.cuts[0].groups if self.graph.is_loop(group))
 
@@ -112,7 +112,8 @@ class HeaviestRun:
         )
 
     def _cuts(self, components: list[tuple[int, ...]], bounded: Mapping[int, tuple[int, ...]]) -> list[Cut]:
-        """Cut components, by their numbers, at some of their steps: all in one go, for each takes as long as all."""
+        """Cut components, given by number, at some of their steps. One pass cuts all, because one alone takes as
+        long."""
         taken = {step for steps in bounded.values() for step in steps}
         left = {step: number for number in bounded for step in components[number] if step not in taken}
         groups: dict[int, list[tuple[int, ...]]] = {number: [] for number in bounded}
@@ -123,9 +124,10 @@ class HeaviestRun:
     # -- weights ---------------------------------------------------------------------------------------------------
 
     def weigh(self, weights: Weights, parts: Sequence[Part]) -> int:
-        """Return the most that a run can gather on its way through some parts, neighbours in the order of all.
+        """Return the largest weight that a run can collect in some parts, which are consecutive in the order of all
+        parts.
 
-        Nothing outside of them may weigh anything, nor a loop that nothing bounds.
+        Nothing outside of them may have a weight, nor may an unbounded loop.
         """
         most: dict[int, int] = {}
         for part in parts:
@@ -140,9 +142,10 @@ class HeaviestRun:
         return max(most.values(), default=0)
 
     def _around(self, cut: Cut, weights: Weights, most: Weights) -> dict[int, int]:
-        """Return the most that a run can gather from each step of a loop on; `most` says it of what comes behind."""
-        back = dict.fromkeys(cut.bounded, 0)  # on the way to the next visit of a bounded step
-        away: dict[int, int] = {}  # on a way that visits none any more
+        """Return the largest weight that a run can collect from each step of a loop; `most` has those of the parts
+        after it."""
+        back = dict.fromkeys(cut.bounded, 0)  # until the next visit of a bounded step
+        away: dict[int, int] = {}  # on a path without further visits of bounded steps
 
         def ahead(targets: Iterable[int]) -> tuple[int, int]:
             returns, leaves = _NEVER, 0
@@ -153,7 +156,7 @@ class HeaviestRun:
 
         for group in cut.groups:
             weight, targets = weights.get(group[0], 0), self.successors[group[0]]
-            if len(group) > 1:  # a loop that nothing bounds, and that weighs nothing
+            if len(group) > 1:  # an unbounded loop, which has weight zero
                 targets = tuple(target for step in group for target in self.successors[step])
             returns, leaves = ahead(targets)
             for step in group:
@@ -169,7 +172,7 @@ class HeaviestRun:
 
     @cached_property
     def starts(self) -> list[int | None]:
-        """How often a run can start each step; None where nothing bounds it. Exact where `weigh` is."""
+        """The maximum number of starts of each step; None where it is unbounded. Exact where `weigh` is."""
         result: list[int | None] = [int(number in self.graph.reachable) for number in range(len(self.flow.steps))]
         for part in self.parts:
             if isinstance(part, Loop):
@@ -183,8 +186,9 @@ class HeaviestRun:
         return result
 
     def _starts(self, cut: Cut, loop: Loop) -> dict[int, int]:
-        """Return how often the steps of a loop start: on the way in, after each start of a bounded step, and after
-        its pass. Which ways lead past a step is looked at where one step cuts the loop; else all may.
+        """Return how often the steps of a loop start: on entry, after each start of a bounded step, and after its pass.
+
+        The paths around a step are considered only where one step cuts the loop; otherwise all are allowed.
         """
         left = [step for group in cut.groups for step in group]
         result = {step: self.visits[step] for step in cut.bounded}
@@ -195,7 +199,7 @@ class HeaviestRun:
         on_the_way_in = self._reached(loop.entries, within)
         after_a_start = self._reached(self.onward[bounded], within)
         comes_back = any(bounded in self.successors[step] for step in after_a_start) or bounded in self.onward[bounded]
-        if not comes_back:  # but from its error step, where it gets after the last visit only
+        if not comes_back:  # except from its error step, which is reached only after the last visit
             result[bounded] = 1
         after_the_pass = self._reached([self.passed[bounded]] if bounded in self.passed and comes_back else [], within)
         for step in left:
@@ -204,7 +208,7 @@ class HeaviestRun:
         return result
 
     def _reached(self, sources: Iterable[int], within: set[int]) -> set[int]:
-        """Return what some steps lead to, themselves included, without leaving a set."""
+        """Return the steps reachable from some steps, themselves included, within a set."""
         found = within.intersection(sources)
         pending = list(found)
         while pending:
@@ -216,17 +220,17 @@ class HeaviestRun:
 
 
 def _rounds_of_one(visits: int, weight: int, returns: int, leaves: int, passes: list[tuple[int, int]]) -> int:
-    """Return the most that a run gathers from the first visit of the only bounded step of a loop on."""
+    """Return the largest weight from the first visit of a loop's only bounded step on."""
     if returns == _NEVER:
-        return weight + leaves  # control does not come back, but from an error step that it never gets to
+        return weight + leaves  # control returns only from an error step that it never reaches
     last = visits * returns + max((max(back, away) for back, away in passes), default=0)
     return visits * weight + max((visits - 1) * returns + leaves, last)
 
 
 def _rounds_of_all(starts: list[tuple[int, int, int, int]], passes: list[tuple[int, int]]) -> int:
-    """Return an upper bound of what a run gathers from the first visit of a bounded step on, whatever their order.
+    """Return an upper bound of the weight from the first visit of a bounded step on, in any order of visits.
 
-    Only the last visit of all leads away from the loop; the others lead back to a bounded step.
+    Only the very last visit leaves the loop; the others lead back to a bounded step.
     """
     total = gain = 0
     for visits, weight, returns, leaves in starts:

@@ -1,7 +1,7 @@
-"""Monitors of rules beside the step graph: the automaton of each guardrail, with all that may happen in a step.
+"""Monitors of rules for the step graph: the automaton of each guardrail with nondeterminism added.
 
-What a rule remembers and when it is broken, its automaton says, which the machine follows too. Here stands what the
-graph leaves open: whether a part of a step started, and whether it succeeded, when the step was left some way.
+The automaton, which the machine uses too, defines what a rule remembers and when it is broken. This module adds what
+the graph leaves open: whether a part of a step started, and whether it succeeded, given the transition.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stepward.vm.language.transitions import Transition
 
 
 def succeeds(hit: Hit, way: Transition) -> tuple[bool, ...]:
-    """Return whether a matched part succeeded when its step was left this way: (True,), (False,), or both possible."""
+    """Return whether a matched part succeeded, given the transition of its step: (True,), (False,), or both."""
     if hit.sub is None:
         return (way.kind in ("success", "branch"),)
     assert isinstance(hit.part, Call)
@@ -30,7 +30,7 @@ def succeeds(hit: Hit, way: Transition) -> tuple[bool, ...]:
 
 
 def some_succeed(hits: list[Hit], way: Transition, whole: BaseStep, fates: Fates) -> tuple[bool, ...]:
-    """Return whether some matched part of a step succeeded when it was left this way: both may be possible."""
+    """Return whether some matched part of a step succeeded, given the transition: (True,), (False,), or both."""
     if fates:
         return (any(fates.get(hit.sub) == "succeeds" for hit in hits),)
     outcomes = [succeeds(hit, way) for hit in hits]
@@ -38,14 +38,14 @@ def some_succeed(hits: list[Hit], way: Transition, whole: BaseStep, fates: Fates
         return (True,)
     may = [hit for hit, outcome in zip(hits, outcomes, strict=True) if True in outcome]
     if way.kind == "failed" and isinstance(whole, ParallelStep):
-        # It failed because a part did that is not skipped. If that can only be the one that is matched, it is that one.
+        # A part that is not skipped has failed. If only the matched part can be that one, it did not succeed.
         failing = [sub for sub, part in enumerate(whole.parallel_steps) if part.on_error != "skip"]
         may = [hit for hit in may if failing != [hit.sub]]
     return (True, False) if may else (False,)
 
 
 def some_start(hits: list[Hit], way: Transition, fates: Fates, analyses: Analyses) -> tuple[bool, ...]:
-    """Return whether some matched part of a step had started when it was left this way: both may be possible."""
+    """Return whether some matched part of a step had started, given the transition: (True,), (False,), or both."""
     if fates:
         return (any(fates.get(hit.sub) != "unstarted" for hit in hits),)
     if way.kind == "visits":
@@ -56,7 +56,7 @@ def some_start(hits: list[Hit], way: Transition, fates: Fates, analyses: Analyse
 
 
 def as_it_ends(hits: Iterable[Hit], analyses: Analyses) -> Iterator[Hit]:
-    """Yield hits without the fallbacks that are written but never apply: those of writes that can't be repeated."""
+    """Yield matches with ineffective fallbacks removed: those of writes that can't be repeated."""
     for hit in hits:
         is_idle = (
             isinstance(hit.part, Call) and hit.part.on_timeout == "fallback" and not analyses.facts.falls_back(hit.part)
@@ -65,7 +65,7 @@ def as_it_ends(hits: Iterable[Hit], analyses: Analyses) -> Iterator[Hit]:
 
 
 class _Watcher:
-    """What all monitors start with: a run may start, and end, in peace."""
+    """The base of all monitors. Its defaults never report a violation."""
 
     asks_ends = False
     watched: Collection[int] | None = None
@@ -90,7 +90,7 @@ class _Watcher:
 
 
 class _Start(NamedTuple):
-    """A part whose start concerns a rule, and which of the rule's selectors match it."""
+    """A part whose start matters to a rule, with the numbers of the rule's selectors that match it."""
 
     hit: Hit
     which: Sequence[int]
@@ -100,9 +100,9 @@ _ONLY: Final = (0,)
 
 
 class RuleMonitor(_Watcher):
-    """The automaton of a rule, with all that may happen: what a step leaves open gives it several states.
+    """The automaton of a rule with nondeterminism: where a step leaves something open, there are several next states.
 
-    `doubtless` says that a path counts only when it can't be doubted, as in a search for violations.
+    `doubtless` restricts paths to certain starts, as in a search for violations.
     """
 
     def __init__(self, analyses: Analyses, found: Bound, *, doubtless: bool = False) -> None:
@@ -127,11 +127,12 @@ class RuleMonitor(_Watcher):
         return list(found.values())
 
     def _is_performed_again(self, hit: Hit) -> bool:
-        """Whether retries perform P anew: attempts of an idempotent tool share one key, and are one performance."""
+        """Whether retries perform the part again. Attempts of an idempotent tool share one key, and are one
+        performance."""
         if isinstance(hit.part, ToolCall) and self.facts.meaning.tool(hit.part.tool).idempotent:
             return False
         if not isinstance(hit.part, Call) or (hit.sub is not None and hit.part.on_error == "skip"):
-            return False  # a parallel step is started once: what its retries run again are its sub-steps
+            return False  # a parallel step starts once; its retries repeat only its sub-steps
         whole = self.facts.program.steps[hit.step]
         retried = [part for part in (hit.part, whole) if isinstance(part, Failing)]
         return any(part.on_error == "retry" and part.max_retries > 1 for part in retried)
@@ -142,7 +143,7 @@ class RuleMonitor(_Watcher):
     def enter(self, step: int, state: State) -> str | None:
         starting = self.starting.get(step, [])
         if self.may_end_anywhere and self.automaton.owes(state, "CANCELLED", "cancelled"):
-            # Where Q comes next, only an empty budget keeps it from starting.
+            # Where Q is next, only an exhausted budget prevents its start.
             return "missing" if not starting or (not self.doubtless and self._may_run_out(step)) else None
         if not starting or self.automaton.is_broken(state):
             return None
@@ -156,7 +157,7 @@ class RuleMonitor(_Watcher):
         return self._objection(state, [one, one]) is not None and self._is_performed_again(one.hit)
 
     def _objection(self, state: State, starts: Iterable[_Start]) -> str | None:
-        """Return why parts must not start in this state, one after another, or None."""
+        """Return why parts must not start in this state one after another, or None."""
         for one in starts:
             kind = self.automaton.objection(state, one.which)
             if kind is not None:
@@ -169,15 +170,15 @@ class RuleMonitor(_Watcher):
         alone = [one for one in starting if self._objection(state, [one])]
         others = [one for one in starting if one not in alone]
         pairs = [pair for pair in combinations(others, 2) if self._objection(state, pair)]
-        # Where two can't start together, retries of one may break the rule.
+        # Where two parts can't start together, retries of one may break the rule.
         again = [one for one in others if self._breaks_again(state, one)]
         found = [*((one,) for one in alone), *pairs, *((one,) for one in again)]
         return [tuple(one.hit.sub for one in starts) for starts in found] or ((),)
 
     def _may_run_out(self, step: int) -> bool:
-        """Whether an empty budget may keep a step from starting.
+        """Whether an exhausted budget may prevent the start of a step.
 
-        What a reply costs, and whether a step changes a value, is not known before the run.
+        The cost of a reply, and whether a step changes a value, are not known before the run.
         """
         program = self.facts.program
         if program.max_stalled_steps is not None or self.analyses.bounds.may_run_out:
@@ -197,7 +198,7 @@ class RuleMonitor(_Watcher):
         return states if len(states) == 1 else dict.fromkeys(states)
 
     def _started(self, step: int, way: Transition, fates: Fates) -> Iterable[tuple[int, ...]]:
-        """Yield for which of the selectors a part may have started when the step was left this way."""
+        """Yield the selectors of which a part may have started, given the transition: one combination at a time."""
         may = {
             number: some_start(hits[step], way, fates, self.analyses)
             for number, hits in enumerate(self.starts)
@@ -206,7 +207,7 @@ class RuleMonitor(_Watcher):
         return _chosen({number: (True,) for number in may if True in may[number]} if self.doubtless else may)
 
     def _came(self, step: int, way: Transition, fates: Fates) -> Iterable[tuple[int, ...]]:
-        """Yield which of the guards may have come when the step was left this way."""
+        """Yield the guards that may have been satisfied, given the transition: one combination at a time."""
         may: dict[int, tuple[bool, ...]] = {}
         for number, found in enumerate(self.comes):
             hits = found.get(step)
@@ -223,8 +224,8 @@ class RuleMonitor(_Watcher):
 
 
 def _chosen(may: Mapping[int, tuple[bool, ...]]) -> Iterable[tuple[int, ...]]:
-    """Return the numbers of what happens, in every combination of what may."""
-    if len(may) == 1:  # as nearly always
+    """Return all combinations of events, given for each number whether it may happen."""
+    if len(may) == 1:  # the most frequent case
         ((number, outcomes),) = may.items()
         return [(number,) if outcome else () for outcome in outcomes]
     return [
@@ -238,7 +239,7 @@ def never(analyses: Analyses, hits: list[Hit]) -> RuleMonitor:
 
 
 class ArrivalMonitor(_Watcher):
-    """Calls it bad that control gets to a step, whether that starts or not."""
+    """Reports each arrival of control at a step, whether the step starts or not."""
 
     def __init__(self, analyses: Analyses, step: int) -> None:
         super().__init__(analyses)
@@ -250,7 +251,7 @@ class ArrivalMonitor(_Watcher):
 
 
 class UndefinedMonitor(_Watcher):
-    """Remembers whether a name is defined, and calls it bad when one of the steps starts without it."""
+    """Tracks whether a name is defined, and reports each start of some steps without it."""
 
     def __init__(self, analyses: Analyses, key: tuple[str, ...], steps: Iterable[int]) -> None:
         super().__init__(analyses)

@@ -1,7 +1,7 @@
-"""Which references are certainly not null where a step begins, by plain data flow.
+"""Which references are certainly not null where a step begins, by data flow.
 
-A test for null, a comparison that fails at null, and an assignment of something else settle it, until the name is
-assigned again. It holds on every path of edges to the step, whatever the conditions on the way say.
+A test for null, a comparison that fails at null, and an assignment of another value establish it, until the name is
+assigned again. It must hold on every path of edges to the step, for any outcome of the conditions on the path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stepward.vm.language.transitions import Transition
 
 
 class NotNull:
-    """What is certainly not null in one program; only references that a step reads are followed."""
+    """The references that are certainly not null in one program. Only references that a step reads are tracked."""
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
@@ -33,13 +33,13 @@ class NotNull:
         self.typing = assignment.typing
 
     def at(self, number: int, names: Iterable[Names]) -> frozenset[Names]:
-        """Return those of some references that may be null by their types and certainly are not where a step begins."""
+        """Return the names among `names` that may be null by their types and certainly are not where a step begins."""
         found = ((name, self._states.get(name)) for name in names)
         return frozenset(name for name, known in found if known is not None and (known[0][number] or 0) & known[1])
 
     @cached_property
     def _states(self) -> dict[Names, tuple[list[int | None], int]]:
-        """For each reference that may be null, the states of a pass of the data flow, and its bit in them."""
+        """For each nullable reference: the states of its data-flow pass, and its bit in them."""
         readings = self.assignment.readings
         keys = list(dict.fromkeys(one.reference.names for one in readings if self._is_nullable(one.meant)))
         found: dict[Names, tuple[list[int | None], int]] = {}
@@ -56,7 +56,7 @@ class NotNull:
         return view.is_known and "null" in view.kinds and len(view.kinds) > 1
 
     def _effect(self, number: int, way: Transition) -> Effect:
-        """Return what is certainly not null after a step was left, and what may be null again."""
+        """Return the references that are certainly not null after a transition, and those that may be null again."""
         step = self.facts.flow.steps[number]
         gone = frozenset(assigned_names(step))
         given: frozenset[Names] = frozenset()
@@ -80,7 +80,7 @@ class NotNull:
         return ((name,) for name, value in step.set.items() if _is_no_null(trees.get(name, value)))
 
     def _given(self, step: LlmStep | ToolStep | ParallelStep, way: Transition) -> Iterator[Names]:
-        """Yield the names that certainly get something other than null when a step is left with an output."""
+        """Yield the names that certainly have a value other than null when a step is left with an output."""
         parts: tuple[Failing, ...] = step.sub_steps
         sure: dict[Names, bool] = {}
         for part in (*parts, step):

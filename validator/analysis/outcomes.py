@@ -1,4 +1,4 @@
-"""What is said of a guardrail: the outcome at one place, and the words for each way in which a rule can be broken."""
+"""The reported outcomes of guardrails: code, message and help for each manner in which a rule can be broken."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from stepward.vm.reading.source import Place
 
 LAYER: Final = "graph"
 ALLOW_LIST: Final = Place(("allow",), key=True)
-"""Where a policy's allow-list stands; it is judged like a `never` for every tool that is not on it."""
+"""The location of a policy's allow-list, which is judged like a `never` for every tool that is not on it."""
 
 
 class Outcome(NamedTuple):
-    """What is known of one rule at one place; `code` is that of the finding it makes."""
+    """The outcome of one rule at one location; `code` is the code of its finding."""
 
     code: str
     message: str
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The verdict on one rule, or on one call under an allow-list, and what is reported of it."""
+    """The verdict on one rule, or on one call under an allow-list, with its findings."""
 
     property: Property
     outcomes: tuple[Outcome, ...]
@@ -45,7 +45,7 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a rule is from."""
+    """The origin of a rule: its name, its policy and its location."""
 
     name: str
     policy: Policy | None
@@ -53,17 +53,17 @@ class Origin:
 
     @property
     def tag(self) -> str | None:
-        """What a finding says of its policy: policy and rule, so that waivers can name either."""
+        """The names of policy and rule, by which a waiver can name either; None for a rule of the program."""
         return f"{self.policy.policy}/{self.name}" if self.policy else None
 
     @property
     def of_policy(self) -> str:
-        """The words that name the policy, where the rule is from one."""
+        """The words of a message that name the policy; empty for a rule of the program."""
         return f" of policy `{self.policy.policy}`" if self.policy else ""
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """Where the rule stands, for a finding to show."""
+        """A label with the location of the rule, for findings."""
         if self.policy is not None and self.policy.document is None:
             return ()
         return (Label(self.place, "the rule stands here", self.policy.document if self.policy else None),)
@@ -109,7 +109,7 @@ def _requires_words(rule: Requires, kind: str, step: str) -> tuple[str, str, str
 
 
 def unconfirmed(outcome: Outcome) -> Outcome:
-    """Return what stands beside a violation that the machine did not confirm."""
+    """Return the SW901 outcome for a violation that the machine did not confirm."""
     assert outcome.evidence is not None
     message = f"the machine does not confirm {outcome.code} at `{outcome.step}`: {outcome.evidence.unconfirmed}"
     help = "this is a bug of Stepward's, in the checker or in the machine: please report it with the program"
@@ -119,9 +119,9 @@ def unconfirmed(outcome: Outcome) -> Outcome:
 def not_judged(
     what: str, origin: Origin, evidence: Evidence, place: Place | None = None, step: str | None = None
 ) -> Outcome:
-    """Return the outcome of a property that is unknown because its check did not come to its end.
+    """Return the outcome of a property that is unknown because its check did not finish.
 
-    It stands at `place`, or else at the rule; the program has no place for a policy's rule but its name.
+    Its location is `place`, or else the rule. A policy's rule has no location in the program but the program's name.
     """
     if place is None:
         place = origin.place if origin.policy is None else Place(("name",), key=True)
@@ -129,6 +129,6 @@ def not_judged(
     if "memory" in evidence.reason:
         help = "split the program, or declare smaller types"
     if evidence.reason.startswith("internal error"):
-        help = "report the internal error, which SW903 shows; until it is mended nothing is known of this"
+        help = "report the internal error, which SW903 shows; until it is fixed this property stays unknown"
     message = f"{what} is not proved: {evidence.reason}"
     return Outcome("SW408", message, help, place, step, origin.labels, evidence, origin.tag)

@@ -1,12 +1,12 @@
-"""Product search: the program's graph beside a small monitor, explored together.
+"""Product search: the program's graph and a small monitor, explored together.
 
 `explore` visits every pair of step and monitor state that some path of edges reaches. It over-approximates the runs
 of the program: it takes both branches of a condition. So
 
 - no reachable pair is bad: the property is proved, with no solver, and the visited pairs are the certificate;
-- a bad pair is reachable by moves that are certainly possible (no condition decides, nothing may be undefined, no
+- a bad pair is reachable by transitions that are certainly possible (no condition decides, nothing may be undefined, no
   visit is used up): the property is violated, and the path shows how;
-- otherwise conditions decide, and this layer says nothing.
+- otherwise conditions decide, and this layer has no verdict.
 """
 
 from __future__ import annotations
@@ -22,34 +22,35 @@ from stepward.vm.language.transitions import END, Transition
 State = Hashable
 
 Fate = Literal["succeeds", "times out", "fails", "unstarted"]
-"""What becomes of a call: `times out` is with its fallback, `unstarted` that it fails before it starts."""
+"""The outcome of a call: `times out` continues with its fallback, `unstarted` is a failure before its start."""
 
 Fates = Mapping[int | None, Fate]
-"""The fates of a step's call, under None, and of its sub-steps, by their positions; empty where they are not known."""
+"""The outcomes of a step's own call (key None) and of its sub-steps (by position); empty where they are not known."""
 
 NOT_TOLD: Final[Fates] = {}
 
 USED_UP: Final = "has used up its visits"
-"""What a path says of a step that was not started again."""
+"""The words of a path for a step that was not started again."""
 
 MAX_PAIRS: Final = 4_000_000
 """Pairs of step and monitor state that one search may visit."""
 
 MAX_COUNTED_PAIRS: Final = 20_000
-"""Pairs that a search with visits counted may visit before it goes on without counting."""
+"""Pairs that a search with counted visits may visit before the search without counts replaces it."""
 
 MAX_COUNTS: Final = 2_000_000
-"""Counts of visits that such a search may hold, one for each pair and bounded step."""
+"""Counts of visits that such a search may store, one for each pair and bounded step."""
 
 
 class Monitor(Protocol):
-    """Watches a run, and remembers just what its property needs. `asks_ends` says whether `end` can be bad at all."""
+    """An automaton that observes a run and remembers what its property needs. `asks_ends` says whether `end` may
+    report."""
 
     asks_ends: bool
 
     @property
     def watched(self) -> Collection[int] | None:
-        """The steps that can be bad to enter, or change the state when they are left; None when any step can."""
+        """The steps that may be reported on entry, or that change the state; None when any step may."""
         ...
 
     def start(self) -> State:
@@ -57,37 +58,37 @@ class Monitor(Protocol):
         ...
 
     def enter(self, step: int, state: State) -> str | None:
-        """Return why it is bad that the step starts in this state (a kind of violation), or None."""
+        """Return the kind of violation if the step starts in this state, or None."""
         ...
 
     def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
-        """Return what has to start for `enter` to be bad: alternatives, each of parts of the step that all do."""
+        """Return the alternatives that make `enter` report: each is a set of parts of the step that start together."""
         ...
 
     def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
-        """Return the states that are possible after the step was left this way."""
+        """Return the states that are possible after this transition of the step."""
         ...
 
     def end(self, step: int, state: State, way: Transition) -> str | None:
-        """Return why it is bad that the run ends this way in this state, or None."""
+        """Return the kind of violation if the run ends by this transition in this state, or None."""
         ...
 
 
 class Passable(Protocol):
-    """A choice of the ways out of steps."""
+    """A subset of the transitions of a program."""
 
     @property
     def following(self) -> Sequence[Sequence[int]]:
-        """The steps that may follow each step by the ways of the choice."""
+        """The steps that may follow each step by these transitions."""
         ...
 
     def passes(self, step: int, way: Transition) -> bool:
-        """Return whether a way out of a step is chosen."""
+        """Return whether a transition belongs to the subset."""
         ...
 
 
 class Bad:
-    """A violation that a search met: its kind, the step at which it stands, and the path there."""
+    """A violation that the search found: its kind, its step, and the path to it."""
 
     def __init__(self, kind: str, step: int, found: Exploration, number: int, last: Transition | None) -> None:
         self.kind = kind
@@ -97,16 +98,17 @@ class Bad:
 
     @cached_property
     def path(self) -> tuple[Move, ...]:
-        """The moves from the entry to the violation: made when they are asked for, since most are not."""
+        """The moves from the entry to the violation. Computed on demand, since most are never used."""
         return tuple(self._found.moves(*self._end))[::-1]
 
 
 class Exploration:
-    """The pairs of step and monitor state that a search reached, by number in the order of their discovery.
+    """The reached pairs of step and monitor state, numbered in the order of their discovery.
 
-    `steps` and `states` are the two halves of the pairs, `out` the pairs that each leads to. `marks` are what is bad:
-    the number of a pair, the kind of the violation, and the way by which the run ends, None where entering is bad.
-    `is_complete` is false when the search gave up at its limit; `is_counted` says that visits are counted in the pairs.
+    `steps` and `states` are the two halves of the pairs, `out` the successors of each pair. `marks` are the violations:
+    the number of a pair, the kind, and the transition by which the run ends, None for a violation on entry.
+    `is_complete` is false when the search stopped at its limit; `is_counted` says that the pairs include counts of
+    visits.
     """
 
     def __init__(self, flow: Flow, monitor: Monitor, passable: Passable) -> None:
@@ -121,11 +123,11 @@ class Exploration:
         self.marks: list[tuple[int, str, Transition | None]] = []
         self._numbers: dict[State, dict[int, int]] = {}
         self._known: list[dict[int, int]] = []
-        """For each pair, the numbers of the steps that were visited in its state."""
+        """For each pair, the pair numbers of the steps that were visited in its state."""
 
     @property
     def pairs(self) -> int:
-        """How many pairs were visited."""
+        """The number of pairs that were visited."""
         return len(self.steps)
 
     @cached_property
@@ -145,22 +147,22 @@ class Exploration:
 
     @cached_property
     def before(self) -> list[list[int]]:
-        """The pairs that lead to each pair."""
+        """The predecessors of each pair."""
         result: list[list[int]] = [[]]
         for number, targets in enumerate(self.out):
             for target in targets:
-                if target == len(result):  # pairs are numbered in the order in which they are come upon
+                if target == len(result):  # pairs are numbered in the order of their discovery
                     result.append([number])
                 else:
                     result[target].append(number)
         return result
 
     def number(self, step: int, state: State) -> int | None:
-        """Return the number of a pair; None for one that was not visited."""
+        """Return the number of a pair, or None if it was not visited."""
         return self._numbers.get(state, {}).get(step)
 
     def ways(self, number: int) -> Iterator[tuple[int | None, Transition]]:
-        """Yield the ways out of a pair, each with the pair that it leads to; None where the run ends."""
+        """Yield the transitions of a pair, each with its target pair; None where the run ends."""
         step, state = self.steps[number], self.states[number]
         for way in self.flow.transitions[step]:
             if not self.passable.passes(step, way):
@@ -175,25 +177,25 @@ class Exploration:
                     yield self.number(way.to, after), way
 
     def moves(self, number: int, last: Transition | None) -> Iterator[Move]:
-        """Yield the path to a pair backwards, from how the run goes on there."""
+        """Yield the path to a pair in reverse order, starting with the transition `last` from it."""
         way = last
         while True:
             yield Move(self.flow.steps[self.steps[number]].id, how(way) if way is not None else "starts")
             if number == 0:
                 return
-            before = self.before[number][0]  # the first that came upon it
+            before = self.before[number][0]  # the pair that discovered it
             way = next(way for target, way in self.ways(before) if target == number)
             number = before
 
     # -- the search ------------------------------------------------------------------------------------------------
 
     def search(self, limit: int) -> None:
-        """Visit all pairs breadth first, or give up beyond `limit`."""
+        """Visit all pairs breadth first; stop beyond `limit`."""
         self._visit(0, self.monitor.start())
         steps, states, known, out = self.steps, self.states, self._known, self.out
         following, is_watched = self.passable.following, self._is_watched
         size = len(steps)
-        for number, step in enumerate(steps):  # which grows meanwhile
+        for number, step in enumerate(steps):  # the list grows during the loop
             if size > limit:
                 return
             if is_watched[step]:
@@ -201,7 +203,7 @@ class Exploration:
                 size = len(steps)
                 continue
             numbers, targets = known[number], following[step]
-            if len(targets) == 1:  # in the same state: `_visit` without the call
+            if len(targets) == 1:  # the state stays: `_visit` without the call
                 target = targets[0]
                 there = numbers.get(target)
                 if there is None:
@@ -224,7 +226,7 @@ class Exploration:
 
     @cached_property
     def _is_watched(self) -> bytearray:
-        """For each step, 1 where the monitor has to be asked: most steps of a large program are nothing to it."""
+        """For each step, 1 if the monitor must be asked. Most steps of a large program do not concern it."""
         size, watched = len(self.flow.steps), self.monitor.watched
         if watched is None:
             return bytearray(b"\1") * size
@@ -238,7 +240,7 @@ class Exploration:
         return result
 
     def _expand(self, number: int, step: int, state: State) -> list[int]:
-        """Ask the monitor about a pair, and visit what follows."""
+        """Ask the monitor about a pair, and visit its successors."""
         monitor = self.monitor
         kind = monitor.enter(step, state)
         if kind is not None:
@@ -272,7 +274,7 @@ class Exploration:
 def explore(flow: Flow, monitor: Monitor, passable: Passable, *, limit: int = MAX_PAIRS) -> Exploration:
     """Visit, breadth first, every pair that `passable` transitions reach from the entry.
 
-    Unsatisfiable iff `bad` is empty: no path of such transitions violates the monitor's property.
+    If `bad` is empty, no path of such transitions violates the monitor's property.
     """
     found = Exploration(flow, monitor, passable)
     found.search(limit)
@@ -282,9 +284,9 @@ def explore(flow: Flow, monitor: Monitor, passable: Passable, *, limit: int = MA
 def explore_counted(
     flow: Flow, monitor: Monitor, passable: Passable, *, most_counted: int = MAX_COUNTED_PAIRS, limit: int = MAX_PAIRS
 ) -> Exploration:
-    """Explore with the visits of `max_visits` counted where that is cheap, so that bounds are used up when they are.
+    """Explore with exact counts of visits where that is cheap.
 
-    Without counting a step may use up its visits at any time: more is possible then, never less.
+    Without counts a step may use up its visits at any time: that allows more behaviour, never less.
     """
     counting = counted(flow, monitor)
     if counting is not None:
@@ -295,13 +297,13 @@ def explore_counted(
 
 
 def counted(flow: Flow, monitor: Monitor) -> _Counting | None:
-    """Return a monitor that counts the visits of every bounded step beside; None where no step has `max_visits`."""
+    """Return the monitor extended with counts of visits of every bounded step; None where no step has `max_visits`."""
     bounds = {number: step.max_visits for number, step in enumerate(flow.steps) if step.max_visits is not None}
     return _Counting(flow, monitor, bounds) if bounds else None
 
 
 class _Counting:
-    """Another monitor, with the visits of every bounded step counted beside its state."""
+    """A monitor extended with counts of visits of every bounded step."""
 
     def __init__(self, flow: Flow, monitor: Monitor, bounds: dict[int, int]) -> None:
         self.monitor = monitor
@@ -324,7 +326,7 @@ class _Counting:
         inner, counts = _split(state)
         kind = self.monitor.enter(step, inner)
         if step in self.slot and counts[self.slot[step]] >= self.bounds[step]:
-            return kind if kind == "missing" else None  # it is not started, but what is owed before it is owed
+            return kind if kind == "missing" else None  # it is not started, but an obligation from before remains
         return kind
 
     def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
@@ -358,7 +360,7 @@ def _split(state: State) -> tuple[State, tuple[int, ...]]:
 
 
 def how(way: Transition) -> str:
-    """Return what became of a step, in words."""
+    """Return the words for a transition in a path."""
     if way.kind == "branch":
         return f"case {way.branch}" if isinstance(way.branch, int) else f"takes {way.branch}"
     words = {

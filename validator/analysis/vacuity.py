@@ -1,6 +1,6 @@
-"""Guardrails that say nothing (SW407), because they select nothing.
+"""Guardrails that have no effect (SW407), because they select nothing.
 
-A step that is there and that no run gets to is SW102 or SW103: these say what to do, and nothing is said of the rule.
+A selected step that no run reaches is SW102 or SW103: those findings say what to do, so the rule is not reported.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from stepward.vm.language.steps import ConditionStep, ToolCall
 
 
 def vacuous(facts: ProgramFacts, rule: AnyRule, origin: Origin) -> Iterator[Outcome]:
-    """Yield an outcome for each selector of a program's own rule that is vacuous.
+    """Yield an outcome for each selector of a program's own rule that matches nothing.
 
-    A policy's rule is vacuous when it matches in no program of the run: `matched_policy_rules`.
+    A policy's rule is vacuous when it matches in no program of the run: see `matched_policy_rules`.
     """
     if origin.policy is not None:
         return
@@ -43,13 +43,13 @@ def vacuous(facts: ProgramFacts, rule: AnyRule, origin: Origin) -> Iterator[Outc
 
 
 def matched_policy_rules(facts: ProgramFacts) -> frozenset[tuple[str, str]]:
-    """Return the names of the policies and rules that match a step of the program."""
+    """Return the policies and rules, by name, that match a step of the program."""
     rules = [(rule, policy) for rule, policy in facts.meaning.rules if policy is not None]
     return frozenset((policy.policy, rule.name) for rule, policy in rules if any(map(facts.hits, protected(rule))))
 
 
 def _near(facts: ProgramFacts, selector: AnySelector | AnyGuard) -> str:
-    """Offer the name that was probably meant by a selector that matches nothing."""
+    """Return a suggestion for the name in a selector that matches nothing."""
     if isinstance(selector, ToolSelector):
         called = [site.call.tool for site in facts.meaning.calls if isinstance(site.call, ToolCall)]
         return near_words(selector.tool, called)

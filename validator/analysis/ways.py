@@ -1,4 +1,4 @@
-"""Which ways out of a step a run may take, and which some run takes for certain: what conditions do not decide."""
+"""The transitions that a run may take, and those that some run certainly takes: neither depends on values."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Choice:
-    """Some of the ways out of the steps of a program: those that `passes` lets through.
+    """A subset of the transitions of a program: those that `passes` accepts.
 
-    At every step that is not in `asked` all ways that lead to another step are among them.
+    At every step outside of `asked`, all transitions to other steps belong to it.
     """
 
     def __init__(self, flow: Flow, passes: Callable[[int, Transition], bool], asked: Iterable[int]) -> None:
@@ -31,25 +31,25 @@ class Choice:
 
     @cached_property
     def following(self) -> list[tuple[int, ...]]:
-        """The steps that may follow each step by these ways."""
+        """The steps that may follow each step by these transitions."""
         found = list(self.flow.successors)
         for number in self._asked:
             found[number] = self.after(number)
         return found
 
     def after(self, number: int) -> tuple[int, ...]:
-        """Return the steps that may follow one step by these ways."""
+        """Return the steps that may follow one step by these transitions."""
         ways = self.flow.transitions[number]
         return tuple(dict.fromkeys(way.to for way in ways if way.to >= 0 and self.passes(number, way)))
 
 
 class Ways:
-    """The ways of one program."""
+    """The possible and the certain transitions of one program."""
 
     def __init__(
         self, facts: ProgramFacts, assignment: Assignment, unsure: Callable[[], frozenset[int]] = frozenset
     ) -> None:
-        """Begin with what is known; `unsure` returns the steps of which an expression may fail by its types."""
+        """Take the known facts; `unsure` returns the steps with an expression that may fail by its types."""
         self._unsure = unsure
         self.facts = facts
         self.flow = facts.flow
@@ -57,17 +57,17 @@ class Ways:
 
     @cached_property
     def possible(self) -> Choice:
-        """The ways that some run might take."""
+        """The transitions that some run might take."""
         return Choice(self.flow, self.is_possible, self._unlike)
 
     @cached_property
     def certain(self) -> Choice:
-        """The ways that some run takes that gets there."""
+        """The transitions that some run certainly takes when it reaches their step."""
         return Choice(self.flow, self.is_certain, self.doubtful.union(self._unlike))
 
     @cached_property
     def _unlike(self) -> list[int]:
-        """The steps that are not like most: those go on when they succeed, and end the run when they fail."""
+        """The steps other than those that continue on success and end the run on failure."""
         return [
             number
             for number, ways in enumerate(self.flow.transitions)
@@ -75,7 +75,7 @@ class Ways:
         ]
 
     def is_possible(self, step: int, way: Transition) -> bool:
-        """Return whether some run might leave the step this way: all but what constants rule out."""
+        """Return whether some run might leave the step by this transition: only constants rule it out."""
         part = self.flow.steps[step]
         match part:
             case ConditionStep():
@@ -92,9 +92,9 @@ class Ways:
                 assert_never(part)
 
     def is_certain(self, step: int, way: Transition) -> bool:
-        """Return whether some run that gets here leaves the step this way, whatever came before."""
+        """Return whether some run that reaches the step leaves it by this transition, for any earlier history."""
         part = self.flow.steps[step]
-        # What may read something undefined may fail before it starts: what becomes of it is no certainty.
+        # A step that may read something undefined may fail before it starts, so no transition is certain.
         is_sure = step not in self.doubtful
         match part:
             case ConditionStep():
@@ -109,7 +109,7 @@ class Ways:
                 assert_never(part)
 
     def _is_decided(self, step: int, way: Transition) -> bool | None:
-        """Return whether constants make a condition take this branch, or none; None where they do not decide.
+        """Return whether constants make a condition take this branch; None where they do not decide.
 
         A branch that the step lacks is the ending `uncovered`.
         """
@@ -121,16 +121,17 @@ class Ways:
         return way.branch == decided
 
     def _may_fail(self, step: int) -> bool:
-        """Whether an expression of a condition or a `set` may have no value in some state."""
+        """Whether an expression of a condition or a `set` may fail in some state."""
         return step in self.doubtful or step in self._unsure() or self._computes(step)
 
     def _computes(self, step: int) -> bool:
-        """Whether an expression of the step calculates, and so may run out of digits."""
+        """Whether an expression of the step does arithmetic, and so may have too many digits."""
         trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(step, ())]
         return any(isinstance(node, Arithmetic | Minus) for tree in trees if tree is not None for node in walk(tree))
 
     def is_real(self, bad: Bad) -> bool:
-        """Return whether the machine would follow this path to its end: within visits and budget, P really starting."""
+        """Return whether the machine would follow this path to its end: within visits and budget, and with the part
+        started."""
         program = self.facts.program
         if bad.step in self.doubtful:
             return False
@@ -147,7 +148,7 @@ class Ways:
         return program.max_steps is None or cost <= program.max_steps
 
     def _visits_fit(self, bad: Bad) -> bool:
-        """Whether the path starts every bounded step as often as its bound admits, and gives up only after that."""
+        """Whether the path starts every bounded step as often as its bound allows, and passes it only after that."""
         started: Counter[str] = Counter()
         for move in bad.path:
             step = self.flow.steps[self.flow.position[move.step]]
