@@ -153,7 +153,7 @@ PROPERTIES: Final = (
     "engine.guardrails:vacuous",
     "engine.guardrails:explore_counted",
     "engine.conditions:Conditions.cases",
-    "analysis.ways:Ways.__init__",
+    "analysis.ways:TransitionChoices.__init__",
     "analysis.assignment:Assignment.__init__",
     "analysis.bounds:Bounds.__init__",
     "validator:with_waivers",

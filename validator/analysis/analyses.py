@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.assignment import Assignment, Reading
     from stepward.validator.analysis.bounds import Bounds
     from stepward.validator.analysis.not_null import NotNull
-    from stepward.validator.analysis.ways import Ways
+    from stepward.validator.analysis.ways import TransitionChoices
 
 
 class Analyses:
@@ -96,11 +96,11 @@ class Analyses:
         return Bounds(self.facts)
 
     @cached_property
-    def ways(self) -> Ways:
+    def transitions(self) -> TransitionChoices:
         """The transitions that a run may take, and those that it certainly can take."""
-        from stepward.validator.analysis.ways import Ways
+        from stepward.validator.analysis.ways import TransitionChoices
 
-        return Ways(self.facts, self.assignment, lambda: self._unsure)
+        return TransitionChoices(self.facts, self.assignment, lambda: self._unsure)
 
     def reader(self, reading: Reading) -> AnyPart:
         """Return the step or sub-step that contains the reference."""

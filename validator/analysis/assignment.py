@@ -62,7 +62,7 @@ _NULL_OR_OBJECT: Final = frozenset({"null", "object"})
 _NOTHING_KNOWN: Final = Facts()
 
 
-class Doubt(NamedTuple):
+class PossiblyUndefined(NamedTuple):
     """A use of a value that may be undefined: `key` is the variable, or the field that may be absent."""
 
     reading: Reading
@@ -130,7 +130,7 @@ class Assignment:
         return any(source.kind == "input" for source in self.names.variables.get(name, ()))
 
     @cached_property
-    def doubtful(self) -> tuple[Doubt, ...]:
+    def doubtful(self) -> tuple[PossiblyUndefined, ...]:
         """The readings of names that may be undefined, because some path of edges does not define them."""
         asked: dict[Names, list[int]] = {}
         open_readings: list[Reading] = []
@@ -148,7 +148,7 @@ class Assignment:
         found: dict[int, Names] = {}
         for number, key in self._undefined_readings(asked, open_readings):
             found[number] = min(key, found.get(number, key), key=len)
-        return tuple(Doubt(open_readings[number], found[number]) for number in sorted(found))
+        return tuple(PossiblyUndefined(open_readings[number], found[number]) for number in sorted(found))
 
     def _is_known(self, key: Names, reading: Reading) -> bool:
         """Return whether the facts where a key is read say that it is defined: an object has its required fields."""
@@ -205,21 +205,21 @@ class Assignment:
     def _gate(self, number: int) -> int | None:
         """Return the step that can only be reached after a step succeeded; the step itself if all its transitions are
         successes."""
-        ways = self.flow.transitions[number]
-        if len(ways) == 2 and ways[0].kind == "success" and ways[0].to >= 0 > ways[1].to:
+        transitions = self.flow.transitions[number]
+        if len(transitions) == 2 and transitions[0].kind == "success" and transitions[0].to >= 0 > transitions[1].to:
             return number  # most steps: a success continues, a failure ends the run
         good: set[int] = set()
         other: set[int] = set()
-        for way in ways:
-            if way.to >= 0:
-                (good if way.kind in ("success", "fallback") else other).add(way.to)
+        for transition in transitions:
+            if transition.to >= 0:
+                (good if transition.kind in ("success", "fallback") else other).add(transition.to)
         if len(good) != 1:
             return None
         if not other:
             return number
         (target,) = good
-        is_only_way = target not in other
-        return target if is_only_way and self.flow.predecessors[target] == [number] and target != 0 else None
+        is_only_target = target not in other
+        return target if is_only_target and self.flow.predecessors[target] == [number] and target != 0 else None
 
     # -- the data flow ---------------------------------------------------------------------------------------------
 
@@ -252,8 +252,12 @@ class Assignment:
             for end in range(1, len(key) + 1):
                 below[key[:end]] = below.get(key[:end], 0) | bit
         effects = [
-            [(way.to, *self._masks(effect(number, way), bits, below)) for way in ways if way.to >= 0]
-            for number, ways in enumerate(self.flow.transitions)
+            [
+                (transition.to, *self._masks(effect(number, transition), bits, below))
+                for transition in transitions
+                if transition.to >= 0
+            ]
+            for number, transitions in enumerate(self.flow.transitions)
         ]
         state: list[int | None] = [None] * len(effects)
         state[0] = sum(bits[key] for key in at_first)
@@ -263,11 +267,11 @@ class Assignment:
             queued[number] = 0
             before = state[number]
             assert before is not None
-            for target, given, kept in effects[number]:
-                arriving, there = before & kept | given, state[target]
-                met = arriving if there is None else there & arriving
-                if met != there:
-                    state[target] = met
+            for target, given, unaffected in effects[number]:
+                arriving, known = before & unaffected | given, state[target]
+                merged = arriving if known is None else known & arriving
+                if merged != known:
+                    state[target] = merged
                     if not queued[target]:
                         queued[target] = 1
                         pending.append(target)
@@ -285,7 +289,7 @@ class Assignment:
                     given |= bits.get(name[:end], 0)
         return given, ~gone
 
-    def effect(self, number: int, way: Transition) -> Effect:
+    def effect(self, number: int, transition: Transition) -> Effect:
         """Return the names that one transition of a step defines and undefines."""
         step = self.flow.steps[number]
         match step:
@@ -293,28 +297,28 @@ class Assignment:
                 names = frozenset((name,) for name in step.set)
                 return Effect(names | self._read_for_certain(number), names)
             case ConditionStep():
-                known = self.branch_facts(number, step, way)
+                known = self.branch_facts(number, step, transition)
                 fields = ((*names, name) for names in known.not_null for name in self.required(names))
                 return Effect(known.defined.union(fields), frozenset())
             case LlmStep() | ToolStep() | ParallelStep():
-                return self._call_effect(number, step, way)
+                return self._call_effect(number, step, transition)
             case EndStep():
                 return Effect(frozenset(), frozenset())
             case _:
                 assert_never(step)
 
-    def _call_effect(self, number: int, step: LlmStep | ToolStep | ParallelStep, way: Transition) -> Effect:
+    def _call_effect(self, number: int, step: LlmStep | ToolStep | ParallelStep, transition: Transition) -> Effect:
         gone = _own_names(step)
         # What was read is defined, unless the step itself undefines it.
-        given = set(self._read_for_certain(number)) if way.kind in ("success", "fallback") else set()
+        given = set(self._read_for_certain(number)) if transition.kind in ("success", "fallback") else set()
         # Outputs bind in list order: a later sibling that was skipped undefines what an earlier one defined.
         for part in step.sub_steps:
             gone |= _own_names(part)
-            if way.kind == "success" and part.on_error != "skip":
+            if transition.kind == "success" and part.on_error != "skip":
                 given |= output_names(part)
             else:
                 given -= output_names(part)
-        if way.kind in ("success", "fallback"):
+        if transition.kind in ("success", "fallback"):
             given |= output_names(step)
         else:
             given -= output_names(step)
@@ -342,18 +346,18 @@ class Assignment:
             result.setdefault(reading.step, []).append(reading)
         return result
 
-    def branch_facts(self, number: int, step: ConditionStep, way: Transition) -> Facts:
+    def branch_facts(self, number: int, step: ConditionStep, transition: Transition) -> Facts:
         """Return the facts that hold after a condition took a branch: its references could be read, or were tested."""
-        if way.kind != "branch":
+        if transition.kind != "branch":
             return _NOTHING_KNOWN
         trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())]
         if step.condition is not None:
-            return facts(trees[0], way.branch == "then") if trees[0] is not None else _NOTHING_KNOWN
+            return facts(trees[0], transition.branch == "then") if trees[0] is not None else _NOTHING_KNOWN
         result = Facts()
         for case, tree in enumerate(trees, start=1):
             if tree is not None:
-                result |= facts(tree, way.branch == case)
-            if way.branch == case:
+                result |= facts(tree, transition.branch == case)
+            if transition.branch == case:
                 break
         return result
 

@@ -53,7 +53,7 @@ class ToolBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ShortestPath:
     """The cost of a path on which every call succeeds at once: steps as `max_steps` counts them, and calls."""
 
     steps: int
@@ -75,7 +75,7 @@ class ProgramBounds:
     steps: Most
     model_calls: Most
     tools: Mapping[str, ToolBounds]
-    shortest: Way | None
+    shortest: ShortestPath | None
     reason: str = ""
     loops: tuple[tuple[str, ...], ...] = ()
     file: str = ""
@@ -95,9 +95,9 @@ class _Visits:
         if tool is None:
             self.model_calls[number] = self.model_calls.get(number, 0) + attempts
             return
-        for of_tool, count in ((self.attempts, attempts), (self.performances, performances)):
-            places = of_tool.setdefault(tool, {})
-            places[number] = places.get(number, 0) + count
+        for of_tool, added in ((self.attempts, attempts), (self.performances, performances)):
+            counts = of_tool.setdefault(tool, {})
+            counts[number] = counts.get(number, 0) + added
 
 
 class Bounds:
@@ -108,19 +108,19 @@ class Bounds:
         self.flow = facts.flow
 
     @cached_property
-    def shortest(self) -> Way | None:
+    def shortest(self) -> ShortestPath | None:
         """The first of the paths to a declared ending that take the fewest steps: exact over drawn edges."""
-        way = self.facts.graph.shortest_way_to_an_ending(self.facts.cost)
-        if way is None:
+        path = self.facts.graph.shortest_path_to_an_ending(self.facts.cost)
+        if path is None:
             return None
         models, tools = 0, dict[str, int]()
-        for number in way:
+        for number in path:
             for _, call in self.flow.steps[number].calls:
                 if call.type == "llm":
                     models += 1
                 else:
                     tools[call.tool] = tools.get(call.tool, 0) + 1
-        return Way(sum(map(self.facts.cost, way)), models, tools)
+        return ShortestPath(sum(map(self.facts.cost, path)), models, tools)
 
     def starts(self, number: int) -> int | None:
         """Return how often a run can start a step at most, ignoring `max_steps`; None when it is unbounded."""
@@ -154,14 +154,14 @@ class Bounds:
 
     def _tools(self) -> Iterator[tuple[str, ToolBounds]]:
         parts = self._run.parts
-        rank = {number: place for place, part in enumerate(parts) for number in _steps_of(part)}
+        rank = {number: position for position, part in enumerate(parts) for number in _steps_of(part)}
         left = _PASSES * len(rank)
         for tool, attempts in self._visits.attempts.items():
             performances = self._visits.performances[tool]
-            places = [rank[number] for number in attempts]
+            positions = [rank[number] for number in attempts]
             within: Sequence[Part] | None = None
             if len(attempts) > 1 and left > 0:
-                within = parts[min(places) : max(places) + 1]
+                within = parts[min(positions) : max(positions) + 1]
                 left -= sum(len(_steps_of(part)) for part in within)
             most = self._most(attempts, within)
             yield tool, ToolBounds(most, most if performances == attempts else self._most(performances, within))

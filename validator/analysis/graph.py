@@ -34,11 +34,11 @@ class StepGraph:
         graph.add_nodes_from(
             (number, {"id": step.id, "type": step.type}) for number, step in enumerate(self.flow.steps)
         )
-        for number, ways in enumerate(self.flow.transitions):
+        for number, transitions in enumerate(self.flow.transitions):
             edges: dict[int, list[Transition]] = {}
-            for way in ways:
-                if way.to >= 0:
-                    edges.setdefault(way.to, []).append(way)
+            for transition in transitions:
+                if transition.to >= 0:
+                    edges.setdefault(transition.to, []).append(transition)
             graph.add_edges_from((number, target, {"transitions": tuple(among)}) for target, among in edges.items())
         return graph
 
@@ -102,9 +102,9 @@ class StepGraph:
 
     def ends_the_run(self, number: int) -> bool:
         """Return whether the run may end at this step by a declared ending."""
-        return any(way.to == END and way.is_drawn for way in self.flow.transitions[number])
+        return any(transition.to == END and transition.is_drawn for transition in self.flow.transitions[number])
 
-    def shortest_way_to_an_ending(self, cost: Callable[[int], int]) -> list[int] | None:
+    def shortest_path_to_an_ending(self, cost: Callable[[int], int]) -> list[int] | None:
         """Return the cheapest path from the entry to a declared ending, or None when there is none.
 
         `cost` gives the cost of a step, at least 1. Among several paths, the one whose steps come first in the list
@@ -116,9 +116,9 @@ class StepGraph:
         endings = [(length, number) for number, length in found.items() if self.ends_the_run(number)]
         if not endings:
             return None
-        way = [min(endings)[1]]
-        while way[-1]:
-            number = way[-1]
+        path = [min(endings)[1]]
+        while path[-1]:
+            number = path[-1]
             before = found[number] - cost(number)
-            way.append(min(one for one in self.flow.predecessors[number] if found.get(one) == before))
-        return way[::-1]
+            path.append(min(one for one in self.flow.predecessors[number] if found.get(one) == before))
+        return path[::-1]

@@ -69,9 +69,11 @@ class HeaviestRun:
         for number, step in enumerate(self.flow.steps):
             if step.max_visits is not None:
                 self.visits[number] = step.max_visits
-                ways = [way for way in self.flow.transitions[number] if way.to >= 0]
-                self.passed.update((number, way.to) for way in ways if way.kind == "visits")
-                self.onward[number] = tuple(dict.fromkeys(way.to for way in ways if way.kind != "visits"))
+                transitions = [transition for transition in self.flow.transitions[number] if transition.to >= 0]
+                self.passed.update((number, transition.to) for transition in transitions if transition.kind == "visits")
+                self.onward[number] = tuple(
+                    dict.fromkeys(transition.to for transition in transitions if transition.kind != "visits")
+                )
 
     @cached_property
     def parts(self) -> list[Part]:
@@ -196,7 +198,7 @@ class HeaviestRun:
             return result | dict.fromkeys(left, 1 + sum(self.visits[step] + 1 for step in cut.bounded))
         (bounded,) = cut.bounded
         within = set(left)
-        on_the_way_in = self._reached(loop.entries, within)
+        after_entry = self._reached(loop.entries, within)
         after_a_start = self._reached(self.onward[bounded], within)
         comes_back = any(bounded in self.successors[step] for step in after_a_start) or bounded in self.onward[bounded]
         if not comes_back:  # except from its error step, which is reached only after the last visit
@@ -204,7 +206,7 @@ class HeaviestRun:
         after_the_pass = self._reached([self.passed[bounded]] if bounded in self.passed and comes_back else [], within)
         for step in left:
             rounds = result[bounded] * (step in after_a_start)
-            result[step] = (step in on_the_way_in) + rounds + (step in after_the_pass)
+            result[step] = (step in after_entry) + rounds + (step in after_the_pass)
         return result
 
     def _reached(self, sources: Iterable[int], within: set[int]) -> set[int]:

@@ -11,60 +11,62 @@ from itertools import combinations, product
 from typing import Final, NamedTuple, cast
 
 from stepward.validator.analysis.analyses import Analyses
-from stepward.validator.analysis.product import NOT_TOLD, Fates, State
+from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, State
 from stepward.vm.language.automata import Bound, NeverAutomaton, awaited
 from stepward.vm.language.selectors import Hit, by_step
 from stepward.vm.language.steps import BaseStep, Call, Failing, LlmCall, ParallelStep, ToolCall
 from stepward.vm.language.transitions import Transition
 
 
-def succeeds(hit: Hit, way: Transition) -> tuple[bool, ...]:
+def succeeds(hit: Hit, transition: Transition) -> tuple[bool, ...]:
     """Return whether a matched part succeeded, given the transition of its step: (True,), (False,), or both."""
     if hit.sub is None:
-        return (way.kind in ("success", "branch"),)
+        return (transition.kind in ("success", "branch"),)
     assert isinstance(hit.part, Call)
-    if way.kind == "visits":
+    if transition.kind == "visits":
         return (False,)
-    certain = way.kind == "success" and hit.part.on_error != "skip" and hit.part.on_timeout != "fallback"
+    certain = transition.kind == "success" and hit.part.on_error != "skip" and hit.part.on_timeout != "fallback"
     return (True,) if certain else (True, False)
 
 
-def some_succeed(hits: list[Hit], way: Transition, whole: BaseStep, fates: Fates) -> tuple[bool, ...]:
+def some_succeed(hits: list[Hit], transition: Transition, whole: BaseStep, fates: CallOutcomes) -> tuple[bool, ...]:
     """Return whether some matched part of a step succeeded, given the transition: (True,), (False,), or both."""
     if fates:
         return (any(fates.get(hit.sub) == "succeeds" for hit in hits),)
-    outcomes = [succeeds(hit, way) for hit in hits]
+    outcomes = [succeeds(hit, transition) for hit in hits]
     if any(outcome == (True,) for outcome in outcomes):
         return (True,)
     may = [hit for hit, outcome in zip(hits, outcomes, strict=True) if True in outcome]
-    if way.kind == "failed" and isinstance(whole, ParallelStep):
+    if transition.kind == "failed" and isinstance(whole, ParallelStep):
         # A part that is not skipped has failed. If only the matched part can be that one, it did not succeed.
         failing = [sub for sub, part in enumerate(whole.parallel_steps) if part.on_error != "skip"]
         may = [hit for hit in may if failing != [hit.sub]]
     return (True, False) if may else (False,)
 
 
-def some_start(hits: list[Hit], way: Transition, fates: Fates, analyses: Analyses) -> tuple[bool, ...]:
+def some_start(hits: list[Hit], transition: Transition, fates: CallOutcomes, analyses: Analyses) -> tuple[bool, ...]:
     """Return whether some matched part of a step had started, given the transition: (True,), (False,), or both."""
     if fates:
         return (any(fates.get(hit.sub) != "unstarted" for hit in hits),)
-    if way.kind == "visits":
+    if transition.kind == "visits":
         return (False,)
     is_part = any(hit.sub is not None for hit in hits)
-    is_sure = (way.kind not in ("failed", "skipped") and not is_part) or analyses.starts_for_certain(hits[0].step)
+    is_sure = (transition.kind not in ("failed", "skipped") and not is_part) or analyses.starts_for_certain(
+        hits[0].step
+    )
     return (True,) if is_sure else (True, False)
 
 
-def as_it_ends(hits: Iterable[Hit], analyses: Analyses) -> Iterator[Hit]:
+def without_ineffective_fallbacks(hits: Iterable[Hit], analyses: Analyses) -> Iterator[Hit]:
     """Yield matches with ineffective fallbacks removed: those of writes that can't be repeated."""
     for hit in hits:
-        is_idle = (
+        is_ineffective = (
             isinstance(hit.part, Call) and hit.part.on_timeout == "fallback" and not analyses.facts.falls_back(hit.part)
         )
-        yield hit._replace(part=hit.part.replace(on_timeout="fail")) if is_idle else hit
+        yield hit._replace(part=hit.part.replace(on_timeout="fail")) if is_ineffective else hit
 
 
-class _Watcher:
+class _BaseMonitor:
     """The base of all monitors. Its defaults never report a violation."""
 
     asks_ends = False
@@ -82,10 +84,12 @@ class _Watcher:
     def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:  # noqa: ARG002
         return ((),)
 
-    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:  # noqa: ARG002
+    def leave(
+        self, step: int, state: State, transition: Transition, fates: CallOutcomes = NOT_KNOWN
+    ) -> Iterable[State]:  # noqa: ARG002
         return (state,)
 
-    def end(self, step: int, state: State, way: Transition) -> str | None:  # noqa: ARG002
+    def end(self, step: int, state: State, transition: Transition) -> str | None:  # noqa: ARG002
         return None
 
 
@@ -99,7 +103,7 @@ class _Start(NamedTuple):
 _ONLY: Final = (0,)
 
 
-class RuleMonitor(_Watcher):
+class RuleMonitor(_BaseMonitor):
     """The automaton of a rule with nondeterminism: where a step leaves something open, there are several next states.
 
     `doubtless` restricts paths to certain starts, as in a search for violations.
@@ -109,7 +113,7 @@ class RuleMonitor(_Watcher):
         super().__init__(analyses)
         self.automaton, self.doubtless, self.stale_by = found.automaton, doubtless, found.stale_by
         self.starts = [by_step(hits) for hits in found.starts]
-        self.comes = [by_step(as_it_ends(hits, analyses)) for hits in found.comes]
+        self.comes = [by_step(without_ineffective_fallbacks(hits, analyses)) for hits in found.comes]
         self.starting = {step: self._starting(step) for hits in self.starts for step in hits}
         self.asks_ends = self.automaton.counts("SUCCESS", "declared")
         self.may_end_anywhere = self.automaton.counts("CANCELLED", "cancelled")
@@ -186,41 +190,47 @@ class RuleMonitor(_Watcher):
         calls = program.steps[step].calls
         return program.max_tokens is not None and any(isinstance(call, LlmCall) for _, call in calls)
 
-    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
+    def leave(
+        self, step: int, state: State, transition: Transition, fates: CallOutcomes = NOT_KNOWN
+    ) -> Iterable[State]:
         if step not in self.concerned:
             return (state,)
         automaton, states = self.automaton, [state]
         if automaton.counts_starts and step in self.starting:
-            states = [automaton.started(state, which) if which else state for which in self._started(step, way, fates)]
+            states = [
+                automaton.started(state, which) if which else state for which in self._started(step, transition, fates)
+            ]
         if automaton.comes:
             stale = [number for number, steps in enumerate(self.stale_by) if step in steps]
-            states = [automaton.left(one, came, stale) for came in self._came(step, way, fates) for one in states]
+            states = [
+                automaton.left(one, came, stale) for came in self._came(step, transition, fates) for one in states
+            ]
         return states if len(states) == 1 else dict.fromkeys(states)
 
-    def _started(self, step: int, way: Transition, fates: Fates) -> Iterable[tuple[int, ...]]:
+    def _started(self, step: int, transition: Transition, fates: CallOutcomes) -> Iterable[tuple[int, ...]]:
         """Yield the selectors of which a part may have started, given the transition: one combination at a time."""
         may = {
-            number: some_start(hits[step], way, fates, self.analyses)
+            number: some_start(hits[step], transition, fates, self.analyses)
             for number, hits in enumerate(self.starts)
             if step in hits
         }
         return _chosen({number: (True,) for number in may if True in may[number]} if self.doubtless else may)
 
-    def _came(self, step: int, way: Transition, fates: Fates) -> Iterable[tuple[int, ...]]:
+    def _came(self, step: int, transition: Transition, fates: CallOutcomes) -> Iterable[tuple[int, ...]]:
         """Yield the guards that may have been satisfied, given the transition: one combination at a time."""
         may: dict[int, tuple[bool, ...]] = {}
         for number, found in enumerate(self.comes):
             hits = found.get(step)
             if hits:
                 branch = awaited(self.automaton.comes[number], hits[0])
-                is_taken = (way.branch == branch,)
+                is_taken = (transition.branch == branch,)
                 whole = self.facts.program.steps[step]
-                may[number] = is_taken if branch is not None else some_succeed(hits, way, whole, fates)
+                may[number] = is_taken if branch is not None else some_succeed(hits, transition, whole, fates)
         return _chosen(may)
 
-    def end(self, step: int, state: State, way: Transition) -> str | None:  # noqa: ARG002
-        assert way.ending is not None
-        return "missing" if self.automaton.owes(state, *way.ending) else None
+    def end(self, step: int, state: State, transition: Transition) -> str | None:  # noqa: ARG002
+        assert transition.ending is not None
+        return "missing" if self.automaton.owes(state, *transition.ending) else None
 
 
 def _chosen(may: Mapping[int, tuple[bool, ...]]) -> Iterable[tuple[int, ...]]:
@@ -238,7 +248,7 @@ def never(analyses: Analyses, hits: list[Hit]) -> RuleMonitor:
     return RuleMonitor(analyses, Bound(NeverAutomaton(), (hits,), (), ()))
 
 
-class ArrivalMonitor(_Watcher):
+class ArrivalMonitor(_BaseMonitor):
     """Reports each arrival of control at a step, whether the step starts or not."""
 
     def __init__(self, analyses: Analyses, step: int) -> None:
@@ -250,7 +260,7 @@ class ArrivalMonitor(_Watcher):
         return "arrives" if step == self.step else None
 
 
-class UndefinedMonitor(_Watcher):
+class UndefinedMonitor(_BaseMonitor):
     """Tracks whether a name is defined, and reports each start of some steps without it."""
 
     def __init__(self, analyses: Analyses, key: tuple[str, ...], steps: Iterable[int]) -> None:
@@ -261,8 +271,10 @@ class UndefinedMonitor(_Watcher):
     def enter(self, step: int, state: State) -> str | None:
         return "undefined" if step in self.steps and state == 0 else None
 
-    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:  # noqa: ARG002
-        effect = self.analyses.assignment.effect(step, way)
+    def leave(
+        self, step: int, state: State, transition: Transition, fates: CallOutcomes = NOT_KNOWN
+    ) -> Iterable[State]:  # noqa: ARG002
+        effect = self.analyses.assignment.effect(step, transition)
         if any(name[: len(self.key)] == self.key for name in effect.given):
             return (1,)
         return (0 if self.key in effect.gone else state,)

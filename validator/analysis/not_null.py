@@ -55,20 +55,20 @@ class NotNull:
         view = self.typing.view(meant)
         return view.is_known and "null" in view.kinds and len(view.kinds) > 1
 
-    def _effect(self, number: int, way: Transition) -> Effect:
+    def _effect(self, number: int, transition: Transition) -> Effect:
         """Return the references that are certainly not null after a transition, and those that may be null again."""
         step = self.facts.flow.steps[number]
         gone = frozenset(assigned_names(step))
         given: frozenset[Names] = frozenset()
         match step:
             case ConditionStep():
-                given = self.assignment.branch_facts(number, step, way).not_null
+                given = self.assignment.branch_facts(number, step, transition).not_null
             case SetStep():
-                if way.kind == "success":
+                if transition.kind == "success":
                     given = frozenset(self._assigned(number, step))
             case LlmStep() | ToolStep() | ParallelStep():
-                if way.kind in ("success", "fallback"):
-                    given = frozenset(self._given(step, way))
+                if transition.kind in ("success", "fallback"):
+                    given = frozenset(self._given(step, transition))
             case EndStep():
                 pass
             case _:
@@ -79,12 +79,12 @@ class NotNull:
         trees = {clause.path[-1]: clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())}
         return ((name,) for name, value in step.set.items() if _is_no_null(trees.get(name, value)))
 
-    def _given(self, step: LlmStep | ToolStep | ParallelStep, way: Transition) -> Iterator[Names]:
+    def _given(self, step: LlmStep | ToolStep | ParallelStep, transition: Transition) -> Iterator[Names]:
         """Yield the names that certainly have a value other than null when a step is left with an output."""
         parts: tuple[Failing, ...] = step.sub_steps
         sure: dict[Names, bool] = {}
         for part in (*parts, step):
-            may_fall_back = isinstance(part, Call) and (part.on_timeout == "fallback" or way.kind == "fallback")
+            may_fall_back = isinstance(part, Call) and (part.on_timeout == "fallback" or transition.kind == "fallback")
             is_there = part is step or part.on_error != "skip"
             view = self.typing.view(Resolution((self.assignment.names.outputs[part.id],), ()))
             is_sure = is_there and not may_fall_back and view.is_known and "null" not in view.kinds

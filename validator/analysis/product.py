@@ -21,13 +21,13 @@ from stepward.vm.language.transitions import END, Transition
 
 State = Hashable
 
-Fate = Literal["succeeds", "times out", "fails", "unstarted"]
+CallOutcome = Literal["succeeds", "times out", "fails", "unstarted"]
 """The outcome of a call: `times out` continues with its fallback, `unstarted` is a failure before its start."""
 
-Fates = Mapping[int | None, Fate]
+CallOutcomes = Mapping[int | None, CallOutcome]
 """The outcomes of a step's own call (key None) and of its sub-steps (by position); empty where they are not known."""
 
-NOT_TOLD: Final[Fates] = {}
+NOT_KNOWN: Final[CallOutcomes] = {}
 
 USED_UP: Final = "has used up its visits"
 """The words of a path for a step that was not started again."""
@@ -65,11 +65,13 @@ class Monitor(Protocol):
         """Return the alternatives that make `enter` report: each is a set of parts of the step that start together."""
         ...
 
-    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterable[State]:
+    def leave(
+        self, step: int, state: State, transition: Transition, fates: CallOutcomes = NOT_KNOWN
+    ) -> Iterable[State]:
         """Return the states that are possible after this transition of the step."""
         ...
 
-    def end(self, step: int, state: State, way: Transition) -> str | None:
+    def end(self, step: int, state: State, transition: Transition) -> str | None:
         """Return the kind of violation if the run ends by this transition in this state, or None."""
         ...
 
@@ -82,7 +84,7 @@ class Passable(Protocol):
         """The steps that may follow each step by these transitions."""
         ...
 
-    def passes(self, step: int, way: Transition) -> bool:
+    def passes(self, step: int, transition: Transition) -> bool:
         """Return whether a transition belongs to the subset."""
         ...
 
@@ -139,10 +141,10 @@ class Exploration:
     def bad(self) -> dict[tuple[str, int], Bad]:
         """The first violation of each kind at each step."""
         found: dict[tuple[str, int], Bad] = {}
-        for number, kind, way in self.marks:
+        for number, kind, transition in self.marks:
             step = self.steps[number]
             if (kind, step) not in found:
-                found[kind, step] = Bad(kind, step, self, number, way)
+                found[kind, step] = Bad(kind, step, self, number, transition)
         return found
 
     @cached_property
@@ -161,30 +163,30 @@ class Exploration:
         """Return the number of a pair, or None if it was not visited."""
         return self._numbers.get(state, {}).get(step)
 
-    def ways(self, number: int) -> Iterator[tuple[int | None, Transition]]:
+    def transitions(self, number: int) -> Iterator[tuple[int | None, Transition]]:
         """Yield the transitions of a pair, each with its target pair; None where the run ends."""
         step, state = self.steps[number], self.states[number]
-        for way in self.flow.transitions[step]:
-            if not self.passable.passes(step, way):
+        for transition in self.flow.transitions[step]:
+            if not self.passable.passes(step, transition):
                 continue
-            if way.to == END and not self.monitor.asks_ends:
-                yield None, way
+            if transition.to == END and not self.monitor.asks_ends:
+                yield None, transition
                 continue
-            for after in self.monitor.leave(step, state, way):
-                if way.to == END:
-                    yield None, way
-                elif way.to >= 0:
-                    yield self.number(way.to, after), way
+            for after in self.monitor.leave(step, state, transition):
+                if transition.to == END:
+                    yield None, transition
+                elif transition.to >= 0:
+                    yield self.number(transition.to, after), transition
 
     def moves(self, number: int, last: Transition | None) -> Iterator[Move]:
         """Yield the path to a pair in reverse order, starting with the transition `last` from it."""
-        way = last
+        transition = last
         while True:
-            yield Move(self.flow.steps[self.steps[number]].id, how(way) if way is not None else "starts")
+            yield Move(self.flow.steps[self.steps[number]].id, how(transition) if transition is not None else "starts")
             if number == 0:
                 return
             before = self.before[number][0]  # the pair that discovered it
-            way = next(way for target, way in self.ways(before) if target == number)
+            transition = next(transition for target, transition in self.transitions(before) if target == number)
             number = before
 
     # -- the search ------------------------------------------------------------------------------------------------
@@ -205,14 +207,14 @@ class Exploration:
             numbers, targets = known[number], following[step]
             if len(targets) == 1:  # the state stays: `_visit` without the call
                 target = targets[0]
-                there = numbers.get(target)
-                if there is None:
-                    there = numbers[target] = size
+                pair = numbers.get(target)
+                if pair is None:
+                    pair = numbers[target] = size
                     size += 1
                     steps.append(target)
                     states.append(states[number])
                     known.append(numbers)
-                out.append((there,))
+                out.append((pair,))
                 continue
             for target in targets:
                 if target not in numbers:
@@ -234,8 +236,8 @@ class Exploration:
         for step in watched:
             result[step] = 1
         if self.monitor.asks_ends:
-            for step, ways in enumerate(self.flow.transitions):
-                if any(way.to == END for way in ways):
+            for step, transitions in enumerate(self.flow.transitions):
+                if any(transition.to == END for transition in transitions):
                     result[step] = 1
         return result
 
@@ -246,29 +248,29 @@ class Exploration:
         if kind is not None:
             self.marks.append((number, kind, None))
         found: dict[int, None] = {}
-        for way in self.flow.transitions[step]:
-            if (way.to == END and not monitor.asks_ends) or not self.passable.passes(step, way):
+        for transition in self.flow.transitions[step]:
+            if (transition.to == END and not monitor.asks_ends) or not self.passable.passes(step, transition):
                 continue
-            for after in monitor.leave(step, state, way):
-                if way.to == END:
-                    kind = monitor.end(step, after, way)
+            for after in monitor.leave(step, state, transition):
+                if transition.to == END:
+                    kind = monitor.end(step, after, transition)
                     if kind is not None:
-                        self.marks.append((number, kind, way))
-                elif way.to >= 0:
-                    found[self._visit(way.to, after)] = None
+                        self.marks.append((number, kind, transition))
+                elif transition.to >= 0:
+                    found[self._visit(transition.to, after)] = None
         return list(found)
 
     def _visit(self, step: int, state: State) -> int:
         known = self._numbers.get(state)
         if known is None:
             known = self._numbers[state] = {}
-        there = known.get(step)
-        if there is None:
-            there = known[step] = len(self.steps)
+        pair = known.get(step)
+        if pair is None:
+            pair = known[step] = len(self.steps)
             self.steps.append(step)
             self.states.append(state)
             self._known.append(known)
-        return there
+        return pair
 
 
 def explore(flow: Flow, monitor: Monitor, passable: Passable, *, limit: int = MAX_PAIRS) -> Exploration:
@@ -311,7 +313,9 @@ class _Counting:
         self.bounds = bounds
         self.slot = {step: number for number, step in enumerate(bounds)}
         self.routed = {
-            step for step in bounds if any(way.kind == "visits" and way.to != END for way in flow.transitions[step])
+            step
+            for step in bounds
+            if any(transition.kind == "visits" and transition.to != END for transition in flow.transitions[step])
         }
 
     @property
@@ -332,25 +336,27 @@ class _Counting:
     def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
         return self.monitor.culprits(step, _split(state)[0])
 
-    def leave(self, step: int, state: State, way: Transition, fates: Fates = NOT_TOLD) -> Iterator[State]:
+    def leave(
+        self, step: int, state: State, transition: Transition, fates: CallOutcomes = NOT_KNOWN
+    ) -> Iterator[State]:
         inner, counts = _split(state)
         if step in self.slot:
             slot, bound = self.slot[step], self.bounds[step]
-            if not self._applies(way, counts[slot], bound, has_route=step in self.routed):
+            if not self._applies(transition, counts[slot], bound, has_route=step in self.routed):
                 return
             counts = (*counts[:slot], counts[slot] + 1, *counts[slot + 1 :])
-        for after in self.monitor.leave(step, inner, way, fates):
+        for after in self.monitor.leave(step, inner, transition, fates):
             yield after, counts
 
     @staticmethod
-    def _applies(way: Transition, count: int, bound: int, *, has_route: bool) -> bool:
+    def _applies(transition: Transition, count: int, bound: int, *, has_route: bool) -> bool:
         if count < bound:
-            return way.kind != "visits"
+            return transition.kind != "visits"
         goes_on = has_route and count == bound
-        return way.kind == "visits" and (way.to != END) is goes_on
+        return transition.kind == "visits" and (transition.to != END) is goes_on
 
-    def end(self, step: int, state: State, way: Transition) -> str | None:
-        return self.monitor.end(step, _split(state)[0], way)
+    def end(self, step: int, state: State, transition: Transition) -> str | None:
+        return self.monitor.end(step, _split(state)[0], transition)
 
 
 def _split(state: State) -> tuple[State, tuple[int, ...]]:
@@ -359,10 +365,10 @@ def _split(state: State) -> tuple[State, tuple[int, ...]]:
     return inner, counts
 
 
-def how(way: Transition) -> str:
+def how(transition: Transition) -> str:
     """Return the words for a transition in a path."""
-    if way.kind == "branch":
-        return f"case {way.branch}" if isinstance(way.branch, int) else f"takes {way.branch}"
+    if transition.kind == "branch":
+        return f"case {transition.branch}" if isinstance(transition.branch, int) else f"takes {transition.branch}"
     words = {
         "success": "succeeds",
         "fallback": "times out, fallback",
@@ -372,4 +378,4 @@ def how(way: Transition) -> str:
         "visits": USED_UP,
         "end": "ends the run",
     }
-    return words[way.kind]
+    return words[transition.kind]

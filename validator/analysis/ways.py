@@ -39,11 +39,15 @@ class Choice:
 
     def after(self, number: int) -> tuple[int, ...]:
         """Return the steps that may follow one step by these transitions."""
-        ways = self.flow.transitions[number]
-        return tuple(dict.fromkeys(way.to for way in ways if way.to >= 0 and self.passes(number, way)))
+        transitions = self.flow.transitions[number]
+        return tuple(
+            dict.fromkeys(
+                transition.to for transition in transitions if transition.to >= 0 and self.passes(number, transition)
+            )
+        )
 
 
-class Ways:
+class TransitionChoices:
     """The possible and the certain transitions of one program."""
 
     def __init__(
@@ -70,45 +74,45 @@ class Ways:
         """The steps other than those that continue on success and end the run on failure."""
         return [
             number
-            for number, ways in enumerate(self.flow.transitions)
-            if len(ways) != 2 or ways[0].kind != "success" or ways[1].to != END
+            for number, transitions in enumerate(self.flow.transitions)
+            if len(transitions) != 2 or transitions[0].kind != "success" or transitions[1].to != END
         ]
 
-    def is_possible(self, step: int, way: Transition) -> bool:
+    def is_possible(self, step: int, transition: Transition) -> bool:
         """Return whether some run might leave the step by this transition: only constants rule it out."""
         part = self.flow.steps[step]
         match part:
             case ConditionStep():
-                if way.kind == "failed":
+                if transition.kind == "failed":
                     return self._may_fail(step)
-                return way.kind == "visits" or self._is_decided(step, way) is not False
+                return transition.kind == "visits" or self._is_decided(step, transition) is not False
             case SetStep():
-                return way.kind != "failed" or self._may_fail(step)
+                return transition.kind != "failed" or self._may_fail(step)
             case LlmStep() | ToolStep() | ParallelStep():
-                return way.kind != "fallback" or self.facts.falls_back(part)
+                return transition.kind != "fallback" or self.facts.falls_back(part)
             case EndStep():
                 return True
             case _:
                 assert_never(part)
 
-    def is_certain(self, step: int, way: Transition) -> bool:
+    def is_certain(self, step: int, transition: Transition) -> bool:
         """Return whether some run that reaches the step leaves it by this transition, for any earlier history."""
         part = self.flow.steps[step]
         # A step that may read something undefined may fail before it starts, so no transition is certain.
         is_sure = step not in self.doubtful
         match part:
             case ConditionStep():
-                return way.kind in ("branch", "uncovered") and self._is_decided(step, way) is True
+                return transition.kind in ("branch", "uncovered") and self._is_decided(step, transition) is True
             case SetStep():
-                return way.kind != "failed" and is_sure
+                return transition.kind != "failed" and is_sure
             case LlmStep() | ToolStep() | ParallelStep():
-                return is_sure and (way.kind != "fallback" or self.facts.falls_back(part))
+                return is_sure and (transition.kind != "fallback" or self.facts.falls_back(part))
             case EndStep():
                 return is_sure
             case _:
                 assert_never(part)
 
-    def _is_decided(self, step: int, way: Transition) -> bool | None:
+    def _is_decided(self, step: int, transition: Transition) -> bool | None:
         """Return whether constants make a condition take this branch; None where they do not decide.
 
         A branch that the step lacks is the ending `uncovered`.
@@ -116,9 +120,9 @@ class Ways:
         decided = self.facts.decided_branch(step)
         if decided is None:
             return None
-        if way.kind == "uncovered":
+        if transition.kind == "uncovered":
             return all(other.branch != decided for other in self.flow.transitions[step])
-        return way.branch == decided
+        return transition.branch == decided
 
     def _may_fail(self, step: int) -> bool:
         """Whether an expression of a condition or a `set` may fail in some state."""

@@ -64,7 +64,7 @@ class DeadWays:
         """Return whether no run leaves a step this way."""
         if number in self._misread:
             return False
-        if not self.analyses.ways.is_possible(number, way):
+        if not self.analyses.transitions.is_possible(number, way):
             return True
         step = self.flow.steps[number]
         if not isinstance(step, ConditionStep) or way.kind == "visits":
@@ -242,7 +242,7 @@ class DeadWays:
         self, number: int, leaving: Leaving, roots: frozenset[Names], place: list[int], nodes: dict[int, int]
     ) -> list[Edge]:
         way = leaving.way
-        if not self.analyses.ways.is_possible(number, way):
+        if not self.analyses.transitions.is_possible(number, way):
             return []
         target = place[way.to] if way.to >= 0 else UNSET
         if target == UNSET and not isinstance(self.flow.steps[number], ConditionStep):

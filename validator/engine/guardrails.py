@@ -192,11 +192,11 @@ class _Judge:
 
         What lies between the two is for the engine, which goes on with the first of these searches.
         """
-        possible = explore_counted(self.flow, monitor, self.analyses.ways.possible)
+        possible = explore_counted(self.flow, monitor, self.analyses.transitions.possible)
         if not possible.bad and possible.is_complete:
             return Verdict.PROVED, self._cut(monitor, possible), []
-        certain = explore_counted(self.flow, strict or monitor, self.analyses.ways.certain)
-        sure = {key: bad for key, bad in certain.bad.items() if self.analyses.ways.is_real(bad)}
+        certain = explore_counted(self.flow, strict or monitor, self.analyses.transitions.certain)
+        sure = {key: bad for key, bad in certain.bad.items() if self.analyses.transitions.is_real(bad)}
         left = sorted(
             (step, kind) for kind, step in possible.bad if not any((one, step) in sure for one in (kind, _WORST))
         )
@@ -277,7 +277,7 @@ class _Judge:
             return ()
         from stepward.validator.engine.certificates.grounds import explored
 
-        found = found or explore_counted(self.flow, monitor, self.analyses.ways.possible)
+        found = found or explore_counted(self.flow, monitor, self.analyses.transitions.possible)
         return (explored(self.flow, monitor, found),)
 
     def _never_when(self, rule: Never, when: str) -> Found:
@@ -298,7 +298,7 @@ class _Judge:
             return Verdict.PROVED, proof, []
         if value is True:
             return self._decide(monitor)
-        possible = explore_counted(self.flow, monitor, self.analyses.ways.possible)
+        possible = explore_counted(self.flow, monitor, self.analyses.transitions.possible)
         if not possible.bad:
             return Verdict.PROVED, self._cut(monitor, possible), []
         broken = {outcome.step: outcome for outcome in self._unreadable_when(rule, tree)}
@@ -342,8 +342,8 @@ class _Judge:
                 continue
             root = names[: len(names) - len(meant.fields)]
             monitor = UndefinedMonitor(self.analyses, root, [hit.step for hit in self.facts.hits(rule.never)])
-            for bad in explore_counted(self.flow, monitor, self.analyses.ways.certain).bad.values():
-                if bad.step not in found and self.analyses.ways.is_real(bad):
+            for bad in explore_counted(self.flow, monitor, self.analyses.transitions.certain).bad.values():
+                if bad.step not in found and self.analyses.transitions.is_real(bad):
                     step = self.flow.steps[bad.step].id
                     name = "$" + ".".join(root)
                     message = f"`{step}` can start while `{name}` is undefined, so `{rule.when}` can't be ruled out"

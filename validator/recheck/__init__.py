@@ -1,1 +1,1 @@
-"""Checks certificates with code that shares nothing with the engine but the language: `stepward recheck`."""
+"""Checks certificates with code that shares only the language with the engine: `stepward recheck`."""

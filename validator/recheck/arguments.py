@@ -1,4 +1,4 @@
-"""Whether a call may start: what it hands over is there, and of the types that its tool takes."""
+"""Whether a call may start: its arguments are defined, and of the types that its tool accepts."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ANY_ARRAY: Final = TypeSpec.model_construct(type=("array",))
 _ANY_OBJECT: Final = TypeSpec.model_construct(type=("object",))
 
 CellsOf = Callable[[Names], Sequence[Cell]]
-"""What a reference may be where the call stands."""
+"""Returns the possible blocks of a reference where the call starts."""
 
 
 def starts(reading: Reading, part: AnyCall, cells_of: CellsOf) -> tuple[bool, bool]:
-    """Return whether a call may start, and whether it may fail before it does."""
+    """Return whether a call may start, and whether it may fail before its start."""
     read = [cells_of(name) for name in read_by(part)]
     may_start = not any(cells == (UNDEFINED,) for cells in read)
     may_fail = any(UNDEFINED in cells for cells in read)
@@ -42,7 +42,7 @@ def starts(reading: Reading, part: AnyCall, cells_of: CellsOf) -> tuple[bool, bo
 
 
 def _fits(reading: Reading, value: Any, spec: TypeSpec, cells_of: CellsOf) -> tuple[bool, bool]:
-    """Return whether an argument may be of its type, and whether it may not."""
+    """Return whether an argument may be of its type, and whether it may not be."""
     found = list(embedded(value))
     if not found:
         is_fit = fits(value, spec)
@@ -58,7 +58,7 @@ def _fits(reading: Reading, value: Any, spec: TypeSpec, cells_of: CellsOf) -> tu
 
 
 def _given(reading: Reading, names: Names) -> list[TypeSpec | None]:
-    """Return the types of what gives a reference its values; None where that is no type of its own."""
+    """Return the types of the sources of a reference; None for a source without a type of its own."""
     meant = reading.lookup.meaning(names)
     if meant is None:
         return [None]
@@ -68,9 +68,9 @@ def _given(reading: Reading, names: Names) -> list[TypeSpec | None]:
 
 
 def _is_of(reading: Reading, cell: Cell, spec: TypeSpec, names: Names) -> bool:
-    """Return whether every value of a reference that lies in a cell is of a type.
+    """Return whether every value of a reference in a block is of a type.
 
-    A cell says nothing of where its values come from: all of its numbers are whole where nothing gives others.
+    A block does not know the sources of its values: all of its numbers are whole if no source gives others.
     """
     if _is_within(cell, spec):
         return True
@@ -79,7 +79,7 @@ def _is_of(reading: Reading, cell: Cell, spec: TypeSpec, names: Names) -> bool:
 
 
 def _is_within(cell: Cell, spec: TypeSpec) -> bool:
-    """Return whether every value of a cell is of a type; false where it is not plain to see."""
+    """Return whether every value of a block is of a type; false where that is not certain."""
     if cell.single:
         return fits(cell.value, spec)
     if spec.enum is not None or not (

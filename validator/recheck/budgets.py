@@ -10,14 +10,14 @@ from stepward.validator.recheck.reading import Reading
 from stepward.vm.language.steps import Call, ParallelStep, ToolCall
 
 MAX_PLACES: Final = 20_000
-"""Pairs of step and visits that are looked at."""
+"""Pairs of step and visits that are explored."""
 
 Place = tuple[int, tuple[int, ...]]
-"""A step, and the visits so far of every step with `max_visits`."""
+"""A step, with the number of earlier visits of every step with `max_visits`."""
 
 
 class Budget:
-    """What the runs of one program take of `max_steps`, at most."""
+    """An upper bound of the steps that runs of one program take from `max_steps`."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
@@ -25,7 +25,7 @@ class Budget:
         self.slot = {step: number for number, step in enumerate(self.bounds)}
 
     def most(self) -> int | None:
-        """Return the steps that no run exceeds; None where one may go on for ever, or there is too much to look at."""
+        """Return the most steps that a run takes; None where it is unbounded, or beyond MAX_NODES."""
         entry: Place = (0, (0,) * len(self.bounds))
         known: dict[Place, int] = {}
         path: dict[Place, Iterator[Place]] = {entry: self._following(entry)}
@@ -49,13 +49,13 @@ class Budget:
         return number in self.slot and visits[self.slot[number]] >= self.bounds[number]
 
     def _following(self, place: Place) -> Iterator[Place]:
-        """Yield the places that may follow, whatever conditions say."""
+        """Yield the nodes that may follow, for any values of conditions."""
         number, visits = place
         is_used_up = self._is_used_up(place)
         if number in self.slot:
             slot = self.slot[number]
             if visits[slot] > self.bounds[number]:
-                return  # the visit after that stalls the run
+                return  # the next visit stalls the run
             visits = (*visits[:slot], visits[slot] + 1, *visits[slot + 1 :])
         for way in self.reading.control.ways[number]:
             if way.to != END and (way.kind == "visits") is is_used_up:
@@ -72,7 +72,7 @@ class Budget:
         return self._attempts(step) if isinstance(step, Call) else 1
 
     def _attempts(self, call: Call) -> int:
-        """Return the attempts of one visit: a write whose outcome nobody knows is repeated where that does no harm."""
+        """Return the attempts of one visit. An idempotent write with an unknown outcome is repeated."""
         if call.on_error == "retry":
             return call.max_retries
         spec = self.reading.tool(call.tool) if isinstance(call, ToolCall) else None

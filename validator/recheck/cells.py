@@ -1,8 +1,8 @@
-"""Cells: the values of one reference, cut into classes, as this checker cuts them itself.
+"""Blocks: a partition of the values of one reference, computed by this checker itself.
 
-A certificate names the classes that it speaks of. Their bounds, literals and lengths cut all values into cells; every
-class must be one of these cells, so that no value can hide between two classes. What is said of a cell is said of each
-of its values: where they differ, both is possible.
+A certificate lists classes of values. Their bounds, literals and lengths partition all values into blocks. Every class
+must be one of these blocks, so that no value can be between two classes. A statement about a block is one about each of
+its values: where they differ, both answers are possible.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import Number
 
 MAX_CELLS: Final = 1 << 13
-"""Cells of one reference: the engine makes half as many at most."""
+"""Blocks of one reference: the engine makes at most half as many."""
 
 MAX_ITEMS: Final = 50
-"""Cells that are told apart of what an array can hold."""
+"""Blocks of the items of an array that are distinguished."""
 
 Asked = tuple[str, str]
-"""One of the questions of ANSWERS and the literal that it asks for."""
+"""A question of ANSWERS with its literal."""
 
 
 class Cell(NamedTuple):
-    """A class of values of one kind.
+    """A set of values of one kind.
 
-    `value` is the only one where the cell is `single`. Else numbers, and lengths of texts and arrays, lie strictly
-    between `low` and `high`; `whole` ones are integers. Texts answer as `answers` says. `items` are the cells of
-    what an array can hold, None for any; `held` is what it does hold, where that is known. The cell has none of the
-    texts, and none of the arrays by what they hold, that are in `but`.
+    A `single` block has the one value `value`. Otherwise numbers, and lengths of texts and arrays, are strictly between
+    `low` and `high`; `whole` ones are integers. Texts answer questions as `answers` says. `items` are the blocks of
+    possible items of an array, None for any; `held` are the blocks of its actual items, where these are known. The
+    texts, and the arrays by their items, in `but` are excluded.
     """
 
     kind: str
@@ -74,7 +74,7 @@ ANYTHING: Final = tuple(
 
 
 def of_value(value: Any) -> Cell:
-    """Return the cell of one value; of an array its length and members, of an object its kind."""
+    """Return the block of one value: for an array its length and items, for an object its kind."""
     if value is None:
         return NULL
     if isinstance(value, bool):
@@ -89,23 +89,23 @@ def of_value(value: Any) -> Cell:
 
 
 def _of_members(members: tuple[Cell, ...]) -> Cell:
-    """Return the cell of the arrays that hold values of these cells."""
+    """Return the block of the arrays whose items are in these blocks."""
     return Cell("array", low=len(members) - 1, high=len(members) + 1, items=frozenset(members), held=members)
 
 
 def is_exact(cell: Cell) -> bool:
-    """Return whether a cell has one value: a scalar, or an array of such."""
+    """Return whether a block has exactly one value: a scalar, or an array of such."""
     return cell.single or (cell.held is not None and all(map(is_exact, cell.held)))
 
 
 def holds(cell: Cell, value: Any) -> bool:
-    """Return whether a scalar may be one of the cell's values."""
+    """Return whether a scalar may belong to a block."""
     other = of_value(value)
     return other.kind == cell.kind and meet(cell, other)
 
 
 def meet(one: Cell, other: Cell) -> bool:
-    """Return whether two cells may share a value."""
+    """Return whether two blocks may have a common value."""
     if one.kind != other.kind:
         return False
     if one.single and other.single:
@@ -126,7 +126,7 @@ def meet(one: Cell, other: Cell) -> bool:
 
 
 def common(one: Cell, other: Cell) -> Cell:
-    """Return a cell with every value that two cells share, of which the second answers no questions about texts."""
+    """Return a block with every common value of two blocks. The second has no answers to questions about texts."""
     if is_exact(other):
         return other
     lows = [cell.low for cell in (one, other) if cell.low is not None]
@@ -137,7 +137,7 @@ def common(one: Cell, other: Cell) -> Cell:
 
 
 def _has_text(one: Cell, other: Cell) -> bool:
-    """Return whether two cells, of which the answers agree, may share a text that is short enough for both."""
+    """Return whether two blocks with compatible answers may have a common text that is short enough for both."""
     highs = [cell.high for cell in (one, other) if cell.high is not None]
     if not highs:
         return True
@@ -161,7 +161,7 @@ def _overlap(one: Cell, other: Cell) -> bool:
 
 
 def _has_room(low: Number | None, high: Number | None, *, whole: bool) -> bool:
-    """Return whether a number lies strictly between two bounds."""
+    """Return whether there is a number strictly between two bounds."""
     if low is None or high is None:
         return True
     return floor(low) + 1 < high if whole else low < high
@@ -174,13 +174,13 @@ def _is_text_in(text: str, cell: Cell) -> bool:
 
 
 def answer_of(text: str, asked: Asked) -> bool:
-    """Return what a text answers to a question."""
+    """Return the answer of a text to a question."""
     question, literal = asked
     return ANSWERS[question](text, literal)
 
 
 def admits(spec: TypeSpec | None, cell: Cell) -> bool:
-    """Return whether a value of a type may be in a cell."""
+    """Return whether some value of a type may be in a block."""
     if cell.kind == "undefined":
         return False
     if spec is None:
@@ -202,12 +202,12 @@ def admits(spec: TypeSpec | None, cell: Cell) -> bool:
 
 
 def _texts(spec: TypeSpec) -> Cell:
-    """Return the cell of the texts of a type."""
+    """Return the block of the texts of a type."""
     return TEXT if spec.max_length is None else TEXT._replace(high=spec.max_length + 1)
 
 
 def _may_have(cell: Cell, spec: TypeSpec) -> bool:
-    """Return whether the pattern of a type may be found in a text of a cell."""
+    """Return whether some text of a block may match the pattern of a type."""
     if spec.pattern is None:
         return True
     ends = [end for end in (cell.high, None if spec.max_length is None else spec.max_length + 1) if end is not None]
@@ -216,7 +216,8 @@ def _may_have(cell: Cell, spec: TypeSpec) -> bool:
 
 
 def _numbers(spec: TypeSpec) -> Iterator[Cell]:
-    """Yield cells of just the numbers of a type: bounds are left out of a cell, and so are cells of their own."""
+    """Yield blocks of exactly the numbers of a type. Bounds do not belong to a block, and so are blocks of their
+    own."""
     low, high = spec.minimum, spec.maximum
     if admits_kind(spec, "number"):
         yield Cell("number", low=low, high=high)
@@ -231,7 +232,7 @@ def _numbers(spec: TypeSpec) -> Iterator[Cell]:
 
 
 def of_type(spec: TypeSpec | None) -> tuple[Cell, ...]:
-    """Return cells of all values of a type, as wide as can be; an enum's members one by one."""
+    """Return blocks of all values of a type, as large as possible; one block for each member of an enum."""
     if spec is None:
         return ANYTHING
     if spec.enum is not None:
@@ -251,7 +252,7 @@ def of_type(spec: TypeSpec | None) -> tuple[Cell, ...]:
 
 
 def _items(spec: TypeSpec) -> frozenset[Cell]:
-    """Return cells of what arrays can hold; of a long enum those of its kinds."""
+    """Return blocks of possible items of arrays; for a long enum only the blocks of its kinds."""
     found = frozenset(of_type(spec))
     if len(found) <= MAX_ITEMS:
         return found
@@ -262,16 +263,16 @@ def _items(spec: TypeSpec) -> frozenset[Cell]:
 
 
 OPEN: Final = -1
-"""The number of `any`, which stands for all the values that the types admit."""
+"""The number of `any`, which stands for all values that the types allow."""
 
 GIVEN: Final = -2
-"""The number of what was given a value from outside that is not chosen yet: any that its type admits."""
+"""The number of a value from outside that is not chosen yet: any value that its type allows."""
 
 
 def read(described: Any) -> tuple[list[int], tuple[Cell, ...]]:
-    """Return the numbers of the cells that a certificate lists for one reference, and all cells of their cut.
+    """Return the block numbers that a certificate lists for one reference, and all blocks of their partition.
 
-    Raises Refused where one of them is no cell of that cut.
+    Raises Refused where a listed class is not a block of that partition.
     """
     if not isinstance(described, list):
         raise Refused("the classes of a reference are no list")
@@ -333,7 +334,7 @@ def _asked(data: Any) -> Iterator[Asked]:
 
 
 def cut(given: list[Cell]) -> tuple[Cell, ...]:
-    """Return all cells into which the bounds, literals and lengths of some cells cut the values."""
+    """Return all blocks of the partition by the bounds, literals and lengths of some blocks."""
     return tuple(dict.fromkeys(_cut(given)))
 
 
@@ -357,7 +358,7 @@ def _cut(given: list[Cell]) -> Iterator[Cell]:
 
 
 def _known(given: Iterable[Cell]) -> tuple[frozenset[str], frozenset[tuple[Cell, ...]]]:
-    """Return the texts, and the members of the arrays, that are cells by themselves."""
+    """Return the texts, and the items of the arrays, that are blocks of their own."""
     exact = [one for one in given if is_exact(one)]
     lists = frozenset(one.held for one in exact if one.held is not None)
     return frozenset(one.value for one in exact if one.kind == "string"), lists
@@ -377,7 +378,7 @@ def _intervals(points: set[Number]) -> Iterator[tuple[Number | None, Number | No
 
 
 def _lengths(given: Iterable[Cell], kind: str) -> Iterator[tuple[Number, Number | None]]:
-    """Yield the stretches into which the listed ones cut all lengths, each by the lengths before and after it."""
+    """Yield the ranges into which the listed lengths divide all lengths, each by the lengths before and after it."""
     ranges = [one for one in given if one.kind == kind and not is_exact(one)]
     lows = {floor(one.low) + 1 for one in ranges if one.low is not None}
     starts = sorted({0} | lows | {ceil(one.high) for one in ranges if one.high is not None})
@@ -386,7 +387,7 @@ def _lengths(given: Iterable[Cell], kind: str) -> Iterator[tuple[Number, Number 
 
 
 def _answers(asked: list[Asked]) -> list[dict[Asked, bool]]:
-    """Return every way to answer questions about a text that some text can have, and perhaps more."""
+    """Return every combination of answers that some text can give, and perhaps more."""
     found: list[dict[Asked, bool]] = [{}]
     for one in asked:
         found = [
@@ -411,7 +412,7 @@ def _is_consistent(known: dict[Asked, bool], one: Asked, answer: bool) -> bool:
 
 
 def follows(one: Asked, other: Asked) -> bool:
-    """Return whether each text that answers yes to one question does so to another."""
+    """Return whether each text that answers yes to one question also answers yes to another."""
     (question, literal), (asked, part) = one, other
     if asked == "contains":
         return part in literal
@@ -419,7 +420,7 @@ def follows(one: Asked, other: Asked) -> bool:
 
 
 def _exclude(one: Asked, other: Asked) -> bool:
-    """Return whether no text answers yes to both."""
+    """Return whether no text answers yes to both questions."""
     (question, literal), (asked, part) = one, other
     if question != asked or question == "contains":
         return False

@@ -1,4 +1,4 @@
-"""`recheck`: a certificate file in, the verdict on it out (specs/certificates.md)."""
+"""`recheck` reads a certificate file and returns the verdict on it (specs/certificates.md)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from stepward.vm.values import ValueRefused, exact
 
 VERSION: Final = 1
 MAX_BYTES: Final = 256 << 20
-"""Bytes of a certificate file that are read."""
+"""The most bytes of a certificate file."""
 
 
 def recheck(path: str | Path) -> Rechecked:
-    """Return the verdict on a certificate file; raises OSError for what can't be read."""
+    """Return the verdict on a certificate file; raises OSError for a file that can't be read."""
     with Path(path).open("rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
@@ -43,12 +43,12 @@ def recheck(path: str | Path) -> Rechecked:
 
 
 def parsed(text: str) -> Any:
-    """Return what a JSON text holds, its numbers exact; raises ValueError for what is none."""
+    """Return the content of a JSON text with exact numbers; raises ValueError for other text."""
     return json.loads(text, parse_float=_decimal, parse_constant=_no_constant, object_pairs_hook=_object)
 
 
 def recheck_data(data: Any, name: str = "<certificate>") -> Rechecked:
-    """Return the verdict on a certificate that was read."""
+    """Return the verdict on the parsed data of a certificate."""
     claim: Property | None = None
     program = ""
     try:
@@ -84,7 +84,7 @@ def _property(fields: Fields) -> Property:
 
 
 def digest(program: Program, policies: tuple[Policy, ...]) -> str:
-    """Return what a certificate names its program and policies by."""
+    """Return the digest by which a certificate identifies its program and policies."""
     import hashlib
 
     from stepward.vm.values import to_json

@@ -1,4 +1,4 @@
-"""Checks the proofs of one program: a claim and the parts of its proof in, the verdict on it out."""
+"""Checks the proofs of one program: takes a claim and the parts of its proof, returns the verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVALUATION: Final = "evaluation"
 
 @dataclass(frozen=True, slots=True)
 class Rechecked:
-    """What became of one certificate: what it is about, who checked it, and why it is refused, if it is."""
+    """The verdict on one certificate: its claim, the checkers that were used, and why it is refused, if so."""
 
     claim: Property | None
     kinds: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Rechecked:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the certificate proves what it says."""
+        """Whether the certificate proves its claim."""
         return not self.why_not
 
     def to_data(self) -> dict[str, Any]:
@@ -58,9 +58,9 @@ class Rechecked:
 
 
 class Checker:
-    """Checks the proofs of one program; what is worked out for one serves the others.
+    """Checks the proofs of one program; intermediate results are shared between them.
 
-    `solves_all` has each formula solved, also where a look at all states has shown that nothing can be broken.
+    `solves_all` has each formula solved, even where a search of all states has shown that nothing can be broken.
     """
 
     def __init__(self, reading: Reading, *, solves_all: bool) -> None:
@@ -68,9 +68,10 @@ class Checker:
         self.solves_all = solves_all
 
     def is_plain(self, claim: Property) -> bool:
-        """Return whether a claim holds whatever values there are; raises Refused for one of nothing in the program.
+        """Return whether a claim holds for any values; raises Refused for a claim about something outside of the
+        program.
 
-        Then no proof is needed: a condition has every branch, or no path breaks the rule even if each can be taken.
+        Then no proof is needed: a condition has every branch, or no path of the graph breaks the rule.
         """
         watched = watcher(claim, self.reading)
         if isinstance(watched, DecisionWatcher):
@@ -78,12 +79,12 @@ class Checker:
         return not explored(self.reading, watched, is_blind=True)
 
     def verdict(self, claim: Property, parts: Sequence[Any]) -> Rechecked:
-        """Return the verdict on the parts of a proof; raises Refused with the reason for a bad one."""
+        """Return the verdict on the parts of a proof; raises Refused with the reason for a bad part."""
         return _Verdict(self.reading, claim, solves_all=self.solves_all).of(parts)
 
 
 class _Verdict:
-    """One claim on its way to a verdict."""
+    """The check of one claim."""
 
     def __init__(self, reading: Reading, claim: Property, *, solves_all: bool) -> None:
         self.reading = reading
@@ -109,7 +110,7 @@ class _Verdict:
         return Rechecked(self.claim, tuple(self.kinds), tuple(self.checkers), why_not)
 
     def _part(self, part: Fields, left: Places | None) -> Places:
-        """Return what is not ruled out yet after one more part."""
+        """Return the violations that this proof part, with the parts before it, leaves open."""
         kind = part.text("kind")
         self.kinds[kind] = None
         watched = watcher(self.claim, self.reading)
@@ -126,7 +127,8 @@ class _Verdict:
         raise Refused(f"`{kind}` is no kind of proof")
 
     def _by_formulas(self, part: Fields, watched: Watcher, left: Places | None) -> Places:
-        """Return what is left after a look at all states, where they are few, and else after formulas were solved."""
+        """Return the violations left open after a search of all states, where these are few, or else after solving
+        formulas."""
         known = explored(self.reading, watched) if left is None else left
         is_clear = is_ruled_out(self.reading, watched, known, is_wide=self.solves_all)
         if is_clear:
@@ -144,7 +146,7 @@ class _Verdict:
         return set() if excluded is None else known - excluded
 
     def _must_not_be_refuted(self, watched: Watcher) -> None:
-        """Refuse what single values break: a formula that says otherwise says something else than the program."""
+        """Refuse a claim that single values break: a formula that says otherwise is not about this program."""
         found = refuted(self.reading, watched)
         if found:
             step, kind = min(found)
@@ -152,9 +154,9 @@ class _Verdict:
 
 
 def _solved(part: Fields, reading: Reading) -> tuple[Places | None, bool]:
-    """Return the places that formulas speak of, None for all, once every formula is seen to be unsatisfiable.
+    """Return the violations that formulas exclude (None for all), after every formula was found unsatisfiable.
 
-    With it: whether one of them says nothing but `false`.
+    Also returns whether one of the formulas is just `false`.
     """
     places: Places | None = None
     if part.data.get("places") is not None:

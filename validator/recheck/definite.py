@@ -1,7 +1,7 @@
-"""Which references certainly have a value when a step is come to, whatever the path: plain data flow, forwards.
+"""Which references certainly have a value at the start of a step, on every path: forward data flow.
 
-Where a certificate does not follow a reference, this is what keeps it from being taken for undefined everywhere. Beside
-it go the facts of `tracked`: which source can't have given a value, and which variable is a copy of which.
+Where a certificate does not follow a reference, this prevents that it counts as undefined everywhere. The same pass
+computes the facts of `tracked`: which sources can't have given a value, and which variables are copies.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from stepward.vm.language.steps import (
 
 
 def read_by(part: AnyPart) -> list[Names]:
-    """Return the references in what a call hands over, or in the output of an `end`."""
+    """Return the references in the arguments of a call, or in the output of an `end`."""
     found = [one.value for one in part.templates if one.sub is None]
     return list(dict.fromkeys(one.reference.names for value in found for one in embedded(value)))
 
 
 def written_by(part: AnyPart) -> tuple[Names, ...]:
-    """Return the variables that a step or sub-step assigns, and those that its output is found under."""
+    """Return the variables that a step or sub-step assigns, and the names of its output."""
     names: tuple[Names, ...] = tuple((name,) for name in part.assigns)
     if isinstance(part, Failing):
         names += ((part.id, "output"), *(((part.output_key,),) if part.output_key is not None else ()))
@@ -50,14 +50,14 @@ def written_by(part: AnyPart) -> tuple[Names, ...]:
 
 
 def assigned_by(step: AnyStep) -> frozenset[Names]:
-    """Return everything that a step assigns, its sub-steps included."""
+    """Return all names that a step assigns, its sub-steps included."""
     found = [part for _, part in parts(step)]
     errors = [(part.id, "error") for part in found if isinstance(part, Failing)]
     return frozenset((*(name for part in found for name in written_by(part)), *errors))
 
 
 class _Numbered:
-    """Names by number, so that a set of names is an integer: a long program has long sets, and many of them.
+    """Maps names to bits, so that a set of names is an integer: a long program has many large sets.
 
     The bits below the first number are for other facts.
     """
@@ -80,7 +80,7 @@ class _Numbered:
         return known
 
     def below(self, roots: Iterable[Names]) -> int:
-        """Return the set of the roots and their fields: those that any set made so far can have."""
+        """Return the roots and their fields as a set, as far as these names have bits."""
         known = 0
         for root in roots:
             known |= self._below.get(root, 0)
@@ -92,7 +92,7 @@ class _Numbered:
 
 
 class Definite:
-    """The references that are certainly defined where each step begins."""
+    """The references that are certainly defined at the start of each step."""
 
     def __init__(self, reading: Parsed, origins: Origins) -> None:
         self.reading = reading
@@ -103,23 +103,23 @@ class Definite:
         self._numbered = _Numbered(self._tracked.count)
 
     def may_get_to(self, step: int) -> bool:
-        """Return whether a run may get to a step: what its conditions read may have values that lead there."""
+        """Return whether a run may reach a step: values may exist for which its conditions lead there."""
         return step in self._at
 
     def is_sure(self, names: Names, step: int) -> bool:
-        """Return whether a reference certainly has a value where a step begins."""
+        """Return whether a reference certainly has a value at the start of a step."""
         return self._is_sure(names, self._at.get(step, 0))
 
     def cells(self, names: Names, step: int) -> tuple[Cell, ...]:
-        """Return what a reference may be where a step begins."""
+        """Return the possible blocks of a reference at the start of a step."""
         return self._cells(names, self._at.get(step, 0))
 
     def is_one_value(self, left: Names, right: Names, step: int) -> bool:
-        """Return whether two references have the same value where a step begins, wherever both have one."""
+        """Return whether two references have the same value at the start of a step, wherever both have one."""
         return self._tracked.is_one_value(left, right, self._at.get(step, 0))
 
     def _origin(self, names: Names, known: int) -> Origin:
-        """Return what a reference can be by the sources that may have given it the value that it has."""
+        """Return the origin of a reference, restricted to the sources that may have given its current value."""
         sources = self._tracked.sources(names[0], known)
         return self.origins.of(names) if sources is None else self.origins.by_sources(names, sources)
 
@@ -138,7 +138,7 @@ class Definite:
 
     @cached_property
     def _at(self) -> dict[int, int]:
-        """The sets by step. A step comes after those that lead to it, so that most are looked at once."""
+        """The sets by step. Steps are visited in reverse postorder, so that most are visited once."""
         order = _order(self.reading.control.following)
         inputs = self._numbered.set_of((name,) for name in self.reading.program.inputs or ())
         found = {0: inputs | self._tracked.at_entry}
@@ -162,7 +162,7 @@ class Definite:
         return found
 
     def _after(self, number: int, way: Way, before: int) -> int | None:
-        """Return what is certain after a step was left; None where it can't be left this way."""
+        """Return the certain facts after a transition; None where the transition is impossible."""
         step = self.reading.steps[number]
         known = before
         if way.kind != "visits":
@@ -174,7 +174,7 @@ class Definite:
         return known & ~self._numbered.below(self._assigned[number]) | self._numbered.set_of(_given(step, way))
 
     def _survived(self, number: int, step: AnyStep, way: Way, before: int) -> set[Names] | None:
-        """Return what must have been defined for a step to be left this way."""
+        """Return the names that must have been defined for a step to take this transition."""
         match step:
             case ConditionStep():
                 return self._told(number, before, lambda trees, names: self._may_take(step, way, trees, names))
@@ -188,7 +188,7 @@ class Definite:
                 assert_never(step)
 
     def _handed_over(self, step: LlmStep | ToolStep | ParallelStep) -> set[Names]:
-        """Return what must be defined for the calls of a step to start, but for those that may be skipped."""
+        """Return the names that must be defined for the calls of a step to start, except calls that may be skipped."""
         return {
             one
             for part in (step, *(part for part in step.sub_steps if part.on_error != "skip"))
@@ -224,7 +224,7 @@ class Definite:
 
 
 def _order(following: list[tuple[int, ...]]) -> dict[int, int]:
-    """Return the place of each step in a reverse postorder of the control flow from the first step."""
+    """Return the position of each step in a reverse postorder of the control flow from the first step."""
     left: list[int] = []
     seen, path = {0}, [(0, iter(following[0]))]
     while path:
@@ -240,7 +240,7 @@ def _order(following: list[tuple[int, ...]]) -> dict[int, int]:
 
 
 def _given(step: AnyStep, way: Way) -> Iterator[Names]:
-    """Yield what a step certainly gives a value when it is left this way."""
+    """Yield the names that certainly have a value after this transition."""
     if not isinstance(step, Failing):
         yield from written_by(step)
         return
@@ -260,7 +260,8 @@ FAILING = -2
 
 
 def outcomes(trees: list[Expression], environment: Any) -> set[int]:
-    """Return the positions of the expressions that may be the first to hold, NONE_HOLDS and FAILING among them."""
+    """Return the positions of the expressions that may be the first to hold; NONE_HOLDS and FAILING may be among
+    them."""
     found: set[int] = set()
     for position, tree in enumerate(trees):
         said = truths(tree, environment)
@@ -271,7 +272,7 @@ def outcomes(trees: list[Expression], environment: Any) -> set[int]:
 
 
 def way_of(step: ConditionStep, outcome: int) -> tuple[str, str | int | None]:
-    """Return the kind of way, and the branch, that a condition takes by an outcome."""
+    """Return the kind of transition, and the branch, that a condition takes by an outcome."""
     if outcome == FAILING:
         return "failed", None
     if outcome == NONE_HOLDS:

@@ -1,7 +1,7 @@
-"""What an expression can be where its references are known as cells: every outcome that some of their values have.
+"""Abstract interpretation of expressions: all outcomes that the blocks of the references allow.
 
-Written from the language's page (specs/language.md, "Conditions and expressions"), not from the machine's evaluator.
-More outcomes than there are may come out, never fewer.
+Written from the language's page (specs/language.md, "Conditions and expressions"), not from the machine's evaluator. It
+may return more outcomes than there are, never fewer.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from stepward.vm.values import arithmetic
 
 Names = tuple[str, ...]
 Environment = Mapping[Names, Sequence[Cell]]
-"""The cells that each reference may be in; `undefined` is one of them."""
+"""The possible blocks of each reference; `undefined` is one of them."""
 
 FAILS: Final = Cell("fails")
-"""The outcome of an evaluation that has no value."""
+"""The outcome of an evaluation that fails."""
 
 MAX_SPLITS: Final = 512
-"""Combinations of cells that are looked at one by one; beyond that all are looked at together."""
+"""Combinations of blocks that are evaluated one by one; beyond that all are evaluated together."""
 
 Found = set[Cell]
 
 
 def references(trees: Iterable[Expression]) -> list[Names]:
-    """Return the references that expressions read or ask for, each once."""
+    """Return the references that expressions read or test, each once."""
     return list(dict.fromkeys(reference.names for tree in trees for reference in all_references(tree)))
 
 
 def splits(names: Iterable[Names], environment: Environment) -> Iterator[Environment]:
-    """Yield environments in which each of some references is in one cell, together all that there are."""
+    """Yield environments in which each of some references has one block; together they are all combinations."""
     names = list(names)
     size = 1
     for name in names:
@@ -60,7 +60,7 @@ def splits(names: Iterable[Names], environment: Environment) -> Iterator[Environ
 
 
 def truths(tree: Expression, environment: Environment, *, may_overflow: bool = True) -> set[bool | None]:
-    """Return what a condition may be: true, false, or None where it fails."""
+    """Return the possible values of a condition: true, false, or None where it fails."""
     found: set[bool | None] = set()
     for cell in values(tree, environment, may_overflow=may_overflow):
         found.add(cell.value if cell.kind == "boolean" else None)
@@ -68,7 +68,7 @@ def truths(tree: Expression, environment: Environment, *, may_overflow: bool = T
 
 
 def values(tree: Expression, environment: Environment, *, may_overflow: bool = True) -> Found:
-    """Return the cells of the values that an expression may have, FAILS where it may have none."""
+    """Return the blocks of the possible values of an expression, and FAILS where it may fail."""
     evaluation = _Evaluation(environment, may_overflow=may_overflow)
     return evaluation.of(tree)
 
@@ -107,7 +107,7 @@ class _Evaluation:
                 assert_never(tree)
 
     def _logic(self, operands: Sequence[Expression], decisive: Cell) -> Found:
-        """Left to right: what is decided is not looked at any further."""
+        """Evaluate operands from left to right, up to one that decides."""
         found: Found = set()
         for operand in operands:
             part = self.of(operand)
@@ -121,7 +121,7 @@ class _Evaluation:
     def _compare(self, tree: Compare) -> Found:
         lefts, rights = self.of(tree.left), self.of(tree.right)
         is_same = isinstance(tree.left, Reference) and tree.left.names == getattr(tree.right, "names", None)
-        if is_same and tree.operator in ("==", "!="):  # of one value, which does not differ from itself
+        if is_same and tree.operator in ("==", "!="):  # a value equals itself
             return (lefts & {FAILS}) | _with_itself(lefts - {FAILS}, is_equal=tree.operator == "==")
         if is_same and tree.operator in ("<", "<=", ">", ">="):
             return {_truth("=" in tree.operator) if cell.kind == "number" else FAILS for cell in lefts}
@@ -152,7 +152,7 @@ def _not(cell: Cell) -> Cell:
 
 
 def result_cells(tree: Expression) -> tuple[Cell, ...]:
-    """Return the kinds that an expression that is no constant and no reference can have."""
+    """Return blocks of the possible results of an expression that is neither a constant nor a reference."""
     match tree:
         case FunctionCall(function=function):
             return FUNCTIONS[function].cells
@@ -160,7 +160,7 @@ def result_cells(tree: Expression) -> tuple[Cell, ...]:
             return (NUMBER,)
         case Defined() | Negation() | Logic() | Compare():
             return (TRUE, FALSE)
-    raise AssertionError("its values are known otherwise")
+    raise AssertionError("constants and references have no result blocks")
 
 
 def _length(cell: Cell) -> Found:
@@ -173,7 +173,7 @@ def _length(cell: Cell) -> Found:
 
 
 class Function(NamedTuple):
-    """The kinds that a function takes, the cells of what it gives, and those for one cell that it takes."""
+    """A function: the kinds that it takes, blocks of all its results, and the results for one block."""
 
     takes: frozenset[str]
     cells: tuple[Cell, ...]
@@ -188,7 +188,7 @@ TAKEN: Final[dict[Comparison, frozenset[str]]] = {
     **dict.fromkeys(("<", "<=", ">", ">="), frozenset({"number"})),
     **dict.fromkeys(("starts_with", "ends_with"), frozenset({"string"})),
 }
-"""The kinds that both sides must have, where what one is does not say what the other may be."""
+"""The kinds that both sides must have, for operators whose sides do not restrict each other."""
 
 
 def _calculated(sign: str, left: Cell, right: Cell) -> Cell:
@@ -242,7 +242,7 @@ def _equal(left: Cell, right: Cell) -> frozenset[bool | None]:
 
 
 def _with_itself(cells: Iterable[Cell], *, is_equal: bool) -> Found:
-    """Return what comes of comparing a value of one of some cells with itself."""
+    """Return the results of comparing a value of some blocks with itself."""
     said = {one for cell in cells for one in _equal(cell, cell) - {False}}
     return {_truth(one if is_equal else None if one is None else not one) for one in said}
 
@@ -252,7 +252,7 @@ def _ordered(left: Cell, right: Cell, *, or_equal: bool) -> frozenset[bool | Non
         return _ONLY_FAILS
     if left.single and right.single:
         return frozenset({left.value <= right.value if or_equal else left.value < right.value})
-    # One of the two lies strictly between its bounds, so that touching bounds decide.
+    # One of the two is strictly between its bounds, so equal bounds decide.
     low, high = left.value if left.single else left.low, left.value if left.single else left.high
     first, last = right.value if right.single else right.low, right.value if right.single else right.high
     if high is not None and first is not None and high <= first:
@@ -263,7 +263,7 @@ def _ordered(left: Cell, right: Cell, *, or_equal: bool) -> frozenset[bool | Non
 
 
 def _member(item: Cell, array: Cell) -> frozenset[bool | None]:
-    """Look for an item from left to right; what comes after it can't fail."""
+    """Search an item from left to right; items after a match can't fail."""
     if array.kind != "array":
         return _ONLY_FAILS
     if array.held is None:
@@ -307,7 +307,7 @@ def _asked(question: str, text: Cell, literal: Cell) -> frozenset[bool | None]:
 
 
 def _parts(question: str, text: str) -> Iterator[str]:
-    """Yield the texts that a text contains, starts or ends with."""
+    """Yield the parts of a text that a question compares: what it contains, starts with or ends with."""
     size = len(text)
     match question:
         case "starts_with":

@@ -1,4 +1,4 @@
-"""The fields of the objects that a certificate is made of, each taken once."""
+"""The fields of the objects of a certificate, each read once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stepward.validator.recheck.refusals import Refused
 
 
 class Fields:
-    """One object; `close` refuses the fields that nobody took."""
+    """One object of a certificate; `close` refuses the fields that were not read."""
 
     def __init__(self, data: Any, what: str) -> None:
         if not isinstance(data, dict):
@@ -37,11 +37,11 @@ class Fields:
         return value
 
     def maybe(self, name: str) -> str | None:
-        """Return a field that holds text, or None where there is none."""
+        """Return a field that holds text, or None if it is absent."""
         return None if self.data.get(name) is None else self.text(name)
 
     def flag(self, name: str) -> bool:
-        """Return a field that holds true or false; false where there is none."""
+        """Return a field that holds true or false; false if it is absent."""
         if self.data.get(name) is None:
             return False
         value = self.any(name)
@@ -57,7 +57,7 @@ class Fields:
         return value
 
     def list(self, name: str) -> list[Any]:
-        """Return a field that holds a list; an empty one where there is none."""
+        """Return a field that holds a list; an empty list if it is absent."""
         if self.data.get(name) is None:
             return []
         value = self.any(name)
@@ -77,14 +77,14 @@ class Fields:
             yield value
 
     def costs(self, name: str) -> Iterator[tuple[int, Any]]:
-        """Yield the pairs of a cost and what has it."""
+        """Yield pairs of a cost and the states with that cost."""
         for entry in self.list(name):
             if not (isinstance(entry, list) and len(entry) == 2 and type(entry[0]) is int and entry[0] >= 0):
                 raise Refused(f"`{name}` of {self.what} holds what is no cost with states")
             yield entry[0], entry[1]
 
     def close(self) -> None:
-        """Refuse the fields that nobody took."""
+        """Refuse the fields that were not read."""
         left = sorted(name for name in self.data if name not in self.taken and self.data[name] is not None)
         if left:
             raise Refused(f"{self.what} has a field `{left[0]}` that no certificate has")

@@ -1,4 +1,4 @@
-"""Where control goes after a step, read from the language's page (specs/language.md, "Control flow" and "Failure")."""
+"""The transitions of each step, written from the language's page (specs/language.md, "Control flow" and "Failure")."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from stepward.validator.recheck.refusals import Unreadable
 from stepward.vm.language.steps import AnyStep, ConditionStep, EndStep, LlmStep, ParallelStep, Routed, SetStep, ToolStep
 
 END: Final = -1
-"""The run ends: the way has a status."""
+"""The target of a transition that ends the run; it has a status."""
 
 Kind = Literal["success", "fallback", "skipped", "failed", "branch", "uncovered", "visits", "end"]
-"""What became of the step: `visits` says that it was not started again, `uncovered` that a condition has no branch."""
+"""The outcome of the step: `visits` means that it was not started again, `uncovered` that a condition has no branch."""
 
 
 class Way(NamedTuple):
-    """A way out of a step: to another step, by its position, or to the end of the run, which has a status then.
+    """A transition to another step, by position, or to the end of the run, then with a status.
 
     `branch` is `then`, `otherwise`, or the number of a case, counted from 1.
     """
@@ -34,7 +34,7 @@ STALLS: Final = Way("visits", END, "STALLED")
 
 
 class Control:
-    """The control flow of the steps of a program; raises Unreadable where they do not say where control goes."""
+    """The control flow of the steps of a program; raises Unreadable where it is not well defined."""
 
     def __init__(self, steps: Sequence[AnyStep]) -> None:
         self.steps = steps
@@ -51,7 +51,7 @@ class Control:
 
     @cached_property
     def ends(self) -> list[tuple[Way, ...]]:
-        """The ways by which each step may end the run."""
+        """The transitions by which each step may end the run."""
         return [tuple(way for way in ways if way.to == END) for ways in self.ways]
 
     def _target(self, name: str) -> int:
@@ -84,7 +84,7 @@ class Control:
             yield STALLS
 
     def _after(self, number: int, step: Routed) -> Way:
-        """Return the way after a success: the first of the rules 1 to 4 that says something."""
+        """Return the transition after a success: the first of the rules 1 to 4 that applies."""
         if step.next_step is not None:
             return Way("success", self._target(step.next_step))
         is_last, is_arm = number + 1 == len(self.steps), step.id in self.arms
@@ -125,7 +125,7 @@ class Control:
 
 
 def has_every_branch(step: ConditionStep) -> bool:
-    """Return whether a condition has a branch for whatever comes out."""
+    """Return whether a condition has a branch for every outcome."""
     return step.otherwise is not None and (step.cases is not None or step.then is not None)
 
 

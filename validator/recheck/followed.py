@@ -1,4 +1,4 @@
-"""The references that a certificate follows: their cells, and the states that give each of them one."""
+"""The references that a certificate follows, with their blocks, and states that give each of them one block."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import below
 
 State = tuple[int, ...] | None
-"""For each followed reference the number of its cell, OPEN or GIVEN; None where nothing is known."""
+"""For each followed reference the number of its block, OPEN or GIVEN; None where nothing is known."""
 
 Changes = tuple[tuple[int, int], ...]
-"""New cells of followed references, by their numbers."""
+"""New blocks of followed references, as pairs of slot and block number."""
 
 
 class Followed:
-    """The references that a certificate follows, and the cells that each is cut into."""
+    """The references that a certificate follows, with the partition of each."""
 
     def __init__(self, names: Sequence[Names], cells: Sequence[tuple[Cell, ...]]) -> None:
         self.names = tuple(names)
@@ -28,13 +28,13 @@ class Followed:
         self._split: dict[int, tuple[dict[tuple[str, Any], int], list[int]]] = {}
 
     def under(self, root: Names) -> list[int]:
-        """Return the followed references below a root, owners first."""
+        """Return the slots of the followed references below a root, owners first."""
         return sorted(
             (self.slot[name] for name in self.names if below(name, root)), key=lambda slot: len(self.names[slot])
         )
 
     def meeting(self, slot: int, cell: Cell) -> tuple[int, ...]:
-        """Return the cells of a reference that share a value with a cell."""
+        """Return the numbers of the blocks of a reference that may share a value with a block."""
         key = (slot, cell)
         if key not in self._met:
             singles, others = self._sorted(slot)
@@ -47,7 +47,8 @@ class Followed:
         return self._met[key]
 
     def _sorted(self, slot: int) -> tuple[dict[tuple[str, Any], int], list[int]]:
-        """Return the cells of one value by that value, and the others: a long enum has many of the former."""
+        """Return the single-valued blocks of a slot by value, and the other blocks. A long enum has many of the
+        former."""
         if slot not in self._split:
             cells = self.cells[slot]
             singles = {(cell.kind, cell.value): number for number, cell in enumerate(cells) if cell.single}

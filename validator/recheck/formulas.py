@@ -1,6 +1,6 @@
 """Checks formulas: each SMT-LIB 2 text must be unsatisfiable, by cvc5, or by Z3 in a fresh context without cvc5.
 
-A text is read by the solver alone. That it says what the program says is the word of the engine that wrote it.
+Only the solver reads a text. That the text describes the program is the claim of the engine that wrote it.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any, Final
 from stepward.validator.recheck.refusals import Refused, TooLarge
 
 UNITS: Final = 50_000_000
-"""Units of work, in each solver's own measure, that one formula may take."""
+"""The most units of work for one formula, in each solver's own measure."""
 
 _COMMANDS: Final = ("set-logic", "declare-fun", "declare-const", "define-fun", "assert", "check-sat")
 
 
 @lru_cache(maxsize=1)
 def solver() -> str:
-    """Return the solver that checks formulas here."""
+    """Return the name of the solver that checks formulas in this installation."""
     return "cvc5" if find_spec("cvc5") is not None else "z3"
 
 
 def must_be_unsatisfiable(text: str, shows: str, seconds: float) -> None:
-    """Refuse a text that is not unsatisfiable, or that says more than declarations, facts and one question.
+    """Refuse a text that is not unsatisfiable, or that has more than declarations, facts and one question.
 
-    Raises TooLarge where the solver can't say within UNITS, or within some seconds.
+    Raises TooLarge where the solver can't decide within UNITS, or within `seconds`.
     """
     _only_asks(text, shows)
     answer = _by_cvc5(text, seconds) if solver() == "cvc5" else _by_z3(text, seconds)
@@ -39,12 +39,12 @@ def must_be_unsatisfiable(text: str, shows: str, seconds: float) -> None:
 
 
 def says_nothing(text: str) -> bool:
-    """Return whether a text just asserts `false`: what was known before there was a formula."""
+    """Return whether a text just asserts `false`, so that the formula itself shows nothing."""
     return any("".join(command.split()) == "(assertfalse)" for command in _commands(text))
 
 
 def _only_asks(text: str, shows: str) -> None:
-    """Refuse commands that could make a solver answer something else, and a text that asserts `false` itself."""
+    """Refuse commands that could change the answer of a solver."""
     asked = 0
     for command in _commands(text):
         word = command[1:].split(None, 1)[0].rstrip(")") if len(command) > 2 else ""

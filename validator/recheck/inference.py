@@ -1,8 +1,8 @@
-"""The types that the machine enforces on what comes from outside: declared, or inferred from every use of a name.
+"""The types that the machine enforces on values from outside: declared, or inferred from every use of a name.
 
-Read from the language's page (specs/language.md, "Inference"). A *place* is a source of values and the fields below it;
-`[]` stands for the items of an array. Where it is not plain what is inferred, every value is admitted here: a proof
-that holds then holds for fewer values too.
+Written from the language's page (specs/language.md, "Inference"). A *slot* is a source of values and the fields below
+it; `[]` stands for the items of an array. Where it is not certain what is inferred, every value is allowed here: a
+proof for more values also holds for fewer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NUMBER: Final = frozenset({"number"})
 _BOOLEAN: Final = frozenset({"boolean"})
 _STRING: Final = TypeSpec.model_construct(type=("string",))
 _ABSENT: Final = TypeSpec.model_construct(type=("null",), enum=(None,))
-"""What a declared object can't have."""
+"""The type of a field that a declared object can't have."""
 
 Place = tuple[Source, Names]
 
@@ -55,7 +55,7 @@ class Boundary:
         self._known: dict[Source, TypeSpec | None] = {}
 
     def spec(self, source: Source) -> TypeSpec | None:
-        """Return the type that the machine enforces on what a source gives; None where it admits everything."""
+        """Return the type that the machine enforces on the values of a source; None where it accepts everything."""
         if source not in self._known:
             self._known[source] = self._enforced((source, ()))
         return self._known[source]
@@ -102,11 +102,11 @@ class Boundary:
     # -- what is declared ------------------------------------------------------------------------------------------
 
     def declares(self, place: Place) -> bool:
-        """Return whether a type is declared at a place: it says which kinds of value are meant."""
+        """Return whether the type declared for a slot restricts the kinds of its values."""
         return _says_kind(self._written(place))
 
     def declared(self, place: Place) -> TypeSpec | None:
-        """Return the type that is declared at a place, None where no kind of value is said."""
+        """Return the type declared for a slot, None where it does not restrict the kinds of values."""
         spec = self._written(place)
         return spec if _says_kind(spec) else None
 
@@ -167,10 +167,10 @@ def _says_kind(spec: TypeSpec | None) -> bool:
 
 
 class Uses:
-    """What the uses of the undeclared places of a program need of their values.
+    """The requirements that uses put on the undeclared slots of a program.
 
-    Places whose values are compared with, or assigned to, one another are *alike*: what one needs all need. `asked` are
-    those that `defined` asks for, `below` the fields that are read of each place.
+    Slots whose values are compared or assigned to one another are *alike*: they share their requirements. `asked` are
+    the slots that `defined` tests, `below` the fields that are read of each slot.
     """
 
     def __init__(self, boundary: Boundary) -> None:
@@ -183,13 +183,13 @@ class Uses:
         self.below: dict[Place, set[str]] = {}
         self._open: dict[Names, list[Place]] = {}
         self._either: list[tuple[list[Place], list[Place]]] = []
-        """Both sides of a `contains` between what may be texts or an array and its item."""
+        """Both sides of each `contains` whose left side may be a text or an array."""
         self._groups: dict[Place, frozenset[str] | None] = {}
         self._collect()
         self._decide_contains()
 
     def held(self, place: Place) -> frozenset[str] | None:
-        """Return the kinds that a place may hold by its uses; None where they contradict one another."""
+        """Return the possible kinds of a slot by its uses; None where uses contradict one another."""
         if place not in self._groups:
             group = self._group(place)
             found = frozenset(KINDS).intersection(*(need for one in group for need in self.needs.get(one, ())))
@@ -275,22 +275,22 @@ class Uses:
             self._either.append((left, right))
 
     def _decide_contains(self) -> None:
-        """A text is asked for a text, unless what is asked is known to be an array."""
+        """Require texts on both sides of a `contains`, unless the left side is known to be an array."""
         for left, right in self._either:
             found = [self._static(place) for place in left]
             if not left or not any(kinds is None or kinds == _ARRAY for kinds in found):
                 needed: frozenset[str] = _TEXT
             elif all(self.boundary.declares(place) for place in left):
-                continue  # an array: of its items nothing is taken for known
+                continue  # an array: nothing is assumed about its items
             else:
-                needed = NOTHING  # it depends on which use stands first: nothing is known of either side
+                needed = NOTHING  # it depends on the order of uses: nothing is known about either side
             for place in (*left, *right):
                 self._add(place, needed)
         self._groups.clear()
 
     def _static(self, place: Place) -> frozenset[str] | None:
         if place[0].kind == "set" and place[1]:
-            return None  # a field of what may be a copy
+            return None  # a field of a possible copy
         spec = self.boundary.declared(place)
         return self.held(place) if spec is None else _kinds(spec)
 
@@ -304,7 +304,7 @@ class Uses:
                 self._equate((source, (*way, ITEMS)), item)
 
     def _equate(self, place: Place, other: Expression) -> None:
-        """Note that a place has the type of an expression."""
+        """Record that a slot has the type of an expression."""
         match other:
             case Constant(value=None):
                 if not self.boundary.declares(place):

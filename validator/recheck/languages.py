@@ -1,8 +1,8 @@
-"""What patterns leave of the texts of a cell, decided by derivatives of regular expressions.
+"""Which texts of a block patterns allow, decided by derivatives of regular expressions.
 
-The derivative of an expression by a character says what may follow that character in the texts of the expression
-(Brzozowski, Journal of the ACM 11, 1964). No automaton is made: a text is sought character by character, and what is
-left of every expression is written down, until nothing new is found. What is too much to look at may be so.
+The derivative of an expression by a character describes what may follow that character in the texts of the expression
+(Brzozowski, Journal of the ACM 11, 1964). No automaton is built: the search extends texts by one character at a time
+and records the derivatives of every expression, until there is no new one. A search beyond the limit answers "maybe".
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from stepward.vm.patterns.charsets import Ranges
 from stepward.vm.patterns.syntax import Anchor, Chars, Choice, Node, Opaque, PatternError, Repeat, Sequence, parse
 
 MAX_WORK: Final = 300_000
-"""Derivatives of parts that one question may take."""
+"""The most derivatives of parts for one question."""
 
 MAX_KEPT: Final = 4_096
-"""Answers that are kept."""
+"""The size of each cache."""
 
 MAX_UNROLLED: Final = 50
-"""Repetitions that are written out, of a part that asks where it stands."""
+"""The most repetitions that are unrolled, for a part with an anchor."""
 
 LAST: Final = 0x10FFFF
 
@@ -43,7 +43,7 @@ class One:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Nothing, at the start or the end of the text."""
+    """The empty text at the start or the end of the text."""
 
     at: Literal["start", "end"]
 
@@ -58,14 +58,14 @@ class Then:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """One of several expressions; of none of them there is no text."""
+    """One of several expressions; without any, no text matches."""
 
     parts: frozenset[Rest]
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """An expression so many times; without `most` as often as one likes. It does not ask where it stands."""
+    """An expression repeated `least` to `most` times, or without upper limit. It has no anchor."""
 
     part: Rest
     least: int
@@ -86,7 +86,7 @@ ALL: Final = Times(One(((0, LAST),)), 0, None)
 
 
 def then(first: Rest, second: Rest) -> Rest:
-    """Return one expression and then another."""
+    """Return the concatenation of two expressions."""
     if NEVER in (first, second):
         return NEVER
     if first == NOTHING:
@@ -95,7 +95,7 @@ def then(first: Rest, second: Rest) -> Rest:
 
 
 def either(parts: Iterable[Rest]) -> Rest:
-    """Return one of several expressions."""
+    """Return the union of several expressions."""
     found: set[Rest] = set()
     for part in parts:
         found |= part.parts if isinstance(part, Or) else {part}
@@ -105,7 +105,7 @@ def either(parts: Iterable[Rest]) -> Rest:
 
 
 def times(part: Rest, least: int, most: int | None) -> Rest:
-    """Return an expression so many times."""
+    """Return the repetition of an expression."""
     if most == 0 or (part == NEVER and not least) or part == NOTHING:
         return NOTHING
     if part == NEVER:
@@ -165,7 +165,7 @@ def _written(tree: Node) -> Rest:
 
 
 def _sought(rest: Rest) -> Rest:
-    """Return the texts in which an expression is found somewhere."""
+    """Return the texts that contain a match of an expression."""
     return then(ALL, then(rest, ALL))
 
 
@@ -177,7 +177,7 @@ def _is(text: str) -> Rest:
 
 
 def _question(word: str, text: str) -> Rest:
-    """Return the texts that contain, start with or end with one."""
+    """Return the texts that contain, start with or end with a text."""
     edges: dict[str, tuple[Rest, Rest]] = {
         "contains": (NOTHING, NOTHING),
         "starts_with": (Edge("start"), NOTHING),
@@ -191,7 +191,7 @@ def _question(word: str, text: str) -> Rest:
 
 @lru_cache(MAX_KEPT)
 def _pattern(pattern: str) -> Rest | None:
-    """Return the texts in which a pattern is found; None where that is not known."""
+    """Return the texts that match a pattern; None where that is not known."""
     try:
         return _sought(_written(parse(pattern)))
     except (PatternError, _TooMuch):
@@ -202,14 +202,14 @@ def _pattern(pattern: str) -> Rest | None:
 
 
 class _Derivatives:
-    """Takes derivatives, each once, and counts them."""
+    """Computes derivatives, each once, and counts them."""
 
     def __init__(self) -> None:
         self.work = 0
         self.known: dict[tuple[Rest, int, bool], Rest] = {}
 
     def may_be_empty(self, rest: Rest, *, is_start: bool, is_end: bool) -> bool:
-        """Return whether an expression has the empty text, at some place of the whole."""
+        """Return whether an expression matches the empty text, at some position of the whole text."""
         self.work += 1
         match rest:
             case Nothing():
@@ -228,7 +228,7 @@ class _Derivatives:
                 return False
 
     def by(self, rest: Rest, code: int, *, is_start: bool) -> Rest:
-        """Return what may follow a character; `is_start` says that nothing was before it."""
+        """Return the derivative by a character; `is_start` says that it is the first character."""
         key = rest, code, is_start
         if key not in self.known:
             self.work += 1
@@ -269,14 +269,14 @@ def may_be(
     but: frozenset[str] = frozenset(),
     without: str | None = None,
 ) -> bool:
-    """Return whether there may be a text in which a pattern is found, and `without` is not.
+    """Return whether there may be a text that matches a pattern, and does not match `without`.
 
-    It answers questions as `answers` says, is none of `but`, and its length lies strictly between `above` and `below`.
-    True also where that is too much to look at.
+    It answers questions as `answers` says, is not in `but`, and its length is strictly between `above` and `below`.
+    True also where the search is too large.
     """
     wanted = [] if pattern is None else [_pattern(pattern)]
     refused = [] if without is None else [_pattern(without)]
-    # What is not known of a pattern is left out, which only adds texts.
+    # A pattern that is not known is left out, which only adds texts.
     wanted += [_sought(_question(*asked)) for asked, answer in answers if answer]
     refused += [_sought(_question(*asked)) for asked, answer in answers if not answer]
     refused += [_is(text) for text in sorted(but)]
@@ -288,7 +288,7 @@ def may_be(
 
 
 def _is_any(wanted: list[Rest], refused: list[Rest], above: int, below: int | None) -> bool:
-    """Return whether some text is of all wanted expressions, of no refused one, and of a length between two."""
+    """Return whether some text matches all wanted expressions and no refused one, with a length between two bounds."""
     derivatives, number = _Derivatives(), len(wanted)
     codes = _codes([*wanted, *refused])
     level: set[tuple[Rest, ...]] = {(*wanted, *refused)}
@@ -314,7 +314,7 @@ def _is_any(wanted: list[Rest], refused: list[Rest], above: int, below: int | No
 
 
 def _codes(rests: Iterable[Rest]) -> list[int]:
-    """Return a character of each kind that the expressions tell apart."""
+    """Return one character of each class that the expressions distinguish."""
     sets: set[Ranges] = {one for rest in rests for one in _sets(rest)}
     starts = {0, 0xE000, *(low for one in sets for low, _ in one), *(high + 1 for one in sets for _, high in one)}
     kinds: dict[frozenset[Ranges], int] = {}
@@ -340,7 +340,7 @@ def _sets(rest: Rest) -> Iterable[Ranges]:
 
 
 def covers(wide: str | None, narrow: str | None, longest: int | None, upto: int | None) -> bool:
-    """Return whether every text of up to `longest` characters in which one pattern is found has the other one.
+    """Return whether every text of up to `longest` characters that matches `narrow` also matches `wide`.
 
     And no such text has more than `upto` characters. False where that is not certain.
     """

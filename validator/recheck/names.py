@@ -1,4 +1,4 @@
-"""What references speak of, read from the language's page (specs/language.md, "Data")."""
+"""The resolution of references, written from the language's page (specs/language.md, "Data")."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Names = tuple[str, ...]
 
 
 class Source(NamedTuple):
-    """What gives values: an input, the output or the error of a step or sub-step, or one name of a `set`.
+    """A source of values: an input, the output or the error of a step or sub-step, or one name of a `set`.
 
-    `name` is that of the input or of the `set`, or the id of the step; `step` and `sub` are positions.
+    `name` is the name of the input or of the `set`, or the id of the step; `step` and `sub` are positions.
     """
 
     kind: Literal["input", "output", "error", "set"]
@@ -24,7 +24,7 @@ class Source(NamedTuple):
 
 
 class Meant(NamedTuple):
-    """What a reference speaks of: what holds its value, what gives that, and the fields below."""
+    """A resolved reference: the root that holds its value, the sources of that root, and the fields below it."""
 
     root: Names
     sources: tuple[Source, ...]
@@ -32,7 +32,7 @@ class Meant(NamedTuple):
 
 
 class Lookup:
-    """The one lookup order: outputs and errors of steps, then variables, then inputs that are not declared."""
+    """The lookup order: outputs and errors of steps, then variables, then inputs that are not declared."""
 
     def __init__(self, program: Program) -> None:
         self.declares_inputs = program.inputs is not None
@@ -61,7 +61,7 @@ class Lookup:
         self.variables.setdefault(name, []).append(source)
 
     def meaning(self, names: Names) -> Meant | None:
-        """Return what a reference speaks of; None where nothing ever gives it a value."""
+        """Return a resolved reference; None where nothing ever gives it a value."""
         if names not in self._known:
             self._known[names] = self._meaning(names)
         return self._known[names]

@@ -1,6 +1,6 @@
-"""What references can be by the types of what gives their values, and which are certainly there (the language alone).
+"""The possible values of references by the types of their sources, and which are always defined.
 
-The machine enforces types on what comes from outside, so that what is said here holds in every run.
+The machine enforces types on values from outside, so these results hold in every run.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from stepward.vm.language.steps import SetStep
 from stepward.vm.language.types import TypeSpec
 
 MAX_COPIES: Final = 20
-"""Assignments of one name to another that are followed."""
+"""The longest chain of copies that is followed."""
 
 MAX_GIVERS: Final = 100
-"""References that are followed back to the sources of one reference."""
+"""The most references that are followed back to the sources of one reference."""
 
 
 class Origin(NamedTuple):
-    """What a reference can be once its variable is defined: its cells, and whether a field on the way may lack."""
+    """The possible values of a reference while its variable is defined: blocks, and whether a field in its path may be
+    absent."""
 
     cells: tuple[Cell, ...]
     may_lack: bool = False
@@ -44,11 +45,11 @@ class Origin(NamedTuple):
 _NOWHERE: Final = Origin((), True)
 _ANYWHERE: Final = Origin(ANYTHING, True)
 _NOTHING_NEW: Final = Origin(())
-"""What a variable gets that is set to itself: what something else gave it before."""
+"""The origin of a variable that is set to itself: it adds no values."""
 
 
 def field_type(spec: TypeSpec | None, fields: Names) -> tuple[TypeSpec | None, bool]:
-    """Return the type of a field of an object, and whether the object may lack it."""
+    """Return the type of a field of an object, and whether the field may be absent."""
     may_lack = False
     for name in fields:
         may_lack |= spec is None or words(spec) != {"object"} or name not in spec.required
@@ -71,33 +72,33 @@ class Origins:
         self._known_givers: dict[Names, tuple[tuple[Source, Names], ...] | None] = {}
 
     def of(self, names: Names) -> Origin:
-        """Return what a reference can be."""
+        """Return the origin of a reference."""
         return self._copied(names, 0)
 
     def by_sources(self, names: Names, sources: tuple[Source, ...]) -> Origin:
-        """Return what a reference can be whose variable one of some of its sources gave the value that it has."""
+        """Return the origin of a reference whose variable got its current value from one of some sources."""
         meant = self.lookup.meaning(names)
         if meant is None or len(meant.root) > 1:
-            return self.of(names)  # an output or an error has one source, whatever variable has the name of its step
+            return self.of(names)  # an output or an error has one source, even if a variable has the name of its step
         key = (names, sources)
         if key not in self._by_sources:
             self._by_sources[key] = self._given(sources, meant.fields, 0)
         return self._by_sources[key]
 
     def root(self, names: Names) -> Names:
-        """Return the variable, output or error that a reference is a field of, or is itself."""
+        """Return the root of a reference: the variable, output or error that holds its value."""
         meant = self.lookup.meaning(names)
         return names if meant is None else meant.root
 
     def fits(self, name: Names, owners: Sequence[Cell], cells: Sequence[Cell]) -> bool:
-        """Return whether a field may be in these cells while what holds it is in those of its owner."""
+        """Return whether a field may be in these blocks while its owner is in the blocks `owners`."""
         if all(owner.kind != "object" for owner in owners):
             return UNDEFINED in cells
         is_object = all(owner.kind == "object" for owner in owners)
         return not (is_object and cells == (UNDEFINED,)) or self.may_object_lack(name)
 
     def may_object_lack(self, names: Names) -> bool:
-        """Return whether what holds a field may lack it although it is an object."""
+        """Return whether a field may be absent from its owner although the owner is an object."""
         meant = self.lookup.meaning(names)
         if meant is None or not meant.fields or any(source.kind == "set" for source in meant.sources):
             return self.of(names).may_lack
@@ -105,31 +106,31 @@ class Origins:
         return any(owner is None or meant.fields[-1] not in owner.required for owner in owners)
 
     def is_input(self, root: Names) -> bool:
-        """Return whether a variable is an input: at the start it has a value."""
+        """Return whether a variable is an input, so that it has a value at the start."""
         meant = self.lookup.meaning(root)
         return meant is not None and any(source.kind == "input" for source in meant.sources)
 
     def is_always_there(self, root: Names) -> bool:
-        """Return whether a variable always has a value: it is an input, and no call that may fail takes it away."""
+        """Return whether a variable always has a value: it is an input, and no call that may fail undefines it."""
         meant = self.lookup.meaning(root)
         sources = meant.sources if meant is not None else ()
         return self.is_input(root) and all(source.kind in ("input", "set") for source in sources)
 
     def spec(self, source: Source) -> TypeSpec | None:
-        """Return the type that the machine enforces on what a source gives."""
+        """Return the type that the machine enforces on the values of a source."""
         return self.boundary.spec(source)
 
     def tree(self, source: Source) -> Expression | None:
-        """Return the expression of a name of a `set`; None where it is written as a value, or can't be read."""
+        """Return the expression of a name of a `set`; None where it is written as a value, or can't be parsed."""
         step = self.reading.steps[source.step]
         assert isinstance(step, SetStep)
         texts = [name for name, value in step.set.items() if isinstance(value, str)]
         return self.reading.expressions(source.step)[texts.index(source.name)] if source.name in texts else None
 
     def _copied(self, names: Names, depth: int) -> Origin:
-        """Return what a reference can be that stands behind so many copies.
+        """Return the origin of a reference after so many copies.
 
-        Each is worked out once: names that are copied to and fro have a number of ways that doubles with every copy.
+        Results are cached: between names that copy one another, the number of paths doubles with every copy.
         """
         found = self._known.get((names, depth))
         if found is None:
@@ -165,9 +166,9 @@ class Origins:
         return _ANYWHERE if tree is None else _NOWHERE if fields else Origin(result_cells(tree))
 
     def may_give(self, names: Names, cell: Cell) -> bool:
-        """Return whether some source of a reference may give a value of a cell.
+        """Return whether some source of a reference may give a value of a block.
 
-        `of` joins the sources by kind: it does not say what the pattern of one source leaves out.
+        `of` joins the sources by kind: it loses what the pattern of one source excludes.
         """
         givers = self._givers(names)
         return cell.kind == "undefined" or givers is None or any(self._gives(one, cell) for one in givers)
@@ -179,7 +180,7 @@ class Origins:
         return any(meet(cell, one) for one in self._at(source, fields, 0).cells)
 
     def _givers(self, names: Names) -> tuple[tuple[Source, Names], ...] | None:
-        """Return the sources of the values of a reference, each with the fields below it, copies followed to their end.
+        """Return the final sources of a reference, after all copies, each with the fields below it.
 
         None where nothing gives the reference a value, or where there are too many.
         """
@@ -210,8 +211,10 @@ class Origins:
     # -- sizes of numbers --------------------------------------------------------------------------------------------
 
     def may_overflow(self, tree: Expression) -> bool:
-        """Return whether a result may have too many digits: not with bounded whole numbers, and sums that only grow by
-        such, for no run is long enough."""
+        """Return whether a result may have too many digits.
+
+        Not with bounded whole numbers, and not with sums that only grow by such numbers, since no run is long enough.
+        """
         if not any(isinstance(node, Arithmetic | Minus) for node in walk(tree)):
             return False
         read = [node.names for node in walk(tree) if isinstance(node, Reference)]
@@ -226,7 +229,7 @@ class Origins:
 
     @cached_property
     def _slow(self) -> frozenset[Names]:
-        """The names that grow by no more than a bounded number each time that they are set."""
+        """The names that grow by at most a bounded number at each assignment."""
         slow: set[Names] = {
             (name,) for name, sources in self.lookup.variables.items() if any(one.kind == "set" for one in sources)
         }
@@ -278,10 +281,10 @@ def below(names: Names, root: Names) -> bool:
 
 
 def candidates(origin: Origin, *, is_there: bool) -> tuple[Cell, ...]:
-    """Return the cells of a reference; `is_there` says that its variable is certainly defined."""
+    """Return the possible blocks of a reference; `is_there` says that its variable is certainly defined."""
     return origin.cells if is_there and not origin.may_lack else (UNDEFINED, *origin.cells)
 
 
 def prefixes(names: Names) -> Iterator[Names]:
-    """Yield a reference and all that it is a field of."""
+    """Yield a reference after all its owners."""
     return (names[:end] for end in range(1, len(names) + 1))

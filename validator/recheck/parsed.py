@@ -1,4 +1,4 @@
-"""The parts of a program under its policies, as they are written: steps, expressions, guardrails, tools."""
+"""A program under its policies, parsed: steps, expressions, guardrails, tools."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from stepward.vm.language.steps import AnyPart, AnyStep, ToolCall
 
 _EFFECTS: Final = ("none", "read", "write")
 _UNKNOWN: Final = ToolSpec.model_construct(effect="write", idempotent=False)
-"""A tool of which nobody says anything: the worst is taken for true."""
+"""A tool that nothing declares: the worst case is assumed."""
 
 
 class Watch(Protocol):
-    """What limits the time: the clock of a check is one."""
+    """A limit of time; the clock of a check is one."""
 
     def look(self) -> None:
-        """Do nothing, or raise what ends the work: it is called now and then."""
+        """Raise an exception when the time is over. It is called now and then."""
         ...
 
     def left(self) -> float:
-        """Return the seconds that are left."""
+        """Return the remaining seconds."""
         ...
 
 
 class Unlimited:
-    """A watch that never ends anything."""
+    """A limit that is never reached."""
 
     def look(self) -> None:
         """Do nothing."""
 
     def left(self) -> float:
-        """Return more seconds than anything takes."""
+        """Return more seconds than any check takes."""
         return 1e6
 
 
@@ -64,12 +64,12 @@ class Parsed:
 
     @cached_property
     def control(self) -> Control:
-        """Where control goes; raises Unreadable where the program does not say."""
+        """The control flow; raises Unreadable where it is not well defined."""
         return Control(self.steps)
 
     @cached_property
     def position(self) -> dict[str, int]:
-        """The position of each step of the program's own list, by its id; of two with one id the first."""
+        """The position of each step of the program's own list by id; the first for a repeated id."""
         return self.control.position
 
     @cached_property
@@ -80,7 +80,7 @@ class Parsed:
 
     @cached_property
     def lookup(self) -> Lookup:
-        """What references speak of."""
+        """The resolution of references."""
         return Lookup(self.program)
 
     # -- parts -----------------------------------------------------------------------------------------------------
@@ -106,26 +106,26 @@ class Parsed:
         return tuple(hit for hit in self.calls if isinstance(hit.part, ToolCall))
 
     def expressions(self, number: int) -> tuple[Expression | None, ...]:
-        """Return the conditions of a step, or the texts of its `set`, in their order; None for what can't be read."""
+        """Return the conditions of a step, or the texts of its `set`, in order; None for text that does not parse."""
         if number not in self._trees:
             self._trees[number] = tuple(_parsed(one.text) for one in self.steps[number].expressions)
         return self._trees[number]
 
     def rules(self) -> list[tuple[AnyRule, str | None]]:
-        """Return the guardrails of the program, then those of the policies with the name of their policy."""
+        """Return the guardrails of the program, then those of the policies, each with the name of its policy."""
         own: list[tuple[AnyRule, str | None]] = [(rule, None) for rule in self.program.guardrails]
         return own + [(rule, policy.policy) for policy in self.policies for rule in policy.guardrails]
 
     @cached_property
     def bounds(self) -> dict[int, int]:
-        """The `max_visits` of the steps that have it, by their positions."""
+        """The `max_visits` of bounded steps, by position."""
         found = ((number, step.max_visits) for number, step in enumerate(self.steps))
         return {number: most for number, most in found if most is not None}
 
     # -- tools -----------------------------------------------------------------------------------------------------
 
     def tool(self, name: str) -> ToolSpec:
-        """Return what is true of a tool: of what program and policies say the worse, and else the worst."""
+        """Return the facts about a tool: the worse of what program and policies declare, or else the worst case."""
         if name not in self._tools:
             manifest = self.program.tools
             if manifest is not None and name not in manifest:
@@ -137,13 +137,13 @@ class Parsed:
         return self._tools[name]
 
     def must_not_repeat(self, name: str) -> bool:
-        """Return whether a tool writes and must not be performed twice."""
+        """Return whether a tool writes and is not idempotent."""
         spec = self.tool(name)
         return spec.effect == "write" and not spec.idempotent
 
 
 def _worst(said: Sequence[ToolSpec]) -> ToolSpec:
-    """Return the worst of what is said of a tool; types are those of the first who gives them."""
+    """Return the worst of several declarations of a tool; types are taken from the first that has them."""
 
     def given(name: str) -> list[Any]:
         return [getattr(one, name) for one in said if name in one.model_fields_set and getattr(one, name) is not None]
@@ -159,7 +159,7 @@ def _worst(said: Sequence[ToolSpec]) -> ToolSpec:
 
 
 def _applies(policy: Policy, program: Program) -> bool:
-    """Return whether a policy speaks of a program, by its name or by the path of its file."""
+    """Return whether a policy applies to a program, by its name or by the path of its file."""
     if policy.applies_to is None:
         return True
     path = program.source_name.replace("\\", "/")

@@ -9,7 +9,7 @@ from stepward.vm.language.steps import AnyPart, AnyStep, parts
 
 
 class Hit(NamedTuple):
-    """A step, or a sub-step of it, of which something is said."""
+    """A step, or a sub-step of it."""
 
     step: int
     sub: int | None
@@ -23,7 +23,7 @@ def all_parts(steps: Iterable[AnyStep]) -> Iterator[Hit]:
 
 
 def by_step(hits: Iterable[Hit]) -> dict[int, list[Hit]]:
-    """Return hits by the positions of their steps."""
+    """Group hits by the positions of their steps."""
     found: dict[int, list[Hit]] = {}
     for hit in hits:
         found.setdefault(hit.step, []).append(hit)

@@ -1,8 +1,8 @@
-"""A program under its policies as this checker reads it: nothing here is taken from another analysis.
+"""A program under its policies, analysed by this checker alone.
 
 It shares with the machine and with the engine what a program *is*: parsed steps, expressions, guardrails and policies.
-What follows from these (where control goes, what a name speaks of, which types hold, what a selector matches) is worked
-out here once for all properties of a program.
+What follows from these (control flow, resolution of names, types, matches of selectors) is computed here, once for all
+properties of a program.
 """
 
 from __future__ import annotations
@@ -22,34 +22,35 @@ if TYPE_CHECKING:
 
 
 class Reading(Parsed):
-    """A program and what follows from it; each is worked out when it is first asked for."""
+    """A program with its analyses. Each is computed on first use."""
 
     @cached_property
     def boundary(self) -> Boundary:
-        """The types that the machine enforces on what comes from outside."""
+        """The types that the machine enforces on values from outside."""
         return Boundary(self)
 
     @cached_property
     def origins(self) -> Origins:
-        """What references can be by the types of what gives their values."""
+        """The possible values of references by the types of their sources."""
         return Origins(self, self.boundary)
 
     @cached_property
     def definite(self) -> Definite:
-        """Which references certainly have a value where a step begins."""
+        """The references that certainly have a value at the start of each step."""
         return Definite(self, self.origins)
 
     @cached_property
     def assigned(self) -> list[frozenset[Names]]:
-        """What each step assigns, its sub-steps included."""
+        """The names that each step assigns, its sub-steps included."""
         return [assigned_by(step) for step in self.steps]
 
     def plain(self, tree: Expression, step: int) -> Expression:
-        """Return a condition that says the same where a step begins, with what has one value compared with itself."""
+        """Return an equivalent condition at the start of a step, in which references of the same value are compared
+        with themselves."""
         return plain(tree, lambda left, right: self.definite.is_one_value(left, right, step))
 
     def plain_expressions(self, number: int) -> list[Expression] | None:
-        """Return the expressions of a step so; None where one can't be read."""
+        """Return the expressions of a step in that form; None where one does not parse."""
         if number not in self._plain:
             trees = self.expressions(number)
             known = [self.plain(tree, number) for tree in trees if tree is not None]

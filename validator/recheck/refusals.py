@@ -8,8 +8,8 @@ class Refused(Exception):  # noqa: N818 - a verdict
 
 
 class TooLarge(Refused):
-    """A certificate is not looked at to its end: there is more than this checker looks at; the message says of what."""
+    """The check stops at a limit of this checker; the message says at which."""
 
 
 class Unreadable(Refused):
-    """The program has no one meaning, so that nothing can be checked of it; the message says why."""
+    """The program has no unique meaning, so nothing can be checked; the message says why."""

@@ -1,7 +1,7 @@
-"""What is to be kept: each rule as a small watcher of a run, and where it is broken.
+"""Rules as monitors of a run, and where they are broken.
 
-Written from the language's page (specs/language.md, "Guardrails"). What a watcher remembers is written in certificates
-as a list of numbers.
+Written from the language's page (specs/language.md, "Guardrails"). Certificates write the memory of a watcher as a list
+of numbers.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ NEVER, STALE, FRESH = 0, 1, 2
 
 
 class Breach(NamedTuple):
-    """A way in which a rule can be broken at a step, and the least that it takes of `max_steps` from there."""
+    """A violation at a step: its kind, and the least cost in `max_steps` from there."""
 
     kind: str
     cost: int = 0
 
 
 class Watcher:
-    """Watches a run for one property. `parts` are those whose start or success it looks at.
+    """Monitors a run for one property. `parts` are the parts whose start or success it observes.
 
-    `ends_matter` says that how a run ends may break it, `sees_everything` that any step may.
+    `ends_matter` says that the end of a run may break it, `sees_everything` that any step may.
     """
 
     ends_matter = False
     sees_everything = False
     condition: Expression | None = None
-    """What decides, beside the path, whether it is broken at a hit."""
+    """The condition that, together with the path, decides whether a hit breaks the rule."""
 
     def __init__(self, reading: Reading, hits: Iterable[Hit] = ()) -> None:
         self.reading = reading
@@ -71,27 +71,27 @@ class Watcher:
 
     @property
     def seen(self) -> Collection[int]:
-        """The steps at which it may break, or remember something else."""
+        """The steps at which it may be broken, or change its memory."""
         return self.hits.keys()
 
     def start(self) -> Memory:
-        """Return what is remembered before the run."""
+        """Return the memory before the run."""
         return ()
 
     def entered(self, steps: Steps, step: int, state: State, memory: Memory) -> Iterator[Breach]:  # noqa: ARG002
-        """Yield what is broken as soon as control is at a step."""
+        """Yield the violations on arrival at a step."""
         return iter(())
 
     def left(self, steps: Steps, step: int, state: State, memory: Memory, way: Exit) -> Iterator[Breach]:  # noqa: ARG002
-        """Yield what is broken when a step is performed so."""
+        """Yield the violations when a step is performed with this exit."""
         return iter(())
 
     def after(self, step: int, memory: Memory, way: Exit) -> Memory:  # noqa: ARG002
-        """Return what is remembered after that."""
+        """Return the memory after this exit of a step."""
         return memory
 
     def ended(self, memory: Memory, way: Way) -> bool:  # noqa: ARG002
-        """Return whether it is broken that the run ends this way."""
+        """Return whether this end of the run is a violation."""
         return False
 
     def started(self, step: int, way: Exit) -> list[Hit]:
@@ -99,12 +99,12 @@ class Watcher:
         return [hit for hit in self.hits.get(step, ()) if hit.sub in way.started]
 
     def cost(self, step: int) -> int:
-        """Return what it takes to start a step: itself and its sub-steps."""
+        """Return the cost of a start of a step: itself and its sub-steps."""
         return 1 + len(self.reading.steps[step].sub_steps)
 
 
 class RequiresWatcher(Watcher):
-    """`protects: P, requires: G`: of every G whether it never came, went stale, or stands."""
+    """`protects: P, requires: G`: remembers of every G whether it never succeeded, is stale, or is fresh."""
 
     def __init__(self, rule: Requires, reading: Reading) -> None:
         super().__init__(reading, matches(rule.protects, reading))
@@ -160,7 +160,7 @@ class RequiresWatcher(Watcher):
 
 
 class NeverWatcher(Watcher):
-    """`never: P`, with or without `when`; an allow-list demands its condition, and forbids where there is none."""
+    """`never: P`, with or without `when`. An allow-list demands its condition, and forbids calls without an entry."""
 
     def __init__(self, reading: Reading, hits: Iterable[Hit], when: str | None, *, demands: bool = False) -> None:
         super().__init__(reading, hits)
@@ -189,7 +189,9 @@ class NeverWatcher(Watcher):
         if names[0] != "args":
             cells = steps.cells(names, hit.step, state)
             is_handed = isinstance(hit.part, Call) and names in read_by(hit.part)
-            return tuple(cell for cell in cells if cell != UNDEFINED) if is_handed else cells  # the call starts
+            return (
+                tuple(cell for cell in cells if cell != UNDEFINED) if is_handed else cells
+            )  # the call starts, so its arguments are defined
         part = hit.part
         if not isinstance(part, ToolCall) or len(names) < 2:
             return (UNDEFINED,)
@@ -208,7 +210,7 @@ class NeverWatcher(Watcher):
             value, fields = value[field], fields[1:]
         found = list(embedded(value))
         if found and found[0].whole and not found[0].path:
-            # The step starts, so that what it hands over is there; a field of it may be missing.
+            # The step starts, so its arguments are defined; a field of one may be absent.
             cells = steps.cells((*found[0].reference.names, *fields), step, state)
             return cells if fields else tuple(cell for cell in cells if cell != UNDEFINED)
         if fields:
@@ -222,7 +224,7 @@ _ABSENT = object()
 
 
 def _handed(part: BaseStep, names: Names) -> Names:
-    """Return the reference that a call hands over as an argument, for that argument or a field of it."""
+    """Return the reference that a call passes as an argument, for that argument or a field of it."""
     if not isinstance(part, ToolCall) or names[0] != "args" or len(names) < 2:
         return names
     found = list(embedded(part.args.get(names[1])))
@@ -232,7 +234,7 @@ def _handed(part: BaseStep, names: Names) -> Names:
 
 
 class AtMostOnceWatcher(Watcher):
-    """`at_most_once: P`: whether P was performed."""
+    """`at_most_once: P`: remembers whether P was performed."""
 
     def start(self) -> Memory:
         return (0,)
@@ -245,7 +247,8 @@ class AtMostOnceWatcher(Watcher):
             yield Breach("retried", self.cost(step) + 1)
 
     def _is_performed_again(self, hit: Hit) -> bool:
-        """Attempts of an idempotent tool share one key, and are one performance."""
+        """Return whether retries perform P again. Attempts of an idempotent tool share one key, and are one
+        performance."""
         if isinstance(hit.part, ToolCall) and self.reading.tool(hit.part.tool).idempotent:
             return False
         if not isinstance(hit.part, Call) or (hit.sub is not None and hit.part.on_error == "skip"):
@@ -259,7 +262,7 @@ class AtMostOnceWatcher(Watcher):
 
 
 class ExclusiveWatcher(Watcher):
-    """`exclusive: [P, Q]`: which of the two were performed; what comes after both is broken already."""
+    """`exclusive: [P, Q]`: remembers which of the two were performed. After both, the violation is already reported."""
 
     def __init__(self, rule: Exclusive, reading: Reading) -> None:
         sides = [matches(side, reading) for side in rule.exclusive]
@@ -284,7 +287,7 @@ class ExclusiveWatcher(Watcher):
 
 
 class FollowedByWatcher(Watcher):
-    """`followed_by: {first: P, then: Q}`: whether Q is owed. What is both P and Q counts as Q."""
+    """`followed_by: {first: P, then: Q}`: remembers whether Q is owed. A part that is both P and Q counts as Q."""
 
     def __init__(self, rule: FollowedBy, reading: Reading) -> None:
         then = matches(rule.followed_by.then, reading)
@@ -308,7 +311,7 @@ class FollowedByWatcher(Watcher):
         return program.max_steps is not None and (most is None or most > program.max_steps)
 
     def _lacks_tokens(self, step: int) -> bool:
-        """Whether the budget of tokens may keep a step from starting: it does so where a model is asked."""
+        """Whether the budget of tokens may prevent the start of a step: it may where a model is called."""
         calls = self.reading.steps[step].calls
         return self.reading.program.max_tokens is not None and any(isinstance(call, LlmCall) for _, call in calls)
 
@@ -316,7 +319,7 @@ class FollowedByWatcher(Watcher):
         return (0,)
 
     def entered(self, steps: Steps, step: int, state: State, memory: Memory) -> Iterator[Breach]:  # noqa: ARG002
-        """A run may be cancelled before any step, and run out of budget before the one that is owed."""
+        """Report a missing Q: a run may be cancelled before any step, and run out of budget before Q."""
         may_run_out = self.may_run_out or self._lacks_tokens(step)
         if self.ends == "any" and memory[0] and (step not in self.hits or may_run_out):
             yield Breach("missing")
@@ -361,7 +364,7 @@ class DecisionWatcher(Watcher):
 
 
 def _two_hold(said: list[set[bool | None]]) -> bool:
-    """Return whether a case may be the first that holds while a later one holds as well."""
+    """Return whether a case may be the first that holds while a later one also holds."""
     for position, one in enumerate(said):
         if True in one and any(True in later for later in said[position + 1 :]):
             return True
@@ -371,7 +374,7 @@ def _two_hold(said: list[set[bool | None]]) -> bool:
 
 
 class Property(NamedTuple):
-    """What a certificate is about."""
+    """The claim of a certificate."""
 
     property: str
     rule: str
@@ -381,7 +384,7 @@ class Property(NamedTuple):
 
 
 def watcher(claim: Property, reading: Reading) -> Watcher:
-    """Return the watcher of a property; raises Refused where the program has none of that name."""
+    """Return the watcher of a property; raises Refused where the program has no such property."""
     if claim.property in ("coverage", "exclusive cases"):
         step = reading.position.get(claim.step or "")
         part = reading.steps[step] if step is not None else None

@@ -1,9 +1,8 @@
-"""A search of this checker's own: the states that runs get to, by its own reading of the language.
+"""A search by this checker itself for the states that runs reach.
 
-A certificate may name the classes that tell values apart, without saying which states runs get to: they are looked for
-here. Beside a formula, which says nothing of the program by itself, the classes are cut at the constants of the
-program's expressions; a way to break the rule that is found shows nothing then, for a class may stand for more values
-than there are.
+A certificate may list classes of values without the reachable states: they are searched here. Beside a formula, which
+by itself says nothing about the program, values are partitioned at the constants of the program's expressions. A
+violation found by such a search is not conclusive, because a block may contain values that do not occur.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import SetStep, ToolCall
 
 MAX_STATES: Final = 4_000
-"""States that are looked at beside a formula."""
+"""States that are explored beside a formula."""
 
 MAX_MOVES: Final = 8_000
-"""Ways from state to state that are looked at beside a formula."""
+"""Moves between states that are explored beside a formula."""
 
 MAX_TRIES: Final = 2_000
-"""Moves by single values in a look for a run that breaks a rule."""
+"""Moves by single values in a search for a violation."""
 
 MAX_POINTS: Final = 12
-"""Whole numbers of a type that are each a cell."""
+"""The most whole numbers of a type that each become a block."""
 
 Written = tuple[int, ...]
 
@@ -53,10 +52,10 @@ def reached(
     moves: int | None = None,
     until: Callable[[Places], bool] | None = None,
 ) -> Places:
-    """Return what can be broken in the states that runs get to; raises TooLarge for more states or moves than that.
+    """Return the violations in the states that runs reach; raises TooLarge beyond `most` states or `moves` moves.
 
-    It ends as soon as what can be broken is enough (`until`). With a budget the states are visited in the order of what
-    they cost, so that each is known at its least cost.
+    It stops as soon as the violations satisfy `until`. With a budget, states are visited in the order of their cost, so
+    that each is known at its least cost.
     """
     reading = walk_.reading
     steps = walk_.steps(followed, is_lazy=True)
@@ -98,12 +97,12 @@ def reached(
 
 
 def _forgotten(state: Sequence[int], live: frozenset[int]) -> Written:
-    """Return a state that leaves open what nothing reads any more before it is assigned again."""
+    """Return a state with OPEN for references that are not live."""
     return tuple([cell if slot in live else OPEN for slot, cell in enumerate(state)])
 
 
 def _live(reading: Reading, steps: Steps, watcher: Watcher) -> list[frozenset[int]]:
-    """Return for each step the followed references that may be read from there on, before they are assigned again."""
+    """Return for each step the live references: those that may be read before they are assigned again."""
     followed, following = steps.followed, reading.control.following
     before: list[list[int]] = [[] for _ in reading.steps]
     for number, targets in enumerate(following):
@@ -133,7 +132,7 @@ def _live(reading: Reading, steps: Steps, watcher: Watcher) -> list[frozenset[in
 
 
 def _with_owners(followed: Followed, slots: Iterable[int]) -> Iterator[int]:
-    """Yield followed references and those that hold them, or that they hold: what is known of one limits the others."""
+    """Yield followed references with their owners and fields: knowledge about one limits the others."""
     for slot in slots:
         name = followed.names[slot]
         for other, one in followed.slot.items():
@@ -142,9 +141,9 @@ def _with_owners(followed: Followed, slots: Iterable[int]) -> Iterator[int]:
 
 
 def is_ruled_out(reading: Reading, watcher: Watcher, known: Places, *, is_wide: bool) -> bool:
-    """Return whether a look at all states, where they are few, shows that nothing of what is known can be broken.
+    """Return whether a search of all states, where they are few, shows that none of the known violations can happen.
 
-    Unless it `is_wide`, only those references are followed that belong with the ones that the property speaks of.
+    Unless `is_wide`, only the references in the group of the property are followed.
     """
     try:
         groups = Groups(reading, watcher, is_wide=is_wide)
@@ -164,10 +163,10 @@ def is_ruled_out(reading: Reading, watcher: Watcher, known: Places, *, is_wide: 
 
 
 def refuted(reading: Reading, watcher: Watcher) -> Places:
-    """Return what single values break for certain: places to which this checker knows a way, as far as it looked.
+    """Return the violations that single values certainly cause, as far as the search went.
 
-    Each value is one that its type admits, and every outcome on the way is computed from such: no class stands for
-    values that there are not.
+    Each value is one that its type allows, and every outcome on the path is computed from such values: no block stands
+    for values that do not occur.
     """
     groups = Groups(reading, watcher, is_wide=True)
     walk_ = Walk(reading, watcher, reading.program.max_steps)
@@ -175,7 +174,7 @@ def refuted(reading: Reading, watcher: Watcher) -> Places:
     for name in groups.names:
         values = [*groups.constants(name), *_SAMPLES]
         cells.append(tuple(one for one in _cells(reading.origins, name, values) if one.single or one.kind in _EXACT))
-    with suppress(Refused):  # what was found until then is found
+    with suppress(Refused):  # the violations found so far remain valid
         reached(walk_, Followed(groups.names, cells), counts=True, most=MAX_STATES, moves=MAX_TRIES, until=bool)
     return walk_.broken
 
@@ -185,10 +184,10 @@ _EXACT: Final = frozenset({"undefined", "object"})
 
 
 class Groups:
-    """The references of a program in groups: those together that one expression, or one assignment, brings together.
+    """The references of a program in groups: references in one expression, or in one assignment, share a group.
 
-    `names` are those to follow, with what holds them: the group that a property speaks of itself, or, where it speaks
-    of none or `is_wide` is asked for, all.
+    `names` are the references to follow, with their owners: the group of the property itself, or all where the property
+    has none or with `is_wide`.
     """
 
     def __init__(self, reading: Reading, watcher: Watcher, *, is_wide: bool) -> None:
@@ -211,7 +210,7 @@ class Groups:
         self.names = list(dict.fromkeys(one for name in sorted(known) for one in self._held(name)))
 
     def constants(self, name: Names) -> Iterable[Any]:
-        """Return the constants that stand in expressions of a reference's group."""
+        """Return the constants in expressions of a reference's group."""
         return self._constants.get(name, {}).values()
 
     def _assigned(self, number: int, step: SetStep) -> None:
@@ -233,14 +232,14 @@ class Groups:
             self._groups[name], self._constants[name] = group, known
 
     def _held(self, name: Names) -> Iterator[Names]:
-        """Yield what holds a reference, and the reference; nothing where nothing gives it a value."""
+        """Yield a reference after its owners; nothing where nothing gives it a value."""
         meant = self.reading.lookup.meaning(name)
         if meant is not None:
             yield from (one for one in prefixes(name) if len(one) >= len(meant.root))
 
 
 def _asked(watcher: Watcher) -> Iterator[Names]:
-    """Yield the references that a property itself speaks of, those in arguments included."""
+    """Yield the references in the property itself, including those in arguments."""
     for name in references([watcher.condition]) if watcher.condition is not None else ():
         if name[0] != "args":
             yield name
@@ -257,7 +256,7 @@ def _constants(tree: Expression) -> Iterable[Any]:
 
 
 def _cells(origins: Origins, name: Names, constants: Iterable[Any]) -> tuple[Cell, ...]:
-    """Return the cells of a reference: cut at constants, at lists that are given, and at few values of its type."""
+    """Return the partition of a reference: by constants, by given lists, and by the values of a small type."""
     origin = origins.of(name)
     values = [*constants, *(cell.value for cell in origin.cells if cell.single)]
     for cell in origin.cells:

@@ -19,7 +19,7 @@ from stepward.vm.language.steps import ConditionStep, ToolCall
 
 
 def matches(selector: AnySelector | AnyGuard, reading: Parsed) -> list[Hit]:
-    """Return the steps and sub-steps that a selector matches; of two with one id the first."""
+    """Return the steps and sub-steps that a selector matches; the first of two with one id."""
     match selector:
         case ToolSelector(tool=tool):
             return [hit for hit in reading.tool_calls if isinstance(hit.part, ToolCall) and hit.part.tool == tool]
@@ -42,7 +42,7 @@ def matches(selector: AnySelector | AnyGuard, reading: Parsed) -> list[Hit]:
 
 
 def branch_of(step: ConditionStep, name: str | int) -> str | int | None:
-    """Return how control flow calls a branch that a guardrail names; None where there is no such branch."""
+    """Return the branch of control flow that a guardrail names; None where there is no such branch."""
     cases = step.cases or ()
     found: str | int | None = None
     if step.cases is None:
@@ -52,12 +52,12 @@ def branch_of(step: ConditionStep, name: str | int) -> str | int | None:
     else:
         named = [number for number, case in enumerate(cases, start=1) if case.name == name]
         found = named[-1] if named else None
-    # The last word of all: a case may be called `otherwise`, and then it goes by its number.
+    # This decides last: a case with the name `otherwise` is identified by its number.
     return "otherwise" if name == "otherwise" and step.otherwise is not None else found
 
 
 def guards(requirement: AnyRequirement) -> tuple[AnyGuard, ...]:
-    """Return the single guards of a requirement, each once, in the order in which they are written."""
+    """Return the single guards of a requirement, each once, in order."""
     if isinstance(requirement, AllOf | AnyOf):
         parts = requirement.all_of if isinstance(requirement, AllOf) else requirement.any_of
         return tuple(dict.fromkeys(guard for part in parts for guard in guards(part)))

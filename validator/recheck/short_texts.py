@@ -1,4 +1,4 @@
-"""Whether there is a text of few signs that answers some questions as wanted: found by trying them all."""
+"""Whether a short text gives wanted answers to some questions: found by trying all short texts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from itertools import product
 from typing import Final
 
 MAX_TRIED: Final = 20_000
-"""Texts that are tried; where there are more, one is taken to be there."""
+"""The most texts that are tried; with more candidates, one is assumed to exist."""
 
 
 @lru_cache(maxsize=4096)
 def may_be_there(
     wanted: frozenset[tuple[tuple[str, str], bool]], but: frozenset[str], shortest: int, longest: int
 ) -> bool:
-    """Return whether a text of `shortest` to `longest` signs, none of `but`, may answer as `wanted`.
+    """Return whether a text of `shortest` to `longest` characters, not in `but`, may answer as `wanted`.
 
-    Signs that stand in no literal are all alike: one of them is enough.
+    Characters that are in no literal are equivalent: one of them is enough.
     """
     if any(answer and len(literal) > longest for (_, literal), answer in wanted):
         return False

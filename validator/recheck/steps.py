@@ -1,7 +1,7 @@
-"""Every way in which a step can be left, with what it does to the references that a certificate follows.
+"""Every exit of a step, with its effect on the references that a certificate follows.
 
 Written from the language's page (specs/language.md, "Steps", "Failure", "Parallel"). A state gives each followed
-reference one cell; where nothing is known of the state, everything that the types admit is possible.
+reference one block; where the state is not known, every value that the types allow is possible.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ Part = tuple[int, int | None]
 """A step by its position, or a sub-step of it."""
 
 MAX_EXITS: Final = 50_000
-"""Ways out of one step in one state, with all that they assign."""
+"""The most exits of one step in one state, with all combinations of assigned values."""
 
 NOTHING: Final[frozenset[int | None]] = frozenset()
 
 
 class Exit(NamedTuple):
-    """A way out: what it changes, the parts that started and those that succeeded (None is the step), and the cost."""
+    """An exit: its changes, the parts that started and those that succeeded (None is the step itself), and the cost."""
 
     way: Way
     changes: Changes
@@ -71,7 +71,7 @@ Test = Callable[[Cell], bool]
 
 
 class _Joined(NamedTuple):
-    """Some sub-steps together: whether their step fails by them, what a further round takes, how they are left."""
+    """The joint outcome of some sub-steps: whether their step fails, the cost of a further round, and the exit."""
 
     failed: bool
     round: int
@@ -84,11 +84,11 @@ what holds it is known to be an object."""
 
 
 class Steps:
-    """The steps of one program as a certificate's references see them.
+    """The steps of one program, seen through the references of a certificate.
 
-    Of sub-steps it is told apart whether `parts` start and succeed, and, where it `has_costs`, what they cost. Where it
-    `is_blind`, nothing is asked of values: every way out of a step is one. Where it `is_lazy`, what comes from outside
-    is chosen when it is first read.
+    Only sub-steps in `parts` are tracked as started or succeeded, and costs of sub-steps only with `has_costs`. With
+    `is_blind`, values are ignored: every exit is possible. With `is_lazy`, a value from outside is chosen when it is
+    first read.
     """
 
     def __init__(
@@ -113,20 +113,20 @@ class Steps:
 
     @cached_property
     def origins(self) -> Origins:
-        """What references can be by the types of what gives their values."""
+        """The possible values of references by the types of their sources."""
         return self.reading.origins
 
     @cached_property
     def definite(self) -> Definite:
-        """Which references certainly have a value where a step begins."""
+        """The references that certainly have a value at the start of each step."""
         return self.reading.definite
 
     def may_get_to(self, step: int) -> bool:
-        """Return whether a run may get to a step."""
+        """Return whether a run may reach a step."""
         return self.is_blind or self.definite.may_get_to(step)
 
     def cells(self, names: Names, step: int, state: State) -> tuple[Cell, ...]:
-        """Return what a reference may be where a step begins in a state."""
+        """Return the possible blocks of a reference at the start of a step in a state."""
         slot = self.followed.slot.get(names)
         if slot is None or state is None or state[slot] == OPEN:
             return self.definite.cells(names, step)
@@ -138,29 +138,29 @@ class Steps:
         return tuple(common(cell, one) for one in self.definite.cells(names, step) if meet(cell, one)) or (cell,)
 
     def given_cells(self, names: Names) -> tuple[Cell, ...]:
-        """Return what a reference may be whose variable was given a value from outside."""
+        """Return the possible blocks of a reference whose variable got a value from outside."""
         origin = self.origins.of(names)
         return (UNDEFINED, *origin.cells) if origin.may_lack else origin.cells
 
     def environment(self, names: Iterable[Names], step: int, state: State) -> Environment:
-        """Return what references may be where a step begins in a state."""
+        """Return the possible blocks of references at the start of a step in a state."""
         return {name: self.cells(name, step, state) for name in names}
 
     def _fitting(self, names: Sequence[Names], environment: Environment) -> Iterator[Environment]:
-        """Return environments as `splits` does, but for those in which a field does not fit with what holds it."""
+        """Return environments as `splits` does, without those in which a field contradicts its owner."""
         fields = [name for name in names if name[:-1] in environment and self.origins.root(name) != name]
         found = splits(names, environment)
         return (one for one in found if all(self.origins.fits(name, one[name[:-1]], one[name]) for name in fields))
 
     def exits(self, number: int, state: State) -> tuple[Exit, ...]:
-        """Return every way out of a step in a state, those over `max_visits` included."""
+        """Return every exit of a step in a state, including those for exhausted `max_visits`."""
         key = (number, None if state is None else tuple(state[slot] for slot in self.read_slots(number)))
         if key not in self._exits:
             self._exits[key] = tuple(dict.fromkeys(self._all(number, self.reading.steps[number], state)))
         return self._exits[key]
 
     def read_slots(self, number: int) -> tuple[int, ...]:
-        """Return the followed references that decide how a step is left."""
+        """Return the slots of the references that decide the exit of a step."""
         if number not in self._reads:
             self._reads[number] = tuple(sorted(self._slots_read(number)))
         return self._reads[number]
@@ -176,7 +176,7 @@ class Steps:
         yield from slots
 
     def trees(self, number: int) -> list[Expression]:
-        """Return the expressions of a step; raises Refused where one can't be read."""
+        """Return the expressions of a step; raises Refused where one does not parse."""
         trees = self.reading.plain_expressions(number)
         if trees is None:
             raise Refused(f"an expression of `{self.reading.steps[number].id}` can't be read")
@@ -198,7 +198,7 @@ class Steps:
             case _:
                 assert_never(step)
         for way in ways:
-            if way.kind == "visits":  # it starts nothing, and takes nothing of the budget
+            if way.kind == "visits":  # it starts nothing, and costs nothing
                 yield from (Exit(way, changes, NOTHING, NOTHING, 0) for changes in self._passed(step))
 
     def _passed(self, step: AnyStep) -> Iterator[Changes]:
@@ -208,7 +208,7 @@ class Steps:
     # -- assigning -------------------------------------------------------------------------------------------------
 
     def together(self, choices: Sequence[Iterable[Changes]]) -> Iterator[Changes]:
-        """Yield changes that are made one after the other, in every combination."""
+        """Yield every combination of changes that are applied one after the other."""
         listed = [tuple(dict.fromkeys(one)) for one in choices]
         size = 1
         for one in listed:
@@ -219,7 +219,7 @@ class Steps:
             yield tuple(sorted({slot: cell for changes in chosen for slot, cell in changes}.items()))
 
     def undefined(self, root: Names) -> Iterator[Changes]:
-        """Yield the change that leaves a root undefined."""
+        """Yield the change that makes a root undefined."""
         yield tuple((slot, self.followed.gone[slot]) for slot in self.followed.under(root))
 
     def given(self, root: Names, source: Source) -> Iterator[Changes]:
@@ -227,9 +227,9 @@ class Steps:
         return self._valued([root], self._typed(source))
 
     def _later(self, roots: Sequence[Names], source: Source) -> Changes:
-        """Return the change that leaves a value from outside to be chosen later; none where it can't wait.
+        """Return the change that delays the choice of a value from outside; an empty one where it can't be delayed.
 
-        It can where one followed variable alone holds it, to which nothing else gives values.
+        It can where exactly one followed variable holds the value, and nothing else assigns that variable.
         """
         followed = [root for root in roots if self.followed.under(root)]
         if len(followed) != 1:
@@ -240,7 +240,7 @@ class Steps:
         return tuple((slot, GIVEN) for slot in self.followed.under(followed[0]))
 
     def _valued(self, roots: Sequence[Names], describe: Describe) -> Iterator[Changes]:
-        """Yield the changes of roots that are all given one value."""
+        """Yield the changes of roots that all get the same value."""
         found: list[tuple[dict[Names, Cell], Changes]] = [({}, ())]
         for root in roots:
             for slot in self.followed.under(root):
@@ -255,7 +255,7 @@ class Steps:
         return (changes for _, changes in found)
 
     def _possible(self, slot: int, fields: Names, chosen: dict[Names, Cell], describe: Describe) -> Iterable[int]:
-        """Return the cells that fit with those that were chosen for the same value, and for what holds it."""
+        """Return the blocks that are consistent with those chosen for the same value, and for its owner."""
         owner = chosen.get(fields[:-1]) if fields else None
         if owner is not None and owner.kind != "object":
             return (self.followed.gone[slot],)
@@ -306,7 +306,7 @@ class Steps:
         return self.together([given, self.undefined((part.id, "error"))])
 
     def _left_without(self, part: FailingPart, *, has_error: bool) -> Iterator[Changes]:
-        """Yield what a part without an output leaves behind."""
+        """Yield the changes of a part that has no output."""
         error = self._valued([(part.id, "error")], lambda *_: (lambda cell: meet(cell, TEXT), False))
         gone = [self.undefined(root) for root in written_by(part)]
         return self.together([*gone, error if has_error else self.undefined((part.id, "error"))])
@@ -314,9 +314,9 @@ class Steps:
     # -- conditions, assignments, ends -------------------------------------------------------------------------------
 
     def outcomes(self, number: int, state: State) -> set[int]:
-        """Return what a condition step may decide in a state."""
+        """Return the possible outcomes of a condition step in a state."""
         trees = self.reading.plain_expressions(number)
-        if trees is None:  # whatever it means
+        if trees is None:  # unknown meaning: every outcome is possible
             return {*range(len(self.reading.expressions(number))), NONE_HOLDS, FAILING}
         names = references(trees)
         environment = self.environment(names, number, state)
@@ -349,7 +349,7 @@ class Steps:
                 yield Exit(way, (), _ALONE, NOTHING, 1)
 
     def _assigned(self, number: int, step: SetStep, state: State, results: list[set[Cell]]) -> Iterator[Changes]:
-        """Yield the changes of a `set`, whose texts have these results, in the order in which they are written."""
+        """Yield the changes of a `set` in order, given the results of its texts."""
         choices: list[Iterable[Changes]] = []
         texts = iter(zip(self.trees(number), results, strict=True))
         for name, value in step.set.items():
@@ -377,19 +377,19 @@ class Steps:
         if any(UNDEFINED in cells for cells in read):
             yield Exit(END_FAILS, (), _ALONE, NOTHING, 1)
         if not any(cells == (UNDEFINED,) for cells in read):
-            # The run is over then: an `end` is no step that succeeded and owes something.
+            # The run is over: an `end` does not succeed, and starts no obligation.
             yield from (Exit(way, (), _ALONE, NOTHING, 1) for way in ways if way.kind == "end")
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
     def falls_back(self, part: AnyCall) -> bool:
-        """Return whether a time-out may end in the fallback: a write that can't be repeated is in doubt instead."""
+        """Return whether a time-out may end in the fallback: a write that can't be repeated stays in doubt."""
         if part.on_timeout != "fallback":
             return False
         return not (isinstance(part, ToolCall) and self.reading.must_not_repeat(part.tool))
 
     def starts(self, number: int, part: AnyCall, state: State) -> tuple[bool, bool]:
-        """Return whether a call may start in a state, and whether it may fail before it does."""
+        """Return whether a call may start in a state, and whether it may fail before its start."""
         if self.is_blind:
             return True, True
         return starts(self.reading, part, lambda names: self.cells(names, number, state))
@@ -433,7 +433,7 @@ class Steps:
                         yield Exit(way, changes, before.started | _ALONE, before.succeeded | whole, before.cost + again)
 
     def _fates(self, number: int, sub: int, part: AnyCall, state: State) -> Iterator[_Joined]:
-        """Yield what can become of a sub-step."""
+        """Yield the possible outcomes of a sub-step."""
         may_start, may_fail = self.starts(number, part, state)
         here = frozenset({sub}) if (number, sub) in self.parts else NOTHING
         way, counts = self.ways[number][0], part.on_error != "skip"
@@ -458,7 +458,7 @@ def _succeeded(way: Way) -> frozenset[int | None]:
 
 
 def _again(step: Failing) -> int:
-    """Return the attempts after the first that a step makes before it has failed."""
+    """Return the attempts after the first that a step makes before it fails."""
     return step.max_retries - 1 if step.on_error == "retry" else 0
 
 

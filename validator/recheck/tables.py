@@ -1,8 +1,8 @@
-"""Checks tables: for every pair of step and what a watcher remembers, the states that a run may be in there.
+"""Checks tables: for every pair of step and monitor memory, the possible states of a run there.
 
-A table with rows is accepted for what it says when the states at the entry are in it and every way out of a state in it
-leads back into it, by this checker's own reading of the language. Of one without rows this checker looks for the states
-itself, by the classes that are listed. What can be broken in no state of it can't be broken.
+A table with rows is an inductive invariant: the entry states are in it, and every exit of a state in it leads to a
+state in it, by this checker's own reading of the language. For a table without rows this checker searches the states
+itself, by the listed classes. A violation that happens in no state of the table can't happen.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from stepward.validator.recheck.steps import Steps
 from stepward.validator.recheck.walking import Pair, Places, Walk, explored, is_possible, told_apart
 
 MAX_STATES: Final = 5_000_000
-"""States of one table that are looked at."""
+"""The most states of one table."""
 
 
 class Row(NamedTuple):
-    """The states at a pair, each with the least that it has cost to get there; None for any state.
+    """The states at a pair, each with its least cost; None for any state.
 
-    `left_open` are the choices of references of which some state says nothing.
+    `left_open` are the sets of references that some state leaves open.
     """
 
     states: dict[tuple[int, ...], int] | None
     left_open: frozenset[frozenset[int]] = frozenset()
 
     def holds(self, state: State, cost: int) -> bool:
-        """Return whether a state is one of the row's, at that cost."""
+        """Return whether a state, at that cost, belongs to the row."""
         if self.states is None:
             return True
         if state is None:
@@ -50,7 +50,7 @@ class Row(NamedTuple):
 
 
 class TableCheck:
-    """One table of a certificate: its data, and what it does not rule out."""
+    """One table of a certificate, and the violations that it does not rule out."""
 
     def __init__(self, reading: Reading, watcher: Watcher, part: Fields) -> None:
         self.part = part
@@ -72,9 +72,9 @@ class TableCheck:
         part.close()
 
     def broken(self) -> Places:
-        """Return what the table does not rule out; raises Refused where it is not closed.
+        """Return the violations that the table does not rule out; raises Refused where the table is not inductive.
 
-        Without rows the states are looked for.
+        Without rows the states are searched.
         """
         if not self.has_rows:
             if not self.followed.names and self.walk.most is None:
@@ -153,7 +153,8 @@ class TableCheck:
         return Pair(step, memory, visits), Row(states, frozenset(left_open))
 
     def _decoded(self, held: Any) -> Iterator[tuple[int, ...]]:
-        """Yield states, which are written as numbers: the cell of the first reference counts once, and so on."""
+        """Yield states, which are written as numbers in a mixed radix: the block of the first reference is the lowest
+        digit."""
         if not isinstance(held, list):
             raise Refused("the states of a row are no list")
         sizes = [len(cells) for cells in self.listed]
@@ -167,13 +168,13 @@ class TableCheck:
             for number in range(first, last + 1):
                 state = []
                 for size, cells in zip(sizes, self.listed, strict=True):
-                    number, position = divmod(number, size)  # noqa: PLW2901 - what is left of it
+                    number, position = divmod(number, size)  # noqa: PLW2901 - the remaining digits
                     state.append(cells[position])
                 yield tuple(state)
 
 
 def _references(part: Fields, reading: Reading) -> tuple[list[Names], list[list[int]], list[tuple[Cell, ...]]]:
-    """Return the references of a part, the cells that it lists of each, and all cells that there are, by number."""
+    """Return the references of a part, their listed block numbers, and all blocks of each."""
     names: list[Names] = []
     listed: list[list[int]] = []
     cut: list[tuple[Cell, ...]] = []
@@ -204,7 +205,7 @@ def _said(cell: Cell) -> str:
 
 
 def among_all_values(reading: Reading, watcher: Watcher, part: Fields) -> Places:
-    """Return what a condition can break in some state that the types of what it reads admit, whatever led there."""
+    """Return the violations of a condition in any state that the types of its references allow, on any path."""
     if not isinstance(watcher, DecisionWatcher):
         raise Refused("a proof over all values speaks of a condition step")
     names, listed, cut = _references(part, reading)
@@ -221,7 +222,7 @@ def among_all_values(reading: Reading, watcher: Watcher, part: Fields) -> Places
 
 
 def _all_states(steps: Steps, followed: Followed) -> Iterator[tuple[int, ...]]:
-    """Yield every state that the types admit; a field is there only where what holds it is an object."""
+    """Yield every state that the types allow; a field has a value only where its owner is an object."""
     order = sorted(range(len(followed.names)), key=lambda slot: len(followed.names[slot]))
     choices: list[list[int]] = []
     for slot in order:

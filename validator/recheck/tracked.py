@@ -1,7 +1,7 @@
-"""What holds of a variable on every path: which sources can't have given its value, and what it is a copy of.
+"""Reaching definitions and copies: the facts about a variable that hold on every path.
 
-Forward data flow in one set of facts. What holds on two paths that meet is what holds on both, as of the references
-that certainly have a value (`definite`).
+Forward data flow with one set of facts. Where paths meet, the facts of both remain, as for the references that
+certainly have a value (`definite`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from stepward.vm.expressions.syntax import Compare, Expression, Logic, Negation,
 from stepward.vm.language.steps import Call, SetStep
 
 _ARGUMENTS: Final = "args"
-"""In a rule this speaks of the arguments of a call, whatever variable has that name: nothing is said of it."""
+"""In a rule this name means the arguments of a call, even if a variable has it. So it has no facts."""
 
 
 class Tracked:
     """The facts about the variables of one program, each a bit of an integer.
 
-    Of each source of a variable that has several: it did not give the variable the value that it has. Of each `w` that
-    some `set` makes a copy of `x`: `w` has no value, or the value that `x` has.
+    For each source of a variable with several sources: it did not give the current value. For each `w` that some `set`
+    makes a copy of `x`: `w` has no value, or the value of `x`.
     """
 
     def __init__(self, reading: Parsed, origins: Origins, assigned: list[frozenset[Names]]) -> None:
@@ -50,7 +50,7 @@ class Tracked:
         return ~sum(given) & ~sum(copies) & (1 << self.count) - 1
 
     def after(self, number: int, way: Way, facts: int) -> int:
-        """Return the facts after a step was left."""
+        """Return the facts after a transition."""
         if not self.count or (way.kind == "visits" and not self._assigned[number]):
             return facts
         is_done = way.kind in ("success", "fallback")
@@ -61,7 +61,7 @@ class Tracked:
         return facts & ~gone if way.kind == "visits" else facts & ~gone | come
 
     def sources(self, name: str, facts: int) -> tuple[Source, ...] | None:
-        """Return the sources that may have given a variable the value that it has; None for all."""
+        """Return the sources that may have given the current value of a variable; None for all."""
         known = self._by_name.get(name)
         return None if known is None else tuple(source for source, bit in known if not facts & bit)
 
@@ -74,7 +74,7 @@ class Tracked:
         return not self._equal_to(left[0], facts).isdisjoint(self._equal_to(right[0], facts))
 
     def _equal_to(self, name: str, facts: int) -> set[str]:
-        """Return a variable and those that have its value where it has one."""
+        """Return the variable and those that have its value whenever they have one."""
         found, pending = {name}, [name]
         while pending:
             for other, bit in self._copies_of.get(pending.pop(), ()):
@@ -99,7 +99,7 @@ class Tracked:
 
     @cached_property
     def _pairs_with(self) -> dict[str, int]:
-        """The facts about copies in which each variable takes part."""
+        """The copy facts that mention each variable."""
         found: dict[str, int] = {}
         for pair, bit in self._copy.items():
             for name in pair:
@@ -107,7 +107,7 @@ class Tracked:
         return found
 
     def _copied(self, number: int) -> Iterator[tuple[str, str]]:
-        """Yield the names that a step makes copies, each with the variable that it copies."""
+        """Yield pairs of a name that a step makes a copy, and the variable that it copies."""
         step = self.steps[number]
         for name, value in step.set.items() if isinstance(step, SetStep) else ():
             tree = self.origins.tree(Source("set", name, number)) if isinstance(value, str) else None
@@ -117,9 +117,9 @@ class Tracked:
                 yield name, tree.names[0]
 
     def _changed(self, number: int, *, is_done: bool) -> tuple[int, int]:
-        """Return the facts that a step ends, and those that hold after it; `is_done` says that it has its output.
+        """Return the facts that a step removes, and those that it adds; `is_done` says that the step has its output.
 
-        An input may be given where a step did not end so: nothing is known to be overwritten then by sub-steps.
+        An input may be the current value where the step ended otherwise: then sub-steps may have overwritten nothing.
         """
         step = self.steps[number]
         names = {names[0] for names in self._assigned[number] if len(names) == 1}
@@ -139,7 +139,7 @@ class Tracked:
         return gone, come
 
     def _keeps(self, number: int, name: str) -> bool:
-        """Return whether a `set` gives a name the value that it has."""
+        """Return whether a `set` assigns a name to itself."""
         tree = self.origins.tree(Source("set", name, number))
         return isinstance(tree, Reference) and tree.names == (name,)
 
@@ -148,18 +148,18 @@ _ALIKE: Final[Mapping[str, Literal["==", "<="]]] = {
     **dict.fromkeys(("==", "!="), "=="),
     **dict.fromkeys(("<", "<=", ">", ">="), "<="),
 }
-"""What is asked of a value and itself instead, so that it holds where both have a value of the right kind."""
+"""The operator that compares a value with itself instead: it holds for every value of the right kind."""
 
 
 def plain(tree: Expression, are_same: Callable[[Names, Names], bool]) -> Expression:
-    """Return a condition that says the same, with references of one value compared with themselves."""
+    """Return an equivalent condition, in which references of the same value are compared with themselves."""
     match tree:
         case Negation() | Logic():
             return with_children(tree, lambda child: plain(child, are_same))
         case Compare(left=Reference() as left, right=Reference() as right) if tree.operator in _ALIKE:
             if left.names == right.names or not are_same(left.names, right.names):
                 return tree
-            # Both are looked at: one of them may be undefined.
+            # Both are read: one of them may be undefined.
             asked = _ALIKE[tree.operator]
             both = tuple(Compare(tree.start, tree.end, asked, one, one) for one in (left, right))
             same = Logic(tree.start, tree.end, "and", both)

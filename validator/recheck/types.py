@@ -1,4 +1,4 @@
-"""Which values are of a type, and which types hold all values of another, read from the language's page ("Types")."""
+"""Membership of values in types, and inclusion of types, written from the language's page ("Types")."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBERS: Final = frozenset({"integer", "number"})
 
 
 def words(spec: TypeSpec) -> frozenset[str]:
-    """Return the words for the kinds of value that a type admits; without `type` those of the members of `enum`."""
+    """Return the words for the kinds of value that a type allows; without `type` those of the members of `enum`."""
     if spec.type is not None:
         return frozenset(spec.type)
     if spec.enum is not None:
@@ -46,7 +46,7 @@ def is_a(value: Any, word: str) -> bool:
 
 
 def key_of(value: Any) -> Any:
-    """Return what two values share if they are one value of the language: `1` and `1.0` are, `1` and `true` are not."""
+    """Return a key that is equal for equal values of the language: `1` and `1.0` are equal, `1` and `true` are not."""
     match value:
         case bool():
             return "boolean", value
@@ -58,7 +58,7 @@ def key_of(value: Any) -> Any:
 
 
 class _Spec:
-    """A type by what it is, not by what it says: a long `enum` is not to be compared."""
+    """A type by identity, because comparing a long `enum` is slow."""
 
     __slots__ = ("spec",)
 
@@ -78,7 +78,7 @@ def _listed(one: _Spec) -> frozenset[Any]:
 
 
 def fits(value: Any, spec: TypeSpec) -> bool:
-    """Return whether a value is of a type; a keyword speaks only of the kind of value that it is made for."""
+    """Return whether a value is of a type; a keyword restricts only the kind of value that it belongs to."""
     if spec.type is not None and not any(is_a(value, word) for word in spec.type):
         return False
     if spec.enum is not None and key_of(value) not in _listed(_Spec(spec)):
@@ -116,14 +116,14 @@ def _is_found(pattern: str, text: str) -> bool:
 
 
 def has_default(spec: TypeSpec) -> bool:
-    """Return whether a value is written out for where none is given; null counts where the type admits it."""
+    """Return whether a type has a default; null counts where the type allows it."""
     return "default" in spec.model_fields_set and (spec.default is not None or admits(spec, "null"))
 
 
 def covers(wide: TypeSpec, narrow: TypeSpec) -> bool:
-    """Return whether every value of `narrow` is one of `wide`; false where that is not plain to see.
+    """Return whether every value of `narrow` is one of `wide`; false where that is not certain.
 
-    Of patterns it is so where both are written alike, or where derivatives show it.
+    Patterns are included where both are the same text, or where derivatives show it.
     """
     if narrow.enum is not None:
         return all(fits(member, wide) for member in narrow.enum if fits(member, narrow))
@@ -162,7 +162,8 @@ def _covers_objects(wide: TypeSpec, narrow: TypeSpec) -> bool:
 
 
 def _field(spec: TypeSpec, name: str | None) -> TypeSpec | bool:
-    """Return the type of a field, True where it may hold anything, False where it is none; None is any other."""
+    """Return the type of a field: True where it may hold anything, False where it may not exist; None is any other
+    field."""
     if name is not None and spec.properties is not None and name in spec.properties:
         return spec.properties[name]
     return True if spec.additional_properties is None else spec.additional_properties

@@ -1,4 +1,4 @@
-"""Goes from states of a program and a watcher to those that may follow, and notes what can be broken on the way."""
+"""Steps from states of a program and a watcher to their successors, and collects violations."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from stepward.validator.recheck.rules import Memory, Watcher
 from stepward.validator.recheck.steps import Exit, Steps
 
 MAX_SPLITS: Final = 100_000
-"""States that one which leaves something open may stand for at a step."""
+"""The most states that one state with open references stands for at a step."""
 
 MAX_PAIRS: Final = 1_000_000
-"""Pairs that are visited where a certificate lists none."""
+"""The most pairs that are visited where a certificate lists none."""
 
 Places = set[tuple[int, str]]
-"""Steps, and the kinds of violation that are not ruled out there."""
+"""Pairs of a step and a kind of violation that is not ruled out there."""
 
 
 class Pair(NamedTuple):
-    """A step, what the watcher remembers, and how often each step with `max_visits` was come to, if that is counted."""
+    """A step, the memory of the watcher, and the visits of each step with `max_visits`, if they are counted."""
 
     step: int
     memory: Memory
@@ -32,7 +32,7 @@ class Pair(NamedTuple):
 
 
 class Walk:
-    """Goes from states to states, and notes what can be broken on the way."""
+    """Steps from states to their successors, and collects violations."""
 
     def __init__(self, reading: Reading, watcher: Watcher, most: int | None = None) -> None:
         self.reading = reading
@@ -43,7 +43,7 @@ class Walk:
         self.slot = {step: number for number, step in enumerate(self.bounds)}
 
     def steps(self, followed: Followed, *, is_lazy: bool = False) -> Steps:
-        """Return the steps of the program as seen by followed references."""
+        """Return the steps of the program, seen through followed references."""
         return Steps(self.reading, followed, self.watcher.parts, has_costs=self.most is not None, is_lazy=is_lazy)
 
     def first(self, *, counts: bool) -> Pair:
@@ -51,7 +51,7 @@ class Walk:
         return Pair(0, self.watcher.start(), (0,) * len(self.bounds) if counts else None)
 
     def targets(self, steps: Steps, pair: Pair, state: State, cost: int) -> Iterator[tuple[Pair, Changes, int]]:
-        """Yield where a state leads to, what changes, and the cost there; note what is broken."""
+        """Yield the successors of a state with changes and cost; collect the violations on the way."""
         step, memory, _ = pair
         if not steps.is_blind:
             self.reading.look()
@@ -83,7 +83,7 @@ class Walk:
         return (*pair.visits[:slot], pair.visits[slot] + 1, *pair.visits[slot + 1 :])
 
     def _ways(self, steps: Steps, pair: Pair, state: State) -> Iterator[Exit]:
-        """Yield the ways out that the visits so far leave open."""
+        """Yield the exits that the visits so far allow."""
         exits = steps.exits(pair.step, state)
         if pair.visits is None or pair.step not in self.slot:
             yield from exits
@@ -100,10 +100,10 @@ class Walk:
 
 
 def explored(reading: Reading, watcher: Watcher, *, counts: bool = False, is_blind: bool = False) -> Places:
-    """Return what can be broken if every condition can go either way.
+    """Return the possible violations if every condition can take any branch.
 
-    Blind, nothing is asked of values at all; else a step that always fails, or never does, is known for it. `counts`
-    tells apart how often steps with `max_visits` were come to.
+    With `is_blind`, values are ignored entirely; otherwise a step that always or never fails is recognised. `counts`
+    distinguishes the visits of steps with `max_visits`.
     """
     if is_blind and not counts and not watcher.sees_everything:
         return _at_a_glance(reading, watcher)
@@ -122,10 +122,10 @@ def explored(reading: Reading, watcher: Watcher, *, counts: bool = False, is_bli
 
 
 def _at_a_glance(reading: Reading, watcher: Watcher) -> Places:
-    """Return what `explored` does where it is blind and counts nothing.
+    """Return the result of `explored` with `is_blind` and without counts.
 
-    A step at which the watcher sees nothing changes nothing of what is remembered: only where it leads is looked at.
-    No clock ends it: what the graph alone decides is decided as ever.
+    A step outside of `watcher.seen` does not change the memory, so only its targets are needed. There is no deadline:
+    the graph decides.
     """
     walk = Walk(reading, watcher)
     steps = Steps(reading, Followed((), ()), watcher.parts, is_blind=True)
@@ -152,7 +152,7 @@ def _at_a_glance(reading: Reading, watcher: Watcher) -> Places:
 
 
 def told_apart(steps: Steps, step: int, state: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield a state with a cell for all that is open in it and that a step reads."""
+    """Yield the state with every choice of blocks for the open references that a step reads."""
     followed = steps.followed
     order = sorted(steps.read_slots(step), key=lambda slot: len(followed.names[slot]))
     found = [state]
@@ -169,7 +169,7 @@ def told_apart(steps: Steps, step: int, state: tuple[int, ...]) -> Iterator[tupl
 
 
 def is_possible(steps: Steps, followed: Followed, state: Mapping[int, int], slot: int) -> bool:
-    """Return whether a cell of a state fits with that of what holds it, and with what is known of its variable."""
+    """Return whether the block of a slot is consistent with the block of its owner, and with its variable."""
     name = followed.names[slot]
     cell = followed.cells[slot][state[slot]]
     root = steps.origins.root(name)

@@ -14,7 +14,7 @@ import pytest
 
 from machines import unchecked
 from stepward.validator import ProgramValidator, Verdict
-from stepward.validator.analysis.ways import Ways
+from stepward.validator.analysis.ways import TransitionChoices
 from stepward.vm import MemoryJournal, Program
 from two_sources import FAILS, LATE, World
 
@@ -165,6 +165,6 @@ def test_no_ending_is_left_out(ends: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("kind", ["uncovered", "failed", "visits"])
 def test_an_ending_that_is_left_out_is_told(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = Ways.is_possible
-    monkeypatch.setattr(Ways, "is_possible", lambda self, step, way: way.kind != kind and known(self, step, way))
+    known = TransitionChoices.is_possible
+    monkeypatch.setattr(TransitionChoices, "is_possible", lambda self, step, way: way.kind != kind and known(self, step, way))
     assert any(is_wrong(data) for data in reversed(list(programs({}))))

@@ -10,7 +10,7 @@ import pytest
 from small_programs import small_program
 from stepward.validator.analysis import monitors
 from stepward.validator.analysis.product import Exploration, Monitor, explore_counted
-from stepward.validator.analysis.ways import Ways
+from stepward.validator.analysis.ways import TransitionChoices
 from stepward.validator.context import Context
 from stepward.validator.engine.guardrails import monitor_of
 from stepward.vm import Program
@@ -46,7 +46,7 @@ def found(exploration: Exploration) -> tuple[object, ...]:
 def explored(context: Context) -> Iterator[tuple[Exploration, Exploration]]:
     """Yield the searches for every guardrail of a program, as they are and with a monitor that is asked everywhere."""
     for rule, _ in context.facts.meaning.rules:
-        for certain, choice in ((False, context.analyses.ways.possible), (True, context.analyses.ways.certain)):
+        for certain, choice in ((False, context.analyses.transitions.possible), (True, context.analyses.transitions.certain)):
             monitor = monitor_of(rule, context.analyses, doubtless=certain)
             yield tuple(explore_counted(context.facts.flow, one, choice) for one in (monitor, Watchful(monitor)))  # type: ignore[misc]
 
@@ -71,7 +71,7 @@ def test_a_monitor_that_watches_too_little_is_caught(monkeypatch: pytest.MonkeyP
         test_a_monitor_that_watches_few_steps_finds_what_it_finds_at_all_of_them()
 
 
-def follow_what_passes(ways: Ways) -> bool:
+def follow_what_passes(ways: TransitionChoices) -> bool:
     return all(
         following == tuple(dict.fromkeys(way.to for way in out if way.to >= 0 and choice.passes(number, way)))
         for choice in (ways.possible, ways.certain)
@@ -80,7 +80,7 @@ def follow_what_passes(ways: Ways) -> bool:
 
 
 def test_what_follows_by_some_ways_is_what_those_ways_lead_to() -> None:
-    found = [context.analyses.ways for context in contexts()]
+    found = [context.analyses.transitions for context in contexts()]
     assert all(map(follow_what_passes, found))
     assert any(ways.certain.following != ways.possible.following for ways in found)
 

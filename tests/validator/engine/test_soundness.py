@@ -27,7 +27,7 @@ from stepward.sabotage.reference.run import Over
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.analysis import monitors
 from stepward.validator.analysis.assignment import Assignment, Effect
-from stepward.validator.analysis.ways import Ways
+from stepward.validator.analysis.ways import TransitionChoices
 from stepward.validator.engine import guardrails
 from stepward.validator.findings import Move
 from stepward.vm import Flow, Program, Transition
@@ -199,7 +199,7 @@ def nothing_goes_stale(patch: pytest.MonkeyPatch) -> None:
 
 
 def conditions_decide_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Ways, "is_certain", Ways.is_possible)
+    patch.setattr(TransitionChoices, "is_certain", TransitionChoices.is_possible)
 
 
 def errors_lead_nowhere(patch: pytest.MonkeyPatch) -> None:
@@ -233,8 +233,8 @@ def failed_outputs_stay(patch: pytest.MonkeyPatch) -> None:
 
 
 def visits_never_run_out(patch: pytest.MonkeyPatch) -> None:
-    original = Ways.is_possible
-    patch.setattr(Ways, "is_possible", lambda self, step, way: way.kind != "visits" and original(self, step, way))
+    original = TransitionChoices.is_possible
+    patch.setattr(TransitionChoices, "is_possible", lambda self, step, way: way.kind != "visits" and original(self, step, way))
 
 
 @pytest.mark.slow

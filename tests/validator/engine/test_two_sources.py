@@ -14,7 +14,7 @@ import pytest
 
 from layers import impatient, only
 from stepward.validator import ProgramValidator, Report, Verdict
-from stepward.validator.analysis.ways import Ways
+from stepward.validator.analysis.ways import TransitionChoices
 from stepward.validator.engine.search import explicit, transfers
 from stepward.validator.engine.systems.system import Literal
 from stepward.validator.engine.values.cuts import UNDEFINED
@@ -112,17 +112,17 @@ def _by_one_value(self: Partition, domain: Any) -> int:
     return sum(1 << number for number, value in known if domain.admits(value))
 
 
-def _never_uncovered(self: Ways, step: int, way: Any) -> bool | None:
+def _never_uncovered(self: TransitionChoices, step: int, way: Any) -> bool | None:
     decided = self.facts.decided_branch(step)
     return None if decided is None else way.branch == decided
 
 
 PLANTED = {
     "a source is asked for the value that stands for a class": (Partition, "classes_of", _by_one_value),
-    "a constant condition is never uncovered": (Ways, "_is_decided", _never_uncovered),
+    "a constant condition is never uncovered": (TransitionChoices, "_is_decided", _never_uncovered),
     "what Python takes for one is one": (Literal, "__eq__", tuple.__eq__),
     "a list of 1 is a list of true": (explicit, "_within", lambda value: iter(())),
-    "a condition never fails": (Ways, "_may_fail", lambda self, step: False),
+    "a condition never fails": (TransitionChoices, "_may_fail", lambda self, step: False),
     "what is given is all that was given before": (transfers, "_admitted", lambda slot, domain: 1),
 }
 

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from paths import BAD
 from programs import programs
 from stepward.validator import Evidence, Finding, ProgramValidator, Report
-from stepward.validator.analysis.ways import Ways
+from stepward.validator.analysis.ways import TransitionChoices
 from stepward.validator.cli import main
 from stepward.validator.engine.values.simplest import simplest
 from stepward.validator.engine.witnesses.replay import Refused, replay
@@ -541,7 +541,7 @@ def infeasible() -> Program:
 
 def test_a_path_that_is_not_real_is_said_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not {"SW401", "SW901"} & {finding.code for finding in check(infeasible()).findings}
-    monkeypatch.setattr(Ways, "is_certain", Ways.is_possible)
+    monkeypatch.setattr(TransitionChoices, "is_certain", TransitionChoices.is_possible)
     found = {finding.code: finding for finding in check(infeasible()).findings}
     lie, said = found["SW401"], found["SW901"]
     assert lie.step == said.step == "pay", "it is never dropped, and never silent"

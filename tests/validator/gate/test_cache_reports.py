@@ -12,7 +12,7 @@ import pytest
 
 from caches import POLICY, PROGRAMS
 from stepward.validator import ProgramValidator
-from stepward.validator.analysis.bounds import Most, ProgramBounds, ToolBounds, Way
+from stepward.validator.analysis.bounds import Most, ProgramBounds, ToolBounds, ShortestPath
 from stepward.validator.engine.witnesses.witness import Witness
 from stepward.validator.findings import Edit, Evidence, Finding, Fix, Label, Move, Property, Report, Severity, Verdict
 from stepward.validator.gate.kept import report_from_data, report_to_data
@@ -80,7 +80,7 @@ def whole_report(document: Document) -> Report:
         most,
         Most(3),
         {"t": ToolBounds(most, Most(4))},
-        Way(1, 2, {"t": 3}),
+        ShortestPath(1, 2, {"t": 3}),
         "no bound",
         (("a", "b"), ("c",)),
         "f.yaml",

@@ -98,15 +98,15 @@ class Product:
                     alive[number] = 1
                     pending.append(number)
 
-    def ways(self, number: int) -> Iterator[tuple[int, Transition]]:
+    def transitions(self, number: int) -> Iterator[tuple[int, Transition]]:
         """Yield the ways out of a pair, each with the pair that it leads to, GONE where nothing can break any more."""
-        for target, way in self.found.ways(number):
+        for target, way in self.found.transitions(number):
             yield (target if target is not None and self.alive[target] else GONE), way
 
 
 def _explored(analyses: Analyses, question: Question) -> Exploration:
     """Return the exploration of all that is possible: the one that the question brings, or one within the limits."""
-    flow, possible, found = analyses.facts.flow, analyses.ways.possible, question.explored
+    flow, possible, found = analyses.facts.flow, analyses.transitions.possible, question.explored
     if found is None:
         found = explore_counted(flow, question.monitor, possible, most_counted=MAX_COUNTED, limit=MAX_PAIRS)
     elif found.is_counted and found.pairs > MAX_COUNTED:
@@ -188,7 +188,7 @@ class Builder:
         product_ = self.product
         out = product_.out[number]
         if product_.found.steps[number] in self.moves.deciding:
-            return [target for target, _ in product_.ways(number)]
+            return [target for target, _ in product_.transitions(number)]
         return out if len(out) == 1 else [target for target in out if product_.alive[target]]
 
     def _read_by(self, kept: Iterable[int]) -> set[Names]:
@@ -218,7 +218,7 @@ class Builder:
             for guards in self._starts(number):
                 yield Edge(BAD, guards, (), cost, Leap(step, None, (), (number, -1), kind))
         for leaving in self.moves.of(step):
-            if not self.analyses.ways.is_possible(step, leaving.way):
+            if not self.analyses.transitions.is_possible(step, leaving.way):
                 continue
             assigns = tuple(self._tracked(leaving.assigns, slice_.roots))
             for after in product_.monitor.leave(step, state, leaving.way, dict(leaving.fates)):

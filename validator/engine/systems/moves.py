@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
-from stepward.validator.analysis.product import Fate
+from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.engine.systems.system import (
     FAILS,
     NONE_HOLDS,
@@ -56,10 +56,10 @@ MAX_FATES: Final = 64
 MAX_SPLITS: Final = 3
 """Boolean expressions of one `set` that are told apart by their value."""
 
-SUCCEEDS: Final[Fate] = "succeeds"
-FALLS_BACK: Final[Fate] = "times out"
-FAILED: Final[Fate] = "fails"
-UNSTARTED: Final[Fate] = "unstarted"
+SUCCEEDS: Final[CallOutcome] = "succeeds"
+FALLS_BACK: Final[CallOutcome] = "times out"
+FAILED: Final[CallOutcome] = "fails"
+UNSTARTED: Final[CallOutcome] = "unstarted"
 
 _ALWAYS: Final = ((),)
 _NEVER: Final[tuple[tuple[Guard, ...], ...]] = ()
@@ -73,7 +73,7 @@ class Leaving(NamedTuple):
     way: Transition
     guards: Guards
     assigns: tuple[Assign, ...]
-    fates: tuple[tuple[int | None, Fate], ...]
+    fates: tuple[tuple[int | None, CallOutcome], ...]
     cost: int
 
 
@@ -365,13 +365,13 @@ class Moves:
                 yield from (self.left(step, way, guards, FAILED) for guards in part.starts)
                 yield from (self.left(step, way, guards, UNSTARTED) for guards in part.refused)
 
-    def left(self, step: Call, way: Transition, guards: Guards, fate: Fate) -> Leaving:
+    def left(self, step: Call, way: Transition, guards: Guards, fate: CallOutcome) -> Leaving:
         """Return how a call is left in a way, where these guards hold."""
         retries = step.max_retries - 1 if fate == FAILED and step.on_error == "retry" else 0
         assigns = (*self._outputs(step, fate), *self._error(step, has_one=fate in (FAILED, UNSTARTED)))
         return Leaving(way, guards, assigns, ((None, fate),), 1 + retries)
 
-    def _outputs(self, call: Failing, fate: Fate) -> Iterator[Assign]:
+    def _outputs(self, call: Failing, fate: CallOutcome) -> Iterator[Assign]:
         root = (call.id, "output")
         if fate == SUCCEEDS:
             yield Assign(root, Given(self.facts.meaning.names.outputs[call.id]))
@@ -425,7 +425,7 @@ class Moves:
                     )
 
     @staticmethod
-    def _fates(part: _Part) -> Iterator[tuple[Fate, Guards]]:
+    def _fates(part: _Part) -> Iterator[tuple[CallOutcome, Guards]]:
         for guards in part.starts:
             yield SUCCEEDS, guards
             if part.falls_back:
@@ -433,7 +433,9 @@ class Moves:
             yield FAILED, guards
         yield from ((UNSTARTED, guards) for guards in part.refused)
 
-    def _joined(self, step: ParallelStep, way: Transition, fates: list[tuple[_Part, Fate]], guards: Guards) -> Leaving:
+    def _joined(
+        self, step: ParallelStep, way: Transition, fates: list[tuple[_Part, CallOutcome]], guards: Guards
+    ) -> Leaving:
         assigns: list[Assign] = []
         for part, fate in fates:
             assigns.extend(self._outputs(part.call, fate))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.analysis.product import Fate
+from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.engine.values.domains import Names
 from stepward.validator.engine.values.states import State, outcome, references_of
 from stepward.vm.expressions.syntax import Expression, Reference
@@ -133,7 +133,7 @@ class Leap(NamedTuple):
 
     step: int
     way: Transition | None
-    fates: tuple[tuple[int | None, Fate], ...]
+    fates: tuple[tuple[int | None, CallOutcome], ...]
     pairs: tuple[int, int]
     kind: str = ""
 

@@ -100,7 +100,7 @@ class Traced:
         pending = deque([start])
         while pending and goal not in parents:
             number = pending.popleft()
-            ways = sorted(product.ways(number), key=lambda found: found[1].kind not in ("success", "branch"))
+            ways = sorted(product.transitions(number), key=lambda found: found[1].kind not in ("success", "branch"))
             for target, way in ways:
                 if target >= 0 and target not in parents:
                     parents[target] = (number, way)
