@@ -29,10 +29,12 @@ def succeeds(hit: Hit, transition: Transition) -> tuple[bool, ...]:
     return (True,) if certain else (True, False)
 
 
-def some_succeed(hits: list[Hit], transition: Transition, whole: BaseStep, fates: CallOutcomes) -> tuple[bool, ...]:
+def some_succeed(
+    hits: list[Hit], transition: Transition, whole: BaseStep, call_outcomes: CallOutcomes
+) -> tuple[bool, ...]:
     """Return whether some matched part of a step succeeded, given the transition: (True,), (False,), or both."""
-    if fates:
-        return (any(fates.get(hit.sub) == "succeeds" for hit in hits),)
+    if call_outcomes:
+        return (any(call_outcomes.get(hit.sub) == "succeeds" for hit in hits),)
     outcomes = [succeeds(hit, transition) for hit in hits]
     if any(outcome == (True,) for outcome in outcomes):
         return (True,)
@@ -44,10 +46,12 @@ def some_succeed(hits: list[Hit], transition: Transition, whole: BaseStep, fates
     return (True, False) if may else (False,)
 
 
-def some_start(hits: list[Hit], transition: Transition, fates: CallOutcomes, analyses: Analyses) -> tuple[bool, ...]:
+def some_start(
+    hits: list[Hit], transition: Transition, call_outcomes: CallOutcomes, analyses: Analyses
+) -> tuple[bool, ...]:
     """Return whether some matched part of a step had started, given the transition: (True,), (False,), or both."""
-    if fates:
-        return (any(fates.get(hit.sub) != "unstarted" for hit in hits),)
+    if call_outcomes:
+        return (any(call_outcomes.get(hit.sub) != "unstarted" for hit in hits),)
     if transition.kind == "visits":
         return (False,)
     is_part = any(hit.sub is not None for hit in hits)
@@ -85,8 +89,12 @@ class _BaseMonitor:
         return ((),)
 
     def leave(
-        self, step: int, state: State, transition: Transition, fates: CallOutcomes = NOT_KNOWN
-    ) -> Iterable[State]:  # noqa: ARG002
+        self,
+        step: int,  # noqa: ARG002
+        state: State,
+        transition: Transition,  # noqa: ARG002
+        call_outcomes: CallOutcomes = NOT_KNOWN,  # noqa: ARG002
+    ) -> Iterable[State]:
         return (state,)
 
     def end(self, step: int, state: State, transition: Transition) -> str | None:  # noqa: ARG002
@@ -191,32 +199,35 @@ class RuleMonitor(_BaseMonitor):
         return program.max_tokens is not None and any(isinstance(call, LlmCall) for _, call in calls)
 
     def leave(
-        self, step: int, state: State, transition: Transition, fates: CallOutcomes = NOT_KNOWN
+        self, step: int, state: State, transition: Transition, call_outcomes: CallOutcomes = NOT_KNOWN
     ) -> Iterable[State]:
         if step not in self.concerned:
             return (state,)
         automaton, states = self.automaton, [state]
         if automaton.counts_starts and step in self.starting:
             states = [
-                automaton.started(state, which) if which else state for which in self._started(step, transition, fates)
+                automaton.started(state, which) if which else state
+                for which in self._started(step, transition, call_outcomes)
             ]
         if automaton.comes:
             stale = [number for number, steps in enumerate(self.stale_by) if step in steps]
             states = [
-                automaton.left(one, came, stale) for came in self._came(step, transition, fates) for one in states
+                automaton.left(one, came, stale)
+                for came in self._came(step, transition, call_outcomes)
+                for one in states
             ]
         return states if len(states) == 1 else dict.fromkeys(states)
 
-    def _started(self, step: int, transition: Transition, fates: CallOutcomes) -> Iterable[tuple[int, ...]]:
+    def _started(self, step: int, transition: Transition, call_outcomes: CallOutcomes) -> Iterable[tuple[int, ...]]:
         """Yield the selectors of which a part may have started, given the transition: one combination at a time."""
         may = {
-            number: some_start(hits[step], transition, fates, self.analyses)
+            number: some_start(hits[step], transition, call_outcomes, self.analyses)
             for number, hits in enumerate(self.starts)
             if step in hits
         }
         return _chosen({number: (True,) for number in may if True in may[number]} if self.doubtless else may)
 
-    def _came(self, step: int, transition: Transition, fates: CallOutcomes) -> Iterable[tuple[int, ...]]:
+    def _came(self, step: int, transition: Transition, call_outcomes: CallOutcomes) -> Iterable[tuple[int, ...]]:
         """Yield the guards that may have been satisfied, given the transition: one combination at a time."""
         may: dict[int, tuple[bool, ...]] = {}
         for number, found in enumerate(self.comes):
@@ -225,7 +236,7 @@ class RuleMonitor(_BaseMonitor):
                 branch = awaited(self.automaton.comes[number], hits[0])
                 is_taken = (transition.branch == branch,)
                 whole = self.facts.program.steps[step]
-                may[number] = is_taken if branch is not None else some_succeed(hits, transition, whole, fates)
+                may[number] = is_taken if branch is not None else some_succeed(hits, transition, whole, call_outcomes)
         return _chosen(may)
 
     def end(self, step: int, state: State, transition: Transition) -> str | None:  # noqa: ARG002
@@ -272,8 +283,12 @@ class UndefinedMonitor(_BaseMonitor):
         return "undefined" if step in self.steps and state == 0 else None
 
     def leave(
-        self, step: int, state: State, transition: Transition, fates: CallOutcomes = NOT_KNOWN
-    ) -> Iterable[State]:  # noqa: ARG002
+        self,
+        step: int,
+        state: State,
+        transition: Transition,
+        call_outcomes: CallOutcomes = NOT_KNOWN,  # noqa: ARG002
+    ) -> Iterable[State]:
         effect = self.analyses.assignment.effect(step, transition)
         if any(name[: len(self.key)] == self.key for name in effect.given):
             return (1,)

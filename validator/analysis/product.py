@@ -66,7 +66,7 @@ class Monitor(Protocol):
         ...
 
     def leave(
-        self, step: int, state: State, transition: Transition, fates: CallOutcomes = NOT_KNOWN
+        self, step: int, state: State, transition: Transition, call_outcomes: CallOutcomes = NOT_KNOWN
     ) -> Iterable[State]:
         """Return the states that are possible after this transition of the step."""
         ...
@@ -337,7 +337,7 @@ class _Counting:
         return self.monitor.culprits(step, _split(state)[0])
 
     def leave(
-        self, step: int, state: State, transition: Transition, fates: CallOutcomes = NOT_KNOWN
+        self, step: int, state: State, transition: Transition, call_outcomes: CallOutcomes = NOT_KNOWN
     ) -> Iterator[State]:
         inner, counts = _split(state)
         if step in self.slot:
@@ -345,7 +345,7 @@ class _Counting:
             if not self._applies(transition, counts[slot], bound, has_route=step in self.routed):
                 return
             counts = (*counts[:slot], counts[slot] + 1, *counts[slot + 1 :])
-        for after in self.monitor.leave(step, inner, transition, fates):
+        for after in self.monitor.leave(step, inner, transition, call_outcomes):
             yield after, counts
 
     @staticmethod

@@ -1,1 +1,2 @@
-"""The engine: what conditions decide, exactly as the machine evaluates them; one layer for what the last left open."""
+"""The engine: decides what depends on conditions, exactly as the machine evaluates them, in layers from cheap to
+dear."""

@@ -1,13 +1,13 @@
-"""The cases of one condition step, over all values of the types of what they read, whatever path led there.
+"""The cases of one condition step, over all values that the types of their references allow, on any path.
 
 `Cases` answers four questions, each stated as the absence of a state:
-- covered: unsatisfiable iff no state makes every case false, without one that fails;
+- covered: unsatisfiable iff in no state every case is false;
 - exclusive: unsatisfiable iff a case that is taken is the only one that holds;
-- never taken, of a case: unsatisfiable iff it is never the first that holds, with none before it that fails;
-- constant, of a condition: unsatisfiable iff it is never true, or never false.
+- never taken, for a case: unsatisfiable iff it is never the first that holds, without a failure before it;
+- constant, for a condition: unsatisfiable iff it is never true, or never false.
 
-Finite classes decide, and show a state. Where there are too many, classes of what is calculated may prove, and the
-solver whether cases are covered and exclusive; whether a run refutes it is a question about the program, then.
+Finite classes decide, and return a state. Where there are too many, classes of calculations may prove it, and the
+solver may prove covered and exclusive. Whether a run refutes the property is then a question about the program.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from stepward.validator.engine.smt.solver import Solved
 
 CLASSES: Final = "cases"
-"""The layer of finite classes, as reports name it."""
+"""The name of the layer of finite classes in reports."""
 
 
 class Answer(NamedTuple):
-    """What was found: a state (`violated`), that there is none (`proved`), or neither, and why."""
+    """The answer of a layer: a state (`violated`), that there is none (`proved`), or neither, with the reason."""
 
     verdict: Verdict
     layer: str
@@ -47,11 +47,11 @@ class Answer(NamedTuple):
 
 
 MAX_PAIRS: Final = 100
-"""Pairs of cases of which it is asked, one by one, whether a run makes both hold."""
+"""The most pairs of cases that are each checked on runs."""
 
 
 class Finite:
-    """Finite classes: exact, or TooMany is raised when it is made."""
+    """The layer of finite classes. It is exact; the constructor raises TooMany where there are too many classes."""
 
     def __init__(self, trees: Sequence[Expression], domains: Domains) -> None:
         self.space = Space(trees, domains)
@@ -87,12 +87,12 @@ class Finite:
         return None
 
     def outcome_numbers(self) -> frozenset[int]:
-        """Return the outcomes that the cases can have together, as systems number them."""
+        """Return the possible outcomes of the cases together, numbered as in systems."""
         found = {case for case, taking in enumerate(self.taking) if taking}
         return frozenset(found | ({NONE_HOLDS} if self.left else set()) | ({FAILS} if self.failing else set()))
 
     def overlaps(self) -> Iterator[tuple[int, int]]:
-        """Yield the pairs of cases of which some state takes the first while the second one holds."""
+        """Yield the pairs of cases for which some state takes the first while the second also holds."""
         behind = list(accumulate((one.holds for one in reversed(self.outcomes)), or_))[::-1]
         for first, taken in enumerate(self.taking[:-1]):
             if taken & behind[first + 1]:
@@ -111,13 +111,13 @@ class Cases:
         self.domains = domains
         self.clock = clock
         self.names = references_of(self.trees)
-        """The references that they read."""
+        """The references in the conditions."""
         self.is_plainly_open = len(self.trees) == 1 and plainly_open(self.trees[0], domains)
-        """Whether it is one condition that can be true and can be false, as anybody sees."""
+        """Whether it is one condition that can obviously be true and be false."""
 
     @cached_property
     def finite(self) -> Finite | None:
-        """The layer of finite classes; None where there are too many of them."""
+        """The layer of finite classes; None where there are too many."""
         try:
             return Finite(self.trees, self.domains)
         except TooMany:
@@ -125,7 +125,8 @@ class Cases:
 
     @cached_property
     def calculated(self) -> Finite | None:
-        """Finite classes of what is calculated: the absence of a state there is a proof, and the state is no state."""
+        """Finite classes with calculations as references: the absence of a state is a proof; a state found here is not
+        valid."""
         trees = calculated(self.trees) if self.finite is None else None
         try:
             return Finite(trees, CalculatedDomains(self.domains)) if trees is not None else None
@@ -134,13 +135,13 @@ class Cases:
 
     @cached_property
     def solved(self) -> Solved:
-        """The layer of the solver, which can prove only; raises Undecided or OutOfTime."""
+        """The layer of the solver, which can only prove; raises Undecided or OutOfTime."""
         from stepward.validator.engine.smt.solver import Solved
 
         return Solved(self.trees, self.domains, self.clock)
 
     def covered(self) -> Answer:
-        """Return whether every state in which no case fails takes one."""
+        """Return whether every state in which no case fails takes a case."""
         return self._answer(
             lambda layer: layer.uncovered(), lambda layer: layer.is_covered(), lambda state: not any(self._until(state))
         )
@@ -154,13 +155,13 @@ class Cases:
         )
 
     def pairs(self) -> list[tuple[int, int]] | None:
-        """Return the pairs of cases that some values make hold at once; None for more than can be asked one by one."""
+        """Return the pairs of cases that some values make hold at once; None where they are too many to check each."""
         every = combinations(range(len(self.trees)), 2)
         found = list(islice(every if self.finite is None else self.finite.overlaps(), MAX_PAIRS + 1))
         return found if len(found) <= MAX_PAIRS else None
 
     def overlap(self, state: State) -> tuple[int, int] | None:
-        """Return the positions of the case that a state takes, and of the next that holds there."""
+        """Return the positions of the case that a state takes, and of the next case that also holds there."""
         found = self._until(state)
         if not found or found[-1] is not True:
             return None
@@ -170,14 +171,14 @@ class Cases:
         return None if second is None else (first, second)
 
     def never_taken(self, case: int) -> bool:
-        """Return whether classes prove a case to be never the first that holds."""
+        """Return whether classes prove that a case is never the first that holds."""
         classes = self.finite or self.calculated
         return classes is not None and classes.is_never_taken(case)
 
     def constant(self, case: int) -> bool | None:
-        """Return the one value that a condition can have.
+        """Return the only value that a condition can have.
 
-        None where it can have both, and where it has none, because it always fails, or nobody knows.
+        None where it can have both, or neither because it always fails, or where that is not known.
         """
         classes = None if self.is_plainly_open else self.finite or self.calculated
         if classes is None:
@@ -186,7 +187,8 @@ class Cases:
         return None if never_true is never_false else never_false
 
     def _until(self, state: State) -> list[bool | None]:
-        """Return what the cases are up to the first that holds or fails: an ending that is `[..., None]` took none."""
+        """Evaluate cases in order, stopping at the first that is true or fails. A final None means that evaluation
+        failed."""
         found: list[bool | None] = []
         for tree in self.trees:
             found.append(outcome(tree, state))

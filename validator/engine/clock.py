@@ -1,8 +1,8 @@
-"""The clock of a check: it ends what hangs, and decides nothing else.
+"""The deadline of a check. It stops work that hangs, and decides nothing else.
 
-What the layers may take is counted in units and states, so that verdicts hang on no clock; these limits decide as long
-as the clock has not run out. Whoever may take long looks at it now and then, and hands a solver what is left. Who does
-not look is stopped by the watch (watch.py), which makes the clock strike early where memory runs out.
+Layers are limited in units and states, so that verdicts do not depend on time. Long work checks the deadline now and
+then, and passes the remaining time to a solver. Work that does not check is stopped by the watch (watch.py), which also
+ends the time early where memory runs out.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from contextlib import contextmanager
 from typing import Final
 
 LIMIT_SECONDS: Final = 60.0
-"""Seconds that the proofs of one program may take, unless it is set."""
+"""The default time limit for the proofs of one program, in seconds."""
 
 
 MAX_SECONDS: Final = 2_000_000
-"""Seconds that are handed on at most: neither Z3 nor the operating system takes all that there are."""
+"""The most seconds that are passed on: neither Z3 nor the operating system accepts larger values."""
 
 
 class OutOfTime(Exception):  # noqa: N818 - no error: the verdict is unknown
-    """A bound of the check is reached; the message says which."""
+    """A limit of the check is reached; the message says which."""
 
 
 class Clock:
-    """Runs from when it is made; `has_struck` says whether it has stopped anything.
+    """A deadline that starts with the object; `has_struck` says whether it has stopped anything.
 
-    `words` are what it says then, and `help` is what a user can do about it.
+    `words` is the reason in reports, and `help` says what a user can do about it.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -45,22 +45,22 @@ class Clock:
             raise OutOfTime(self.words)
 
     def overtime(self) -> float:
-        """Return the seconds since no time is left; less than 0 before."""
+        """Return the seconds since the deadline; negative before it."""
         return time.monotonic() - self._ends
 
     def left(self) -> float:
-        """Return the seconds that are left, more than none; raises OutOfTime when there are none."""
+        """Return the remaining seconds, more than zero; raises OutOfTime when there are none."""
         self.look()
         return min(max(-self.overtime(), 0.001), MAX_SECONDS)
 
     def milliseconds(self) -> int:
-        """Return what is left as Z3 takes it: once that is over, so is the clock."""
+        """Return the remaining time in milliseconds, for Z3: when these are over, the deadline has passed too."""
         return math.ceil(self.left() * 1000) + 1
 
     # -- for the watch ---------------------------------------------------------------------------------------------
 
     def strike(self, megabytes: int | None = None) -> None:
-        """Leave no time, and interrupt the solvers at work. `megabytes` is the bound of memory, where that is why."""
+        """End the time now, and interrupt running solvers. `megabytes` is the memory limit, if that is the reason."""
         if megabytes is not None and not self.has_struck:
             self.words = f"stopped at {megabytes} MB of memory"
             self.help = "split the program, or declare smaller types"
@@ -71,7 +71,7 @@ class Clock:
 
     @contextmanager
     def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Let `stop` be called from another thread when there is no time left, as long as the block runs."""
+        """Have `stop` called from another thread when the time is over, while the block runs."""
         self._stops.append(stop)
         try:
             yield
@@ -80,4 +80,4 @@ class Clock:
 
 
 UNLIMITED: Final = Clock(math.inf)
-"""The clock that never strikes: for what is proved already, and is written down."""
+"""A clock without a deadline, for writing proofs that are already done."""

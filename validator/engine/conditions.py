@@ -1,4 +1,4 @@
-"""The conditions of a program as the engine reads them: cases over references, each of which has its values."""
+"""The conditions of a program as the engine reads them: cases over references with their domains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepward.validator.engine.values.domains import Domains, Names
 
 
 class Conditions:
-    """The conditions of one program; each step is looked at when it is first asked for."""
+    """The conditions of one program. Each step is analysed on first use."""
 
     def __init__(self, analyses: Analyses, clock: Clock) -> None:
         self.facts, self.analyses = analyses.facts, analyses
@@ -22,7 +22,7 @@ class Conditions:
 
     @cached_property
     def _in_conflict(self) -> frozenset[str]:
-        """The first names of what uses give unlike types."""
+        """The first names of references whose uses have conflicting types."""
         return frozenset(one.name.lstrip("$").split(".")[0] for one in self.facts.meaning.typing.conflicts)
 
     def cases(self, number: int) -> Cases | None:
@@ -42,7 +42,7 @@ class Conditions:
         return cases
 
     def _has_values(self, names: Names) -> bool:
-        """Return whether a reference has a type that a value can be of."""
+        """Return whether a reference has a type with at least one value."""
         known = self._valued.get(names)
         if known is None:
             is_empty = names[0] in self._in_conflict or self.domains.of(names).is_empty

@@ -1,8 +1,8 @@
-"""Dead ways: what conditions never do, whatever comes before them; found for all conditions of one subject together.
+"""Infeasible branches: outcomes that conditions never have, computed per cluster of conditions that share variables.
 
-Conditions belong together when they read the same variables, or what is copied between these. For each such cluster
-one table over the whole program says which outcomes its conditions can have where they stand. A cluster knows nothing
-of the others, so more may seem possible than is: what is called dead is proved to be.
+Conditions belong to one cluster when they read the same variables, or variables that are copied between these. For each
+cluster one table over the whole program computes which outcomes its conditions can have. A cluster ignores the other
+clusters, so it may allow more than is possible: a branch called dead is proved to be.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from stepward.validator.failures import Failures
 
 MAX_WORK: Final = 300_000
-"""Steps that all tables together may look at; the clusters that come then are left out."""
+"""The most steps of all tables together; the remaining clusters are left out."""
 
 _ONLY_FAILS: Final = frozenset({FAILS})
 
 MAX_PLACES: Final = 300
-"""Conditions and assignments of one cluster; of a larger one the types alone are looked at."""
+"""The most conditions of one cluster; for a larger one only the types are used."""
 
 
 Clusters = list[tuple[list[int], frozenset[Names]]]
-"""Conditions that belong together, in the order of the list, and the variables that they read."""
+"""Clusters: the conditions in list order, and the variables that they read."""
 
 
 class DeadWays:
-    """The outcomes that the conditions of a program can have, as far as tables say it."""
+    """The outcomes that the conditions of a program can have, as far as tables decide them."""
 
     def __init__(self, analyses: Analyses, engine: Engine, failures: Failures) -> None:
         self.facts, self.analyses = analyses.facts, analyses
@@ -57,11 +57,11 @@ class DeadWays:
         self._typed: dict[int, frozenset[int]] = {}
 
     def outcomes(self, number: int) -> tuple[frozenset[int], str] | None:
-        """Return the outcomes that a condition can have, and the layer that says so; None where none does."""
+        """Return the possible outcomes of a condition, and the layer that found them; None where no table decides."""
         return self._seen.get(number)
 
     def is_dead(self, number: int, way: Transition) -> bool:
-        """Return whether no run leaves a step this way."""
+        """Return whether no run takes a transition of a step."""
         if number in self._misread:
             return False
         if not self.analyses.transitions.is_possible(number, way):
@@ -70,25 +70,26 @@ class DeadWays:
         if not isinstance(step, ConditionStep) or way.kind == "visits":
             return False
         seen = self._outcomes(number)
-        # Where every evaluation fails something is undefined, and SW202 says so.
+        # Where every evaluation fails, something is undefined, and SW202 reports it.
         return bool(seen - {FAILS}) and not any(one in seen for one in outcomes(step, way))
 
     def _outcomes(self, number: int) -> frozenset[int]:
-        """Return the outcomes that tables leave open, or else the types; nothing where that is not cheap to know."""
+        """Return the outcomes that tables, or else the types, leave possible; empty where that is expensive to
+        compute."""
         found = self._seen.get(number)
         if found is not None:
             return found[0]
-        # A table that was stopped could have said that it always fails.
+        # A table that was stopped might have shown that the condition always fails.
         is_partial = self.clock.has_struck or bool(self.failures.found)
         return frozenset() if is_partial else self._by_types(number)
 
     @cached_property
     def _misread(self) -> frozenset[int]:
-        """The conditions that say something else than was meant: other findings say so, and nothing follows from it."""
+        """The conditions with a type problem: other findings report them, and nothing is concluded from them."""
         return frozenset(clause.step for clause, _ in self.analyses.type_problems)
 
     def _by_types(self, number: int) -> frozenset[int]:
-        """Return the outcomes that the types alone leave open; nothing where that is not cheap to know."""
+        """Return the outcomes that the types alone leave possible; empty where that is expensive to compute."""
         if number not in self._typed:
             cases = self.readable.cases(number)
             is_known = cases is not None and not cases.is_plainly_open and cases.finite is not None
@@ -97,14 +98,14 @@ class DeadWays:
 
     @cached_property
     def infeasible(self) -> tuple[int, ...]:
-        """The steps to which ways lead from the entry, each with a dead one on it."""
+        """The steps that paths of edges reach from the entry, but only through a dead transition."""
         seen = bytearray(len(self.flow.steps))
         seen[0] = 1
         pending = [0]
         steps, successors = self.flow.steps, self.flow.successors
         while pending:
             number = pending.pop()
-            # Of the other steps no way is dead that leads on: a fallback leads where success does.
+            # Other steps have no dead transition to another step: a fallback has the target of success.
             following = self._alive(number) if isinstance(steps[number], ConditionStep) else successors[number]
             for target in following:
                 if not seen[target]:
@@ -115,7 +116,7 @@ class DeadWays:
         )
 
     def _alive(self, number: int) -> Sequence[int]:
-        """Return where the ways out of a condition lead that are not dead."""
+        """Return the targets of the transitions of a condition that are not dead."""
         is_open = self.facts.decided_branch(number) is None and self._outcomes(number) <= _ONLY_FAILS
         if is_open or number in self._misread:
             return self.flow.successors[number]
@@ -135,11 +136,11 @@ class DeadWays:
             found = self.failures.attempt(part, partial(self._table, conditions, roots), lambda _: {})
             result.update(found)
             if self.clock.has_struck:
-                break  # what is known is proved
+                break  # the results so far are proved
         return result
 
     def _clusters(self) -> Clusters:
-        """Return the conditions that share variables, those of which a table can say more than their types do."""
+        """Return the clusters for which a table can show more than the types do."""
         read = self._read_together()
         leader: dict[Names, Names] = {}
         for roots in dict.fromkeys(read.values()):
@@ -153,7 +154,7 @@ class DeadWays:
         return [(numbers, frozenset().union(*(read[number] for number in numbers))) for numbers in small]
 
     def _read_together(self) -> dict[int, frozenset[Names]]:
-        """Return what conditions read, those that share a variable or read one that several steps assign."""
+        """Return the variables of conditions that share one, or that read one that several steps assign."""
         read: dict[int, frozenset[Names]] = {}
         closed: dict[tuple[Names, ...], frozenset[Names]] = {}
         for number, _ in self.facts.conditions:
@@ -167,21 +168,22 @@ class DeadWays:
             read[number] = roots
         shared = {root for root, count in Counter(chain.from_iterable(read.values())).items() if count > 1}
         for name, sources in self.facts.meaning.names.variables.items():
-            # Of the sources of a variable some may be inputs, or of one step.
+            # Several sources may be inputs, or belong to one step.
             if len(sources) > 1 and len(self.moves.writers((name,))) > 1:
                 shared.add((name,))
         return {number: roots for number, roots in read.items() if not roots.isdisjoint(shared)}
 
     def _apart(self, clusters: Clusters) -> set[int]:
-        """Return the first condition of each cluster of which a table would say nothing.
+        """Return the first condition of each cluster for which a table would show nothing.
 
-        No run meets two of its conditions, and each of them alone is plainly open: it compares what nothing assigns.
+        No run meets two of its conditions, and each of them is obviously open: it compares variables that nothing
+        assigns.
         """
         if self.facts.graph.has_backward_edge:
             return set()  # a run may meet a condition again
         bits = {number: 1 << place for place, (numbers, _) in enumerate(clusters) for number in numbers}
         passed, met = [0] * len(self.flow.steps), 0
-        for number, following in enumerate(self.flow.successors):  # every edge leads down the list
+        for number, following in enumerate(self.flow.successors):  # every edge leads to a later step
             bit = bits.get(number, 0)
             met |= passed[number] & bit
             for target in following:
@@ -198,7 +200,7 @@ class DeadWays:
 
     def _table(self, conditions: list[int], roots: frozenset[Names]) -> dict[int, tuple[frozenset[int], str]]:
         system, nodes = self._system(conditions, roots)
-        # What guards no way, because constants decide it, is asked of nobody.
+        # A decision that guards no edge, because constants decide it, is not asked.
         asked = frozenset(system.decisions)
         known = {number: self.moves.decision(number) for number in conditions if number in nodes}
         known = {number: decision for number, decision in known.items() if decision in asked}
@@ -223,7 +225,7 @@ class DeadWays:
         }
 
     def _system(self, conditions: list[int], roots: frozenset[Names]) -> tuple[System, dict[int, int]]:
-        """Return the system of the steps that a cluster concerns, and their nodes."""
+        """Return the system of the steps that matter to a cluster, and their nodes."""
         kept = {0, *conditions, *(number for root in roots for number in self.moves.writers(root))}
         kept = {number for number in kept if number in self.facts.graph.reachable}
         successors = self.flow.successors
@@ -249,7 +251,7 @@ class DeadWays:
             return []
         guards = tuple(guard for guard in leaving.guards if self.moves.roots_of(guard.decision) <= roots)
         assigns = tuple(one for one in leaving.assigns if real(one.root) in roots)
-        # A way out that no place follows still shows what the condition can do; the entry stands for nowhere.
+        # A transition to no relevant step still shows an outcome; its edge returns to its own node.
         node = nodes[target] if target != UNSET else nodes[number]
         leap = Leap(number, None, (), (number, -1))
         return [Edge(node, guards, assigns, 1, leap)] if target != UNSET or guards else []

@@ -1,7 +1,7 @@
 """The verdict on every guardrail, as far as the graph alone decides it.
 
-For each rule a monitor is explored beside the graph twice: over everything that might be possible, which proves, and
-over what is certainly possible, which refutes. What lies between is for conditions to decide, and is unknown here.
+For each rule two products of graph and monitor are explored: one over all possible transitions, which proves, and one
+over the certain transitions, which refutes. Between them conditions decide, and the verdict here is unknown.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ TOO_MANY = "program and rule have too many states together"
 _NOTHING = Evidence(LAYER)
 
 _WORST = "bypassed"
-"""The kind of violation that is said where others are found at the same place."""
+"""The kind of violation that is reported where others are found at the same step."""
 
 Tests = tuple["Test", ...]
 
 Found = tuple[Verdict, Evidence, list[Outcome]]
-"""The verdict on a rule, why, and what is reported."""
+"""The verdict on a rule, the evidence, and the outcomes to report."""
 
 
 def judge(proofs: Proofs) -> Iterator[Judgement]:
-    """Yield the verdict on every rule, with an outcome for each place at which it is broken, vacuous or not proved.
+    """Yield the verdict on every rule, with an outcome for each location where it is broken, vacuous or not proved.
 
-    Beside what the machine does not confirm stands an outcome that says so (SW901). A property whose verdict an
-    internal error or the clock prevents is unknown; the others are judged as usual.
+    A violation that the machine does not confirm gets an additional outcome (SW901). A property whose verdict an
+    internal error or the deadline prevents is unknown; the others are judged as usual.
     """
     counts: Counter[str | None] = Counter()
     for rule, policy in proofs.facts.meaning.rules:
@@ -92,7 +92,7 @@ def judge(proofs: Proofs) -> Iterator[Judgement]:
 def _isolated(
     proofs: Proofs, what: str, asked: Property, origin: Origin, judge: Callable[[], Found], place: Place | None = None
 ) -> Judgement:
-    """Return the verdict on a property; where judging it breaks off, that it is unknown."""
+    """Return the verdict on a property; unknown where its judgement fails."""
     started, part = perf_counter(), what + origin.of_policy
 
     def broken(reason: str) -> Found:
@@ -113,7 +113,7 @@ def _with_doubts(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
 
 
 def _allow_list(proofs: Proofs, policy: Policy) -> Iterator[Judgement]:
-    """Judge the tools that a policy allows: every other is forbidden, and so are other arguments than it names."""
+    """Judge the calls of tools under an allow-list: it forbids other tools, and other arguments than it names."""
     if policy.allow is None:
         return
     facts = proofs.facts
@@ -135,7 +135,7 @@ def _allow_list(proofs: Proofs, policy: Policy) -> Iterator[Judgement]:
 
 
 def monitor_of(rule: AnyRule, analyses: Analyses, *, doubtless: bool = False) -> Monitor:
-    """Return what watches over a rule; where it is `doubtless`, what may have started counts as started."""
+    """Return the monitor of a rule; with `doubtless`, a part that may have started counts as started."""
     return RuleMonitor(analyses, bound(rule, analyses.facts.meaning, analyses.facts.hits), doubtless=doubtless)
 
 
@@ -155,13 +155,14 @@ class _Judge:
             return verdict, evidence, outcomes + found
         if outcomes:
             return Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous"), outcomes
-        evidence = Evidence(LAYER, cut=(f"`{self.rule.name}` speaks of no step that a run gets to",))
+        evidence = Evidence(LAYER, cut=(f"`{self.rule.name}` selects no step that a run reaches",))
         if self.proofs.certifies:
             evidence = replace(evidence, certificate=self._ground(monitor_of(self.rule, self.analyses)))
         return Verdict.PROVED, evidence, []
 
     def allowed(self, hit: Hit, when: str | None) -> Found:
-        """Judge a call that an allow-list does not admit as it stands: `when` is what it demands of an allowed tool."""
+        """Judge a call that an allow-list does not allow unconditionally: `when` is the condition for an allowed
+        tool."""
         if when is None:
             return self._decide(never(self.analyses, [hit]))
         found = self._tested(hit, parse(when))
@@ -170,27 +171,27 @@ class _Judge:
         return self._summed([], found or _NOTHING)
 
     def _reached(self) -> Found:
-        """Judge a rule that speaks of steps which a run gets to."""
+        """Judge a rule that selects some reachable step."""
         rule, analyses = self.rule, self.analyses
         if isinstance(rule, Never) and rule.when is not None:
             return self._never_when(rule, rule.when)
-        # The other rules know no certainty.
+        # The other rules have no strict monitor.
         strict = monitor_of(rule, analyses, doubtless=True) if isinstance(rule, FollowedBy) else None
         return self._decide(monitor_of(rule, analyses), strict)
 
     # -- verdicts ------------------------------------------------------------------------------------------------
 
     def _speaks(self) -> bool:
-        """Whether the program can start what the rule protects, forbids or counts; a policy's rule need not."""
+        """True if reachable steps match the rule's selectors; they need not for a policy's rule."""
         selectors = protected(self.rule)
         needed = selectors if isinstance(self.rule, Exclusive) else selectors[:1]
         hits, reachable = self.facts.hits, self.facts.graph.reachable
         return all(any(hit.step in reachable for hit in hits(selector)) for selector in needed)
 
     def _decide(self, monitor: Monitor, strict: Monitor | None = None) -> Found:
-        """Search with a monitor over all that is possible, then, with the strict one, over what is certain.
+        """Search with a monitor over all possible transitions, then with the strict one over the certain transitions.
 
-        What lies between the two is for the engine, which goes on with the first of these searches.
+        The engine decides what is left between the two, starting from the first of these searches.
         """
         possible = explore_counted(self.flow, monitor, self.analyses.transitions.possible)
         if not possible.bad and possible.is_complete:
@@ -226,7 +227,7 @@ class _Judge:
 
     @staticmethod
     def _summed(outcomes: list[Outcome], proof: Evidence) -> Found:
-        """Return the verdict that the places of a rule have together, and why."""
+        """Return the verdict on a rule from its outcomes at all steps, with the evidence."""
         if not outcomes:
             return Verdict.PROVED, proof, []
         worst = next((outcome for outcome in outcomes if outcome.code != "SW408"), outcomes[0])
@@ -242,7 +243,7 @@ class _Judge:
         return Question(monitor, tests=tests, explored=found)
 
     def _claim_at(self, kind: str, step: int) -> Claim:
-        """Return what a witness of a violation at a step claims."""
+        """Return the claim of a witness for a violation at a step."""
         from stepward.validator.engine.witnesses.witness import Claim
 
         name, policy = self.flow.steps[step].id, self.origin.policy
@@ -252,9 +253,9 @@ class _Judge:
     def _at(
         self, step: int, kinds: list[str], question: Question, answers: Mapping[tuple[int, str], Answer]
     ) -> Outcome | Evidence | None:
-        """Return what the engine says of a rule at one step: the worst that it finds, or its last proof.
+        """Return the engine's answer for a rule at one step: the worst outcome, or its last proof.
 
-        `answers` are those that are there already.
+        `answers` has the answers that are already known.
         """
         proof: Evidence | None = None
         for kind in kinds:
@@ -272,7 +273,7 @@ class _Judge:
         return Evidence(LAYER, cut=(proof,), certificate=self._ground(monitor, found))
 
     def _ground(self, monitor: Monitor, found: Exploration | None = None) -> tuple[Ground, ...]:
-        """Return what a certificate of an exploration is written from, where that is asked for."""
+        """Return the proof part of an exploration, where certificates are wanted."""
         if not self.proofs.certifies:
             return ()
         from stepward.validator.engine.certificates.grounds import explored
@@ -314,7 +315,7 @@ class _Judge:
         return self._summed(outcomes, proof)
 
     def _senseless(self, reason: str, what: str, help: str, within: tuple[int, int] | None = None) -> Found:
-        """Return that nothing is known of a rule, since its `when` makes no sense."""
+        """Return the verdict unknown for a rule whose `when` is not valid."""
         place = Place((*self.origin.place.path[:-1], "when"), within=within)
         evidence = Evidence(LAYER, reason=reason)
         message = f"guardrail `{self.rule.name}` is not proved: {what}"
@@ -322,7 +323,7 @@ class _Judge:
         return Verdict.UNKNOWN, evidence, [outcome]
 
     def _tested(self, hit: Hit, tree: Expression) -> Outcome | Evidence | None:
-        """Return what the engine says of a call that a `when` forbids, or, in an allow-list, demands."""
+        """Return the engine's answer for a call with a `when`: forbidden by a rule, or demanded by an allow-list."""
         from stepward.validator.engine.systems.system import DOES_NOT_HOLD, HOLDS_OR_FAILS, Decision
 
         bad = DOES_NOT_HOLD if self.origin.place == ALLOW_LIST else HOLDS_OR_FAILS
@@ -334,7 +335,8 @@ class _Judge:
         return self._at(hit.step, ["forbidden"], question, {})
 
     def _unreadable_when(self, rule: Never, tree: Expression) -> list[Outcome]:
-        """Return where P certainly starts while `when` reads something undefined: the language calls that broken."""
+        """Return the violations where P certainly starts while `when` reads something undefined, which breaks the
+        rule."""
         found: dict[int, Outcome] = {}
         for names in sorted(certain_reads(tree)):
             meant = self.facts.meaning.names.meaning(names)
@@ -352,7 +354,7 @@ class _Judge:
         return list(found.values())
 
     def _lacking(self, tree: Expression, selector: AnySelector) -> str | None:
-        """Return a reference of a `when` that the program can't have, or None."""
+        """Return a reference of a `when` that the program does not have, or None."""
         parts = [hit.part for hit in self.facts.hits(selector)]
         arguments = {name for part in parts if isinstance(part, ToolCall) for name in self._arguments(part)}
         for node in walk(tree):
@@ -384,30 +386,30 @@ class _Judge:
         return self._outcome(code, message, help, number, evidence)
 
     def _outcome(self, code: str, message: str, help: str, number: int, evidence: Evidence) -> Outcome:
-        """Return what is reported of the rule at a step."""
+        """Return the outcome to report for the rule at a step."""
         message += f" (guardrail `{self.rule.name}`{self.origin.of_policy})"
         step, place = self.flow.steps[number].id, self._place(number)
         return Outcome(code, message, help, place, step, self.origin.labels, evidence, self.origin.tag)
 
     def _shown(self, bad: Bad) -> Evidence:
-        """Return the path of a violation with the run on the machine that confirms it."""
+        """Return the path of a violation with the run of the machine that confirms it."""
         return self.proofs.witnesses.evidence(self._claim_at(bad.kind, bad.step), bad.kind, bad.path, LAYER)
 
     def _unproved(self, number: int, kind: str, evidence: Evidence) -> Outcome:
         message = f"it may be that {self._claim(kind, self.flow.steps[number].id)}: {evidence.reason}"
-        help = "if this path can happen, mend it; if not, say why: `# stepward: ignore[SW408] reason`"
+        help = "if this path can happen, fix it; if not, say why: `# stepward: ignore[SW408] reason`"
         if self.origin.policy is not None:
-            help = "if this path can happen, mend it; if not, ask for a waiver in the policy"
+            help = "if this path can happen, fix it; if not, ask for a waiver in the policy"
         return self._outcome("SW408", message, help, number, evidence)
 
     def _claim(self, kind: str, step: str) -> str:
-        """Say what has not been ruled out."""
+        """Return the words for a violation that is not ruled out."""
         if self.origin.place == ALLOW_LIST:
             return f"`{step}` starts with arguments that are not allowed"
         return words(self.rule, kind, step)[1]
 
     def _place(self, number: int) -> Place:
-        """Return the id of the step, or of the sub-step that the rule speaks of."""
+        """Return the location of the step's id, or of the id of the sub-step that the rule selects."""
         for selector in protected(self.rule):
             for hit in self.facts.hits(selector):
                 if hit.step == number and hit.sub is not None:
@@ -416,5 +418,5 @@ class _Judge:
 
 
 def _both(one: Evidence | None, other: Evidence) -> Evidence:
-    """Return the proof of two places: what the later one says, on the grounds of both."""
+    """Return the joint proof of two steps: the later evidence, with the proof parts of both."""
     return other if one is None else replace(other, certificate=(*one.certificate, *other.certificate))

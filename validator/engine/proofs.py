@@ -1,4 +1,4 @@
-"""What decides the questions about one program that graph and data flow leave open, and what confirms the answers."""
+"""The services that decide what graph and data flow leave open, and that confirm the answers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Proofs:
-    """Engine and witnesses, made when they are first asked for.
+    """Engine and witnesses, made on first use.
 
-    `certifies` says that proofs keep what a certificate is written from, `time_limit` how many seconds they may take.
-    `failures` collects the internal errors that cost a part of the check. A `clock` that is given runs already.
+    `certifies` has proofs keep the parts of a certificate, `time_limit` is in seconds. `failures` collects the internal
+    errors that cost a part of the check. A `clock` that is passed is already running.
     """
 
     def __init__(
@@ -39,33 +39,33 @@ class Proofs:
 
     @cached_property
     def clock(self) -> Clock:
-        """What ends a check that hangs; it runs from when it is first asked for, or was given."""
+        """The deadline of the check. It starts on first use, unless it was passed."""
         return self._given_clock or Clock(self._time_limit)
 
     @cached_property
     def readable(self) -> Conditions:
-        """The conditions that can be read, and what their references may hold."""
+        """The conditions that can be parsed, and the domains of their references."""
         from stepward.validator.engine.conditions import Conditions
 
         return Conditions(self.analyses, self.clock)
 
     @cached_property
     def witnesses(self) -> Witnesses:
-        """What makes witnesses of violations, on the machine: whoever finds none never asks for it."""
+        """The maker of witnesses, which runs the machine. Programs without violations never need it."""
         from stepward.validator.engine.witnesses.synthesis import Witnesses
 
         return Witnesses(self.analyses, self.clock, self.failures)
 
     @cached_property
     def engine(self) -> Engine:
-        """What decides what the graph leaves open: whoever has no such question never asks for it."""
+        """The engine, for questions that the graph leaves open. Programs without such questions never need it."""
         from stepward.validator.engine.reach import Engine
 
         return Engine(self.analyses, self.readable, lambda: self.witnesses, certifies=self.certifies)
 
     @cached_property
     def dead(self) -> DeadWays:
-        """What conditions never do where they stand."""
+        """The infeasible branches of conditions."""
         from stepward.validator.engine.dead import DeadWays
 
         return DeadWays(self.analyses, self.engine, self.failures)

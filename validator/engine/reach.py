@@ -1,7 +1,7 @@
 """The one question: is a bad state of program and monitor reachable on a feasible run?
 
-The layers are asked in turn, cheapest first, each only for what the one before left open. A proof of a layer stands by
-itself; a path that a layer finds counts only when the machine has followed it to the violation.
+The layers are asked in turn, cheapest first, each only for what the one before left open. A proof of a layer needs no
+confirmation; a path that a layer finds counts only when the machine has followed it to the violation.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ MAX_UNITS: Final = 20_000_000
 """Units of work that the solver may take for one program (Z3's `rlimit`): some ten seconds."""
 
 MAX_PRODUCTS: Final = 12
-"""Products of a system without loops of which the solver is asked."""
+"""The most multiplications in a system without loops that the solver is asked about."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of a question: proved, violated with a witness that the machine confirmed, or unknown and why.
+    """The answer to a question: proved, violated with a confirmed witness, or unknown with the reason.
 
-    Of what is not proved `kind`, `step` and the path are those of the violation, or of the first candidate; `state` are
-    the values of what is tracked there.
+    For a question that is not proved, `kind`, `step` and the path describe the violation, or the first candidate;
+    `state` are the values of the tracked references there.
     """
 
     verdict: Verdict
@@ -60,7 +60,7 @@ class Answer:
 
 
 Claims = Callable[[str, int], Claim]
-"""What a violation of a kind at a step claims."""
+"""Returns the claim of a violation, given its kind and step."""
 
 
 class Engine:
@@ -84,7 +84,7 @@ class Engine:
         self.units = MAX_UNITS
 
     def ask(self, question: Question, claims: Claims) -> Answer:
-        """Return what the layers know about a question."""
+        """Return the answer of the layers to a question."""
         try:
             builder = Builder(self.analyses, self.moves, question)
         except TooLarge:
@@ -95,17 +95,17 @@ class Engine:
         return _Search(self, builder, claims).answer()
 
     def grounds(self, write: Callable[..., Ground], *facts: Any) -> tuple[Ground, ...]:
-        """Return the grounds of a proof, where they are asked for."""
+        """Return the proof parts, where certificates are wanted."""
         return (write(*facts),) if self.certifies else ()
 
     def undefined(self, reading: Reading) -> Answer:
-        """Return whether a run comes to read something while it, or what it is a field of, is undefined."""
+        """Return whether a run may read a reference while it, or its owner, is undefined."""
         step = self.facts.flow.steps[reading.step]
         missing = Decision((Defined(0, 0, reading.reference),))
         test: Test = ((missing, (NONE_HOLDS,)),)
         decision = self.moves.evaluated(reading.step, reading.path)
         if decision is not None:
-            # Only the part of a condition that is evaluated is read.
+            # A reference is read only in the evaluated part of a condition.
             test = ((decision, (FAILS,)), *test)
         claim = Claim("SW202", self.analyses.reader(reading).id, reference=reading.reference.text())
         arrives = ArrivalMonitor(self.analyses, reading.step)
@@ -115,7 +115,7 @@ class Engine:
 
 
 class _Search:
-    """One question on its way through the layers."""
+    """The search for the answer to one question, layer by layer."""
 
     def __init__(self, engine: Engine, builder: Builder, claims: Claims) -> None:
         self.engine = engine
@@ -127,7 +127,7 @@ class _Search:
         self.unmet = ""
 
     def answer(self) -> Answer:
-        """Return the first answer of a layer, or what was tried."""
+        """Return the first answer of a layer, or unknown with the list of layers that were tried."""
         for layer in (self._finite, self._formula):
             for system in self._systems():
                 if self.engine.clock.has_struck:
@@ -138,7 +138,7 @@ class _Search:
         words = self.engine.clock.words
         if self.engine.clock.has_struck and not any(words in one for one in self.tried):
             self.tried.append(f"no more ({words})")
-        reason = "tried: " + "; ".join(self.tried) if self.tried else "no layer could hold it"
+        reason = "tried: " + "; ".join(self.tried) if self.tried else "no layer could represent it"
         if self.unmet:
             reason = f"no run was found that takes the path below: {self.unmet}; {reason}"
         if self.candidate is None:
@@ -146,7 +146,7 @@ class _Search:
         return replace(self.candidate, evidence=replace(self.candidate.evidence, reason=reason))
 
     def _systems(self) -> Iterator[System]:
-        """Yield the system of the slice, and, where that is another one, of all that there is."""
+        """Yield the sliced system, and the whole system where it differs."""
         yield self._sliced
         if self._whole is not None:
             yield self._whole
@@ -195,7 +195,7 @@ class _Search:
         return self._affordable(*found, grounds.affordable_states, system, search)
 
     def _proved(self, layer: str, proof: str, write: Callable[..., Ground], *facts: Any) -> Answer:
-        """Return that the property is proved, with what a certificate is written from."""
+        """Return the answer that the property is proved, with the parts of its certificate."""
         domains = self.engine.domains
         known = self.engine.grounds(lambda: write(self.builder, facts[0], domains, *facts[1:]))
         return Answer(Verdict.PROVED, Evidence(layer, cut=(proof,), certificate=known))
@@ -203,7 +203,7 @@ class _Search:
     def _formula(self, system: System) -> Answer | None:
         products = _products(system)
         if products > MAX_PRODUCTS or (products and has_cycle(system)):
-            self._note("solver", "values are multiplied by one another again and again: Z3 keeps to no limit there")
+            self._note("solver", "values are multiplied by one another repeatedly: Z3 does not respect limits there")
             return None
         from stepward.validator.engine.smt import blocks
 
@@ -223,12 +223,12 @@ class _Search:
     def _affordable(self, path: Path, cost: int, write: Callable[..., Ground], *facts: Any) -> Answer | None:
         most = self.facts.program.max_steps
         if most is not None and cost > most:
-            proof = f"the shortest way to the violation takes {cost} steps, and `max_steps` admits {most}"
+            proof = f"the shortest path to the violation takes {cost} steps, and `max_steps` allows {most}"
             return self._proved(path.layer, proof, write, *facts, most)
         return self._confirmed(path)
 
     def _confirmed(self, path: Path) -> Answer | None:
-        """Return the violation that a path leads to, if the machine confirms it."""
+        """Return the violation at the end of a path, if the machine confirms it."""
 
         from stepward.validator.engine.witnesses.paths import Traced
 
@@ -254,7 +254,7 @@ class _Search:
 
 
 def _products(system: System) -> int:
-    """Return how many edges read or assign a product of two values that are no constants."""
+    """Return the number of edges that read or assign a product of two values that are not constants."""
     trees = [
         [tree for guard in edge.guards for tree in guard.decision.trees]
         + [one.value.tree for one in edge.assigns if isinstance(one.value, Computed)]

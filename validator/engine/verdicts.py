@@ -1,7 +1,7 @@
 """The verdicts on the conditions of a program: covered, exclusive, constant, and cases that are never taken.
 
-What holds for all values of the types is proved by that. Where some values refute it, the engine says whether a run
-gets to the step with such values.
+A property that holds for all values of the types is proved by that. Where some values refute it, the engine decides
+whether a run reaches the step with such values.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HERE: Final = "no value that gets here"
-"""How a proof begins that the types alone do not give: what comes before has a part in it."""
+"""The start of the words for a proof that needs the steps before, beside the types."""
 
 REFUSED: Final = "the values that were found for it are refused by their types (a `pattern`, for one)"
 
-ILL_FORMED = "it reads what has no type that it could be judged by"
+ILL_FORMED = "it reads a reference without a type that it could be judged by"
 
 
 class Judged(NamedTuple):
-    """A verdict, why, and the state in words: `$amount` is 500. `pair` are the positions of two cases that hold."""
+    """A verdict with evidence, and the state in words: `$amount` is 500. `pair` are the positions of two cases that
+    hold."""
 
     verdict: Verdict
     evidence: Evidence
@@ -60,7 +61,7 @@ class ConditionVerdict(NamedTuple):
 
 
 class ConditionVerdicts:
-    """What the engine says of the conditions of one program; each step is looked at when it is first asked for."""
+    """The engine's verdicts on the conditions of one program; each condition is analysed on first use."""
 
     def __init__(self, proofs: Proofs) -> None:
         self.facts, self.analyses, self.proofs = proofs.facts, proofs.analyses, proofs
@@ -72,12 +73,12 @@ class ConditionVerdicts:
         self._all_there = Judged(Verdict.PROVED, self._certified(all_there))
 
     def _attempt(self, number: int, work: Callable[[], T], otherwise: Callable[[str], T]) -> T:
-        """Return what is found of one condition; an error of ours costs the verdict on this one alone."""
+        """Return the result for one condition; an internal error costs only the verdict on this condition."""
         part = f"the condition of `{self.facts.flow.steps[number].id}`"
         return self.proofs.failures.attempt(part, work, otherwise)
 
     def judge(self) -> Iterator[ConditionVerdict]:
-        """Yield the verdict on the coverage of every condition, then on the cases that are to be exclusive."""
+        """Yield the verdict on the coverage of every condition, then on the cases that have to be exclusive."""
         for number, step in self.facts.conditions:
             yield self._verdict(COVERAGE, number, step, self._covered)
         for number, step in self.facts.conditions:
@@ -95,7 +96,7 @@ class ConditionVerdicts:
         return ConditionVerdict(number, step, judged, known)
 
     def _certified(self, evidence: Evidence) -> Evidence:
-        """Return evidence with its certificate, if one is asked for: no branch is missing, or constants decide."""
+        """Return evidence with a certificate for constants and complete branches, where certificates are wanted."""
         if evidence.certificate or not self.proofs.certifies:
             return evidence
         from stepward.validator.engine.certificates.grounds import by_types
@@ -105,16 +106,16 @@ class ConditionVerdicts:
     # -- coverage --------------------------------------------------------------------------------------------------
 
     def _covered(self, number: int, step: ConditionStep) -> Judged:
-        """Return whether a condition takes a branch in every state that gets to it and does not fail."""
+        """Return whether a condition takes a branch in every reachable state in which it does not fail."""
         if self._has_its_branch(number, step):
             return self._all_there
         return self._attempt(number, lambda: self._coverage(number, step), _not_judged)
 
     def _has_its_branch(self, number: int, step: ConditionStep) -> bool:
-        """Whether every outcome has a branch, or constants alone decide for one that is there."""
+        """Whether every outcome has a branch, or constants alone choose an existing branch."""
         if step.otherwise is not None and (step.cases is not None or step.then is not None):
             return True
-        # Where a constant decides for a branch that is missing, it may be that no run gets there.
+        # Where a constant chooses a missing branch, it is still possible that no run reaches the step.
         decided = self.facts.decided_branch(number)
         if decided == "otherwise":
             return step.otherwise is not None
@@ -138,7 +139,7 @@ class ConditionVerdicts:
         return self._in_context(number, "SW302", cases, answer, tests, lambda _: "takes no branch")
 
     def _exclusive(self, number: int, step: ConditionStep) -> Judged:
-        """Return whether no two cases of a step hold in one state that gets to it."""
+        """Return whether no two cases of a step hold in one reachable state."""
         return self._attempt(number, lambda: self._exclusiveness(number, step), _not_judged)
 
     def _exclusiveness(self, number: int, step: ConditionStep) -> Judged:
@@ -158,7 +159,8 @@ class ConditionVerdicts:
         return judged if judged.state is None else judged._replace(pair=cases.overlap(judged.state))
 
     def _grounds(self, cases: Cases, shows: str, *, overlap: bool = False) -> tuple[Ground, ...]:
-        """Return the grounds that no values of its types refute what is said of a condition, if they are asked for."""
+        """Return the proof parts that no values of its types violate a condition's property, where certificates are
+        wanted."""
         if not self.proofs.certifies:
             return ()
         from stepward.validator.engine.certificates.ground import TooMuch
@@ -184,9 +186,9 @@ class ConditionVerdicts:
         tests: tuple[Test, ...],
         how: Callable[[State], str],
     ) -> Judged:
-        """Return what the engine says: whether a run gets to the condition in a state that meets one of the tests.
+        """Return the engine's verdict: whether a run reaches the condition in a state that satisfies one of the tests.
 
-        `code` is that of the violation, and `how` says what becomes of the condition in a state.
+        `code` is that of the violation, and `how` returns the outcome of the condition in a state, in words.
         """
         from stepward.validator.engine.witnesses.reached import is_admitted
         from stepward.validator.engine.witnesses.witness import Claim
@@ -208,10 +210,10 @@ class ConditionVerdicts:
         values = tuple(("$" + ".".join(name), state[name]) for name in names if name in state)
         return Judged(found.verdict, replace(evidence, state=values), shown(state, names), state)
 
-    # -- what decides nothing --------------------------------------------------------------------------------------
+    # -- conditions without effect ----------------------------------------------------------------------------------
 
     def constant(self, number: int) -> tuple[bool, Evidence] | None:
-        """Return the one value that a two-way condition can have, and the proof; None where it has both."""
+        """Return the only value that a two-way condition can have, and the proof; None where it can have both."""
         return self._attempt(number, lambda: self._constant(number), lambda _: None)
 
     def _constant(self, number: int) -> tuple[bool, Evidence] | None:
@@ -226,10 +228,10 @@ class ConditionVerdicts:
         return value, Evidence(seen[1], cut=(f"{HERE} makes it {str(not value).lower()}",))
 
     def never_taken(self, number: int, case: int) -> tuple[Evidence, bool, int | None] | None:
-        """Return the proof that a case is never taken; None where it can be, or nobody knows.
+        """Return the proof that a case is never taken; None where it can be taken, or where that is not known.
 
-        With it: whether the case is false by itself, and else the earlier case that always holds when it does, if one
-        such alone is enough.
+        Also returns whether the case is false by itself, and otherwise the earlier case that always holds with it, if
+        one such case suffices.
         """
         return self._attempt(number, lambda: self._never_taken(number, case), lambda _: None)
 
@@ -257,7 +259,7 @@ def _not_judged(reason: str, layer: str = "graph") -> Judged:
 
 
 def _takes(step: ConditionStep, cases: Cases, state: State) -> str:
-    """Say which case a condition takes in a state in which two hold."""
+    """Return in words which case a condition takes in a state in which two hold."""
     pair = cases.overlap(state)
     if pair is None:
         return ""
@@ -266,16 +268,16 @@ def _takes(step: ConditionStep, cases: Cases, state: State) -> str:
 
 
 def _both_hold(cases: Cases, first: int, second: int) -> Test:
-    """Return the test that a case is the first that holds, and a later one holds as well."""
+    """Return the test that a case is the first that holds, and a later one also holds."""
     both = Logic(0, 0, "and", (cases.trees[first], cases.trees[second]))
     earlier: Test = ((Decision(cases.trees[:first]), (NONE_HOLDS,)),) if first else ()
     return (*earlier, (Decision((both,)), (0,)))
 
 
 def _worth_saying(names: list[Names], state: State, domains: Domains) -> list[Names]:
-    """Return the references that a message names: a field speaks for its object, what is undefined for itself.
+    """Return the references that a message names: a field instead of its object, an undefined reference itself.
 
-    A reference that is not in the state and can't be undefined is one that nothing was asked of.
+    A reference that is not in the state and can't be undefined was not tested, and is left out.
     """
     return [
         name
@@ -286,7 +288,7 @@ def _worth_saying(names: list[Names], state: State, domains: Domains) -> list[Na
 
 
 def _may_lack(name: Names, state: State, domains: Domains) -> bool:
-    """Whether a reference that is not in a state may be undefined: by itself, or with what it is a field of."""
+    """Whether a reference outside of a state may be undefined, either itself or because of its owner."""
     if domains.of(name).undefined:
         return True
     owner = domains.parent(name)

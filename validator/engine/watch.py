@@ -1,8 +1,9 @@
-"""The watch of a check: a thread that holds it to its bounds of time and memory where nobody looks at the clock.
+"""The watch of a check: a thread that enforces the limits of time and memory where the check does not look at the
+clock.
 
-Loops that may take long look at the clock, and solvers count. The watch is for what they miss: it interrupts solvers
-when the time is over or memory runs out, and shortly after that it raises OutOfTime in the thread of the check. That
-happens inside `guarded` alone, so that it ends one part of the check, and whoever guards it goes on with the next.
+Long loops look at the clock, and solvers count their work. The watch is for what these miss: it interrupts solvers when
+the time is over or memory runs out, and shortly after that it raises OutOfTime in the thread of the check. That happens
+only inside `guarded`, so that it ends one part of the check, and the next part can follow.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from stepward.validator.engine.clock import Clock, OutOfTime
 T = TypeVar("T")
 
 MAX_MEGABYTES: Final = 700
-"""Memory by which the process may grow while a program is checked."""
+"""The most megabytes by which the process may grow during the check of a program."""
 
 TICK: Final = 0.05
-"""Seconds between two looks at time and memory."""
+"""Seconds between two checks of time and memory."""
 
 PATIENCE: Final = 0.3
-"""Seconds for which a part may go on after the end of its time, so that it can see by itself that there is none."""
+"""Seconds that a part may continue after the deadline, so that it can notice the deadline itself."""
 
 OVERDUE: Final = 1.0
-"""Seconds after the end of the time from which no part gets that patience any more, and none is begun."""
+"""Seconds after the deadline from which no part gets that patience, and no part starts."""
 
 
 class Watch:
-    """Watches the thread that enters it, as long as it is entered."""
+    """Watches the thread that enters it, until that thread exits it."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -55,13 +56,13 @@ class Watch:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it is too late to begin another part; who asks is stopped then."""
+        """Whether it is too late to start another part. Asking marks the check as stopped."""
         is_overdue = self.clock.overtime() > OVERDUE
         self.clock.has_struck |= is_overdue
         return is_overdue
 
     def guarded(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns; raises OutOfTime in the midst of it where it goes beyond the bounds."""
+        """Return the result of `work`; raises OutOfTime inside of it at the limits."""
         before = self.is_armed
         if not before:
             self._since = time.monotonic()
@@ -74,9 +75,9 @@ class Watch:
                 self._raise_nothing()
 
     def spared(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns, and raise nothing in the midst of it; it has bounds of its own.
+        """Return the result of `work` without raising inside of it; it must have its own limits.
 
-        An event loop is such work: it would take what is raised for the error of a callback, and wait for ever.
+        An event loop is such work: it would take the exception for an error of a callback, and wait for ever.
         """
         before, self.is_armed = self.is_armed, False
         self._raise_nothing()
@@ -97,7 +98,7 @@ class Watch:
                 self._raise()
 
     def _raise(self) -> None:
-        """Raise OutOfTime in the thread that is watched, if it guards something, and has had the time to see it."""
+        """Raise OutOfTime in the watched thread, if it is inside `guarded` and its patience is over."""
         with self._lock:
             now, overtime = time.monotonic(), self.clock.overtime()
             patience = PATIENCE if overtime < OVERDUE else 0
@@ -106,14 +107,14 @@ class Watch:
                 _raise_in(self._watched, _said(self.clock.words))
 
     def _raise_nothing(self) -> None:
-        """Take back what was raised and has not arrived yet."""
+        """Withdraw an exception that was raised and has not arrived yet."""
         if self.clock.has_struck:
             with self._lock:
                 _raise_in(self._watched, None)
 
 
 def _said(words: str) -> type[OutOfTime]:
-    """Return an exception class whose instances say these words: none are handed over to another thread."""
+    """Return an exception class with this text: no instance can be passed to another thread."""
     return type("Stopped", (OutOfTime,), {"__str__": lambda _: words})
 
 
@@ -125,7 +126,7 @@ def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
 
 
 def _memory() -> int:
-    """Return the bytes that the process has in memory; 0 where the system does not say."""
+    """Return the bytes of memory of the process; 0 where the system does not report them."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from stepward.validator.recheck.cells import UNDEFINED, Cell, admits, meet
+from stepward.validator.recheck.cells import UNDEFINED, Block, allows, meet
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import field_type
 from stepward.validator.recheck.reading import Reading
-from stepward.validator.recheck.types import admits as admits_kind
+from stepward.validator.recheck.types import allows as allows_kind
 from stepward.validator.recheck.types import covers, fits, has_default
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import AnyCall, ToolCall
@@ -20,28 +20,28 @@ _ANY_TEXT: Final = TypeSpec.model_construct(type=("string",))
 _ANY_ARRAY: Final = TypeSpec.model_construct(type=("array",))
 _ANY_OBJECT: Final = TypeSpec.model_construct(type=("object",))
 
-CellsOf = Callable[[Names], Sequence[Cell]]
+BlocksOf = Callable[[Names], Sequence[Block]]
 """Returns the possible blocks of a reference where the call starts."""
 
 
-def starts(reading: Reading, part: AnyCall, cells_of: CellsOf) -> tuple[bool, bool]:
+def starts(reading: Reading, part: AnyCall, blocks_of: BlocksOf) -> tuple[bool, bool]:
     """Return whether a call may start, and whether it may fail before its start."""
-    read = [cells_of(name) for name in read_by(part)]
-    may_start = not any(cells == (UNDEFINED,) for cells in read)
-    may_fail = any(UNDEFINED in cells for cells in read)
+    read = [blocks_of(name) for name in read_by(part)]
+    may_start = not any(blocks == (UNDEFINED,) for blocks in read)
+    may_fail = any(UNDEFINED in blocks for blocks in read)
     if isinstance(part, ToolCall):
         declared = reading.tool(part.tool).args
         may_fail = may_fail or (declared is not None and not part.args.keys() <= declared.keys())
         for name, spec in (declared or {}).items():
             if name in part.args:
-                may_fit, may_misfit = _fits(reading, part.args[name], spec, cells_of)
+                may_fit, may_misfit = _fits(reading, part.args[name], spec, blocks_of)
                 may_start, may_fail = may_start and may_fit, may_fail or may_misfit
             elif not has_default(spec):
                 may_fail = True
     return may_start, may_fail
 
 
-def _fits(reading: Reading, value: Any, spec: TypeSpec, cells_of: CellsOf) -> tuple[bool, bool]:
+def _fits(reading: Reading, value: Any, spec: TypeSpec, blocks_of: BlocksOf) -> tuple[bool, bool]:
     """Return whether an argument may be of its type, and whether it may not be."""
     found = list(embedded(value))
     if not found:
@@ -53,8 +53,10 @@ def _fits(reading: Reading, value: Any, spec: TypeSpec, cells_of: CellsOf) -> tu
     names = found[0].reference.names
     if all(one is not None and covers(spec, one) for one in _given(reading, names)):
         return True, False
-    cells = [cell for cell in cells_of(names) if cell != UNDEFINED]
-    return any(admits(spec, cell) for cell in cells), not all(_is_of(reading, cell, spec, names) for cell in cells)
+    blocks = [block for block in blocks_of(names) if block != UNDEFINED]
+    return any(allows(spec, block) for block in blocks), not all(
+        _is_of(reading, block, spec, names) for block in blocks
+    )
 
 
 def _given(reading: Reading, names: Names) -> list[TypeSpec | None]:
@@ -67,43 +69,43 @@ def _given(reading: Reading, names: Names) -> list[TypeSpec | None]:
     ]
 
 
-def _is_of(reading: Reading, cell: Cell, spec: TypeSpec, names: Names) -> bool:
+def _is_of(reading: Reading, block: Block, spec: TypeSpec, names: Names) -> bool:
     """Return whether every value of a reference in a block is of a type.
 
     A block does not know the sources of its values: all of its numbers are whole if no source gives others.
     """
-    if _is_within(cell, spec):
+    if _is_within(block, spec):
         return True
-    given = [one for one in reading.origins.of(names).cells if meet(one, cell)]
+    given = [one for one in reading.origins.of(names).blocks if meet(one, block)]
     return all(_is_within(one, spec) for one in given)
 
 
-def _is_within(cell: Cell, spec: TypeSpec) -> bool:
+def _is_within(block: Block, spec: TypeSpec) -> bool:
     """Return whether every value of a block is of a type; false where that is not certain."""
-    if cell.single:
-        return fits(cell.value, spec)
+    if block.single:
+        return fits(block.value, spec)
     if spec.enum is not None or not (
-        admits_kind(spec, cell.kind) or (cell.kind == "number" and cell.whole and admits_kind(spec, "integer"))
+        allows_kind(spec, block.kind) or (block.kind == "number" and block.whole and allows_kind(spec, "integer"))
     ):
         return False
-    if cell.kind == "number":
+    if block.kind == "number":
         low = spec.minimum is None or (
-            cell.low is not None
-            and cell.low >= spec.minimum - (1 if cell.whole and isinstance(spec.minimum, int) else 0)
+            block.low is not None
+            and block.low >= spec.minimum - (1 if block.whole and isinstance(spec.minimum, int) else 0)
         )
         return low and (
             spec.maximum is None
             or (
-                cell.high is not None
-                and cell.high <= spec.maximum + (1 if cell.whole and isinstance(spec.maximum, int) else 0)
+                block.high is not None
+                and block.high <= spec.maximum + (1 if block.whole and isinstance(spec.maximum, int) else 0)
             )
         )
-    if cell.kind == "string":
+    if block.kind == "string":
         return spec.pattern is None and (
-            spec.max_length is None or (cell.high is not None and cell.high <= spec.max_length + 1)
+            spec.max_length is None or (block.high is not None and block.high <= spec.max_length + 1)
         )
-    if cell.held is not None and spec.items is not None:
-        return all(_is_within(member, spec.items) for member in cell.held)
-    if cell.kind == "array":
+    if block.members is not None and spec.items is not None:
+        return all(_is_within(member, spec.items) for member in block.members)
+    if block.kind == "array":
         return covers(spec, _ANY_ARRAY)
-    return cell.kind != "object" or covers(spec, _ANY_OBJECT)
+    return block.kind != "object" or covers(spec, _ANY_OBJECT)

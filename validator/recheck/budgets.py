@@ -9,10 +9,10 @@ from stepward.validator.recheck.flow import END
 from stepward.validator.recheck.reading import Reading
 from stepward.vm.language.steps import Call, ParallelStep, ToolCall
 
-MAX_PLACES: Final = 20_000
+MAX_NODES: Final = 20_000
 """Pairs of step and visits that are explored."""
 
-Place = tuple[int, tuple[int, ...]]
+Node = tuple[int, tuple[int, ...]]
 """A step, with the number of earlier visits of every step with `max_visits`."""
 
 
@@ -26,44 +26,44 @@ class Budget:
 
     def most(self) -> int | None:
         """Return the most steps that a run takes; None where it is unbounded, or beyond MAX_NODES."""
-        entry: Place = (0, (0,) * len(self.bounds))
-        known: dict[Place, int] = {}
-        path: dict[Place, Iterator[Place]] = {entry: self._following(entry)}
+        entry: Node = (0, (0,) * len(self.bounds))
+        known: dict[Node, int] = {}
+        path: dict[Node, Iterator[Node]] = {entry: self._following(entry)}
         while path:
-            place, following = next(reversed(path.items()))
+            node, following = next(reversed(path.items()))
             for other in following:
                 if other in path:
                     return None
                 if other not in known:
-                    if len(known) + len(path) >= MAX_PLACES:
+                    if len(known) + len(path) >= MAX_NODES:
                         return None
                     path[other] = self._following(other)
                     break
             else:
-                del path[place]
-                known[place] = self._cost(place) + max((known[one] for one in self._following(place)), default=0)
+                del path[node]
+                known[node] = self._cost(node) + max((known[one] for one in self._following(node)), default=0)
         return known[entry]
 
-    def _is_used_up(self, place: Place) -> bool:
-        number, visits = place
+    def _is_used_up(self, node: Node) -> bool:
+        number, visits = node
         return number in self.slot and visits[self.slot[number]] >= self.bounds[number]
 
-    def _following(self, place: Place) -> Iterator[Place]:
+    def _following(self, node: Node) -> Iterator[Node]:
         """Yield the nodes that may follow, for any values of conditions."""
-        number, visits = place
-        is_used_up = self._is_used_up(place)
+        number, visits = node
+        is_used_up = self._is_used_up(node)
         if number in self.slot:
             slot = self.slot[number]
             if visits[slot] > self.bounds[number]:
                 return  # the next visit stalls the run
             visits = (*visits[:slot], visits[slot] + 1, *visits[slot + 1 :])
-        for way in self.reading.control.ways[number]:
-            if way.to != END and (way.kind == "visits") is is_used_up:
-                yield way.to, visits
+        for transition in self.reading.control.transitions[number]:
+            if transition.to != END and (transition.kind == "visits") is is_used_up:
+                yield transition.to, visits
 
-    def _cost(self, place: Place) -> int:
-        step = self.reading.steps[place[0]]
-        if self._is_used_up(place):
+    def _cost(self, node: Node) -> int:
+        step = self.reading.steps[node[0]]
+        if self._is_used_up(node):
             return 0
         if isinstance(step, ParallelStep):
             again = sum(self._attempts(part) for part in step.parallel_steps if part.on_error != "skip")

@@ -12,15 +12,15 @@ from decimal import Decimal
 from math import ceil, floor
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.languages import may_be
+from stepward.validator.recheck.languages import may_match
 from stepward.validator.recheck.refusals import Refused, TooLarge
-from stepward.validator.recheck.short_texts import ANSWERS, may_be_there
-from stepward.validator.recheck.types import admits as admits_kind
+from stepward.validator.recheck.short_texts import ANSWERS, may_exist
+from stepward.validator.recheck.types import allows as allows_kind
 from stepward.validator.recheck.types import fits, words
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import Number
 
-MAX_CELLS: Final = 1 << 13
+MAX_BLOCKS: Final = 1 << 13
 """Blocks of one reference: the engine makes at most half as many."""
 
 MAX_ITEMS: Final = 50
@@ -30,12 +30,12 @@ Asked = tuple[str, str]
 """A question of ANSWERS with its literal."""
 
 
-class Cell(NamedTuple):
+class Block(NamedTuple):
     """A set of values of one kind.
 
     A `single` block has the one value `value`. Otherwise numbers, and lengths of texts and arrays, are strictly between
     `low` and `high`; `whole` ones are integers. Texts answer questions as `answers` says. `items` are the blocks of
-    possible items of an array, None for any; `held` are the blocks of its actual items, where these are known. The
+    possible items of an array, None for any; `members` are the blocks of its actual items, where these are known. The
     texts, and the arrays by their items, in `but` are excluded.
     """
 
@@ -47,18 +47,18 @@ class Cell(NamedTuple):
     whole: bool = False
     but: frozenset[Any] = frozenset()
     answers: frozenset[tuple[Asked, bool]] = frozenset()
-    items: frozenset[Cell] | None = None
-    held: tuple[Cell, ...] | None = None
+    items: frozenset[Block] | None = None
+    members: tuple[Block, ...] | None = None
 
 
-UNDEFINED: Final = Cell("undefined")
-NULL: Final = Cell("null", True)
-TRUE: Final = Cell("boolean", True, True)
-FALSE: Final = Cell("boolean", True, False)
-NUMBER: Final = Cell("number")
-TEXT: Final = Cell("string")
-ARRAY: Final = Cell("array", low=-1)
-OBJECT: Final = Cell("object")
+UNDEFINED: Final = Block("undefined")
+NULL: Final = Block("null", True)
+TRUE: Final = Block("boolean", True, True)
+FALSE: Final = Block("boolean", True, False)
+NUMBER: Final = Block("number")
+TEXT: Final = Block("string")
+ARRAY: Final = Block("array", low=-1)
+OBJECT: Final = Block("object")
 OF_KIND: Final = {
     "null": (NULL,),
     "boolean": (TRUE, FALSE),
@@ -69,42 +69,42 @@ OF_KIND: Final = {
     "object": (OBJECT,),
 }
 ANYTHING: Final = tuple(
-    cell for word in ("null", "boolean", "number", "string", "array", "object") for cell in OF_KIND[word]
+    block for word in ("null", "boolean", "number", "string", "array", "object") for block in OF_KIND[word]
 )
 
 
-def of_value(value: Any) -> Cell:
+def of_value(value: Any) -> Block:
     """Return the block of one value: for an array its length and items, for an object its kind."""
     if value is None:
         return NULL
     if isinstance(value, bool):
         return TRUE if value else FALSE
     if isinstance(value, int | Decimal):
-        return Cell("number", True, value)
+        return Block("number", True, value)
     if isinstance(value, str):
-        return Cell("string", True, value)
+        return Block("string", True, value)
     if isinstance(value, dict):
         return OBJECT
     return _of_members(tuple(map(of_value, value)))
 
 
-def _of_members(members: tuple[Cell, ...]) -> Cell:
+def _of_members(members: tuple[Block, ...]) -> Block:
     """Return the block of the arrays whose items are in these blocks."""
-    return Cell("array", low=len(members) - 1, high=len(members) + 1, items=frozenset(members), held=members)
+    return Block("array", low=len(members) - 1, high=len(members) + 1, items=frozenset(members), members=members)
 
 
-def is_exact(cell: Cell) -> bool:
+def is_exact(block: Block) -> bool:
     """Return whether a block has exactly one value: a scalar, or an array of such."""
-    return cell.single or (cell.held is not None and all(map(is_exact, cell.held)))
+    return block.single or (block.members is not None and all(map(is_exact, block.members)))
 
 
-def holds(cell: Cell, value: Any) -> bool:
+def holds(block: Block, value: Any) -> bool:
     """Return whether a scalar may belong to a block."""
     other = of_value(value)
-    return other.kind == cell.kind and meet(cell, other)
+    return other.kind == block.kind and meet(block, other)
 
 
-def meet(one: Cell, other: Cell) -> bool:
+def meet(one: Block, other: Block) -> bool:
     """Return whether two blocks may have a common value."""
     if one.kind != other.kind:
         return False
@@ -115,46 +115,46 @@ def meet(one: Cell, other: Cell) -> bool:
         return _is_text_in(single.value, wide) if one.kind == "string" else _is_between(single.value, wide)
     if not _overlap(one, other):
         return False
-    if one.held is not None and other.held is not None:
-        return all(map(meet, one.held, other.held))
+    if one.members is not None and other.members is not None:
+        return all(map(meet, one.members, other.members))
     if one.kind == "array":
-        return one.held not in other.but and other.held not in one.but
+        return one.members not in other.but and other.members not in one.but
     wanted = dict(one.answers)
     if any(wanted.get(asked, answer) is not answer for asked, answer in other.answers):
         return False
     return one.kind != "string" or _has_text(one, other)
 
 
-def common(one: Cell, other: Cell) -> Cell:
+def common(one: Block, other: Block) -> Block:
     """Return a block with every common value of two blocks. The second has no answers to questions about texts."""
     if is_exact(other):
         return other
-    lows = [cell.low for cell in (one, other) if cell.low is not None]
-    highs = [cell.high for cell in (one, other) if cell.high is not None]
+    lows = [block.low for block in (one, other) if block.low is not None]
+    highs = [block.high for block in (one, other) if block.high is not None]
     low, high = max(lows, default=None), min(highs, default=None)
     items = one.items if other.items is None else other.items
-    return one._replace(low=low, high=high, whole=one.whole or other.whole, items=items, held=other.held)
+    return one._replace(low=low, high=high, whole=one.whole or other.whole, items=items, members=other.members)
 
 
-def _has_text(one: Cell, other: Cell) -> bool:
+def _has_text(one: Block, other: Block) -> bool:
     """Return whether two blocks with compatible answers may have a common text that is short enough for both."""
-    highs = [cell.high for cell in (one, other) if cell.high is not None]
+    highs = [block.high for block in (one, other) if block.high is not None]
     if not highs:
         return True
-    lows = [cell.low for cell in (one, other) if cell.low is not None]
+    lows = [block.low for block in (one, other) if block.low is not None]
     shortest = max(0, floor(max(lows, default=-1)) + 1)
-    return may_be_there(one.answers | other.answers, one.but | other.but, shortest, ceil(min(highs)) - 1)
+    return may_exist(one.answers | other.answers, one.but | other.but, shortest, ceil(min(highs)) - 1)
 
 
-def _is_between(number: Number, cell: Cell) -> bool:
-    if cell.whole and number != int(number):
+def _is_between(number: Number, block: Block) -> bool:
+    if block.whole and number != int(number):
         return False
-    return (cell.low is None or cell.low < number) and (cell.high is None or number < cell.high)
+    return (block.low is None or block.low < number) and (block.high is None or number < block.high)
 
 
-def _overlap(one: Cell, other: Cell) -> bool:
-    lows = [cell.low for cell in (one, other) if cell.low is not None]
-    highs = [cell.high for cell in (one, other) if cell.high is not None]
+def _overlap(one: Block, other: Block) -> bool:
+    lows = [block.low for block in (one, other) if block.low is not None]
+    highs = [block.high for block in (one, other) if block.high is not None]
     return _has_room(
         max(lows, default=None), min(highs, default=None), whole=one.whole or other.whole or one.kind != "number"
     )
@@ -167,10 +167,10 @@ def _has_room(low: Number | None, high: Number | None, *, whole: bool) -> bool:
     return floor(low) + 1 < high if whole else low < high
 
 
-def _is_text_in(text: str, cell: Cell) -> bool:
-    if text in cell.but or not _is_between(len(text), cell):
+def _is_text_in(text: str, block: Block) -> bool:
+    if text in block.but or not _is_between(len(text), block):
         return False
-    return all(answer_of(text, asked) is answer for asked, answer in cell.answers)
+    return all(answer_of(text, asked) is answer for asked, answer in block.answers)
 
 
 def answer_of(text: str, asked: Asked) -> bool:
@@ -179,51 +179,51 @@ def answer_of(text: str, asked: Asked) -> bool:
     return ANSWERS[question](text, literal)
 
 
-def admits(spec: TypeSpec | None, cell: Cell) -> bool:
+def allows(spec: TypeSpec | None, block: Block) -> bool:
     """Return whether some value of a type may be in a block."""
-    if cell.kind == "undefined":
+    if block.kind == "undefined":
         return False
     if spec is None:
         return True
-    if cell.single:
-        return fits(cell.value, spec)
+    if block.single:
+        return fits(block.value, spec)
     if spec.enum is not None:
-        return any(meet(cell, of_value(member)) for member in spec.enum if fits(member, spec))
-    if cell.kind == "number":
-        return any(meet(cell, one) for one in _numbers(spec))
-    if cell.kind == "string" and spec.max_length == 0:
-        return admits_kind(spec, "string") and meet(cell, of_value(""))
-    if cell.kind == "string":
-        return admits_kind(spec, "string") and meet(cell, _texts(spec)) and _may_have(cell, spec)
-    if cell.held is not None and spec.items is not None:
+        return any(meet(block, of_value(member)) for member in spec.enum if fits(member, spec))
+    if block.kind == "number":
+        return any(meet(block, one) for one in _numbers(spec))
+    if block.kind == "string" and spec.max_length == 0:
+        return allows_kind(spec, "string") and meet(block, of_value(""))
+    if block.kind == "string":
+        return allows_kind(spec, "string") and meet(block, _texts(spec)) and _may_have(block, spec)
+    if block.members is not None and spec.items is not None:
         items = spec.items
-        return admits_kind(spec, "array") and all(admits(items, member) for member in cell.held)
-    return admits_kind(spec, cell.kind)
+        return allows_kind(spec, "array") and all(allows(items, member) for member in block.members)
+    return allows_kind(spec, block.kind)
 
 
-def _texts(spec: TypeSpec) -> Cell:
+def _texts(spec: TypeSpec) -> Block:
     """Return the block of the texts of a type."""
     return TEXT if spec.max_length is None else TEXT._replace(high=spec.max_length + 1)
 
 
-def _may_have(cell: Cell, spec: TypeSpec) -> bool:
+def _may_have(block: Block, spec: TypeSpec) -> bool:
     """Return whether some text of a block may match the pattern of a type."""
     if spec.pattern is None:
         return True
-    ends = [end for end in (cell.high, None if spec.max_length is None else spec.max_length + 1) if end is not None]
-    above = -1 if cell.low is None else floor(cell.low)
-    return may_be(spec.pattern, cell.answers, above, ceil(min(ends)) if ends else None, cell.but)
+    ends = [end for end in (block.high, None if spec.max_length is None else spec.max_length + 1) if end is not None]
+    above = -1 if block.low is None else floor(block.low)
+    return may_match(spec.pattern, block.answers, above, ceil(min(ends)) if ends else None, block.but)
 
 
-def _numbers(spec: TypeSpec) -> Iterator[Cell]:
+def _numbers(spec: TypeSpec) -> Iterator[Block]:
     """Yield blocks of exactly the numbers of a type. Bounds do not belong to a block, and so are blocks of their
     own."""
     low, high = spec.minimum, spec.maximum
-    if admits_kind(spec, "number"):
-        yield Cell("number", low=low, high=high)
-        yield from (Cell("number", True, bound) for bound in (low, high) if bound is not None and fits(bound, spec))
-    elif admits_kind(spec, "integer"):
-        yield Cell(
+    if allows_kind(spec, "number"):
+        yield Block("number", low=low, high=high)
+        yield from (Block("number", True, bound) for bound in (low, high) if bound is not None and fits(bound, spec))
+    elif allows_kind(spec, "integer"):
+        yield Block(
             "number",
             low=None if low is None else ceil(low) - 1,
             high=None if high is None else floor(high) + 1,
@@ -231,13 +231,13 @@ def _numbers(spec: TypeSpec) -> Iterator[Cell]:
         )
 
 
-def of_type(spec: TypeSpec | None) -> tuple[Cell, ...]:
+def of_type(spec: TypeSpec | None) -> tuple[Block, ...]:
     """Return blocks of all values of a type, as large as possible; one block for each member of an enum."""
     if spec is None:
         return ANYTHING
     if spec.enum is not None:
         return tuple(dict.fromkeys(of_value(member) for member in spec.enum if fits(member, spec)))
-    found: list[Cell] = []
+    found: list[Block] = []
     for word in sorted(words(spec)):
         if word == "array":
             found.append(ARRAY if spec.items is None else ARRAY._replace(items=_items(spec.items)))
@@ -251,12 +251,12 @@ def of_type(spec: TypeSpec | None) -> tuple[Cell, ...]:
     return tuple(found)
 
 
-def _items(spec: TypeSpec) -> frozenset[Cell]:
+def _items(spec: TypeSpec) -> frozenset[Block]:
     """Return blocks of possible items of arrays; for a long enum only the blocks of its kinds."""
     found = frozenset(of_type(spec))
     if len(found) <= MAX_ITEMS:
         return found
-    return frozenset(cell for kind in {cell.kind for cell in found} for cell in OF_KIND[kind])
+    return frozenset(block for kind in {block.kind for block in found} for block in OF_KIND[kind])
 
 
 # -- reading the classes of a certificate ------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ GIVEN: Final = -2
 """The number of a value from outside that is not chosen yet: any value that its type allows."""
 
 
-def read(described: Any) -> tuple[list[int], tuple[Cell, ...]]:
+def read(described: Any) -> tuple[list[int], tuple[Block, ...]]:
     """Return the block numbers that a certificate lists for one reference, and all blocks of their partition.
 
     Raises Refused where a listed class is not a block of that partition.
@@ -280,21 +280,21 @@ def read(described: Any) -> tuple[list[int], tuple[Cell, ...]]:
     every = cut(given)
     known = {one: number for number, one in enumerate(every)}
     texts, lists = _known(given)
-    cells = iter(given)
+    blocks = iter(given)
     found: list[int] = []
     for text in described:
-        one = None if text == "any" else next(cells)
+        one = None if text == "any" else next(blocks)
         if one is not None and not is_exact(one):
             one = one._replace(but=texts if one.kind == "string" else lists if one.kind == "array" else frozenset())
         if one is not None and one not in known:
-            raise Refused(f"the class {text} is none of the cells that the listed classes cut the values into")
+            raise Refused(f"the class {text} is not a block of the partition by the listed classes")
         found.append(OPEN if one is None else known[one])
     if len(set(found)) < len(found):
         raise Refused("a class is listed twice")
     return found, every
 
 
-def _described(data: Any) -> Cell:
+def _described(data: Any) -> Block:
     simple = {"undefined": UNDEFINED, "null": NULL, "object": OBJECT}
     if isinstance(data, str) and data in simple:
         return simple[data]
@@ -316,7 +316,7 @@ def _described(data: Any) -> Cell:
             (asked, answer) for name, answer in (("yes", True), ("no", False)) for asked in _asked(body.get(name, []))
         )
         if set(body) <= {"above", "below", *(("yes", "no") if kind == "string" else ())}:
-            return Cell(kind, low=low, high=high, answers=answers)
+            return Block(kind, low=low, high=high, answers=answers)
     raise Refused(f"{data} describes no class")
 
 
@@ -333,38 +333,38 @@ def _asked(data: Any) -> Iterator[Asked]:
         yield one[0], one[1]
 
 
-def cut(given: list[Cell]) -> tuple[Cell, ...]:
+def cut(given: list[Block]) -> tuple[Block, ...]:
     """Return all blocks of the partition by the bounds, literals and lengths of some blocks."""
     return tuple(dict.fromkeys(_cut(given)))
 
 
-def _cut(given: list[Cell]) -> Iterator[Cell]:
+def _cut(given: list[Block]) -> Iterator[Block]:
     yield from (UNDEFINED, NULL, TRUE, FALSE, OBJECT)
     points = {one.value for one in given if one.kind == "number" and one.single}
     for low, point, high in _intervals(_ends(given) | points):
-        yield Cell("number", True, point) if point is not None else Cell("number", low=low, high=high)
+        yield Block("number", True, point) if point is not None else Block("number", low=low, high=high)
     texts, lists = _known(given)
-    for held in lists:
-        yield _of_members(held)
+    for members in lists:
+        yield _of_members(members)
     for low, high in _lengths(given, "array"):
-        yield Cell("array", low=low, high=high, but=lists)
+        yield Block("array", low=low, high=high, but=lists)
     for text in texts:
         yield of_value(text)
     asked = sorted({question for one in given for question, _ in one.answers})
     lengths = list(_lengths(given, "string"))
     for answers in _answers(asked):
         for low, high in lengths:
-            yield Cell("string", low=low, high=high, but=texts, answers=frozenset(answers.items()))
+            yield Block("string", low=low, high=high, but=texts, answers=frozenset(answers.items()))
 
 
-def _known(given: Iterable[Cell]) -> tuple[frozenset[str], frozenset[tuple[Cell, ...]]]:
+def _known(given: Iterable[Block]) -> tuple[frozenset[str], frozenset[tuple[Block, ...]]]:
     """Return the texts, and the items of the arrays, that are blocks of their own."""
     exact = [one for one in given if is_exact(one)]
-    lists = frozenset(one.held for one in exact if one.held is not None)
+    lists = frozenset(one.members for one in exact if one.members is not None)
     return frozenset(one.value for one in exact if one.kind == "string"), lists
 
 
-def _ends(given: Iterable[Cell]) -> set[Number]:
+def _ends(given: Iterable[Block]) -> set[Number]:
     ranges = [one for one in given if one.kind == "number" and not one.single]
     return {end for one in ranges for end in (one.low, one.high) if end is not None}
 
@@ -377,7 +377,7 @@ def _intervals(points: set[Number]) -> Iterator[tuple[Number | None, Number | No
             yield None, high, None
 
 
-def _lengths(given: Iterable[Cell], kind: str) -> Iterator[tuple[Number, Number | None]]:
+def _lengths(given: Iterable[Block], kind: str) -> Iterator[tuple[Number, Number | None]]:
     """Yield the ranges into which the listed lengths divide all lengths, each by the lengths before and after it."""
     ranges = [one for one in given if one.kind == kind and not is_exact(one)]
     lows = {floor(one.low) + 1 for one in ranges if one.low is not None}
@@ -393,7 +393,7 @@ def _answers(asked: list[Asked]) -> list[dict[Asked, bool]]:
         found = [
             {**known, one: answer} for known in found for answer in (True, False) if _is_consistent(known, one, answer)
         ]
-        if len(found) > MAX_CELLS:
+        if len(found) > MAX_BLOCKS:
             raise TooLarge("the classes of a text are too many to be looked at")
     return found
 

@@ -56,14 +56,14 @@ def recheck_data(data: Any, name: str = "<certificate>") -> Rechecked:
         if whole.whole("version") != VERSION:
             raise Refused(f"`version` is not {VERSION}: this version of Stepward reads no other")
         claim = _property(Fields(whole.any("proves"), "`proves`"))
-        held = Program.from_dict(whole.any("program"))
-        program = held.name
+        program_data = Program.from_dict(whole.any("program"))
+        program = program_data.name
         policies = tuple(Policy.from_dict(entry) for entry in whole.list("policies"))
-        if whole.text("digest") != digest(held, policies):
+        if whole.text("digest") != digest(program_data, policies):
             raise Refused("`digest` is not that of its program and policies: one of them was changed")
         parts = whole.list("parts")
         whole.close()
-        found = Checker(Reading(held, policies), solves_all=True).verdict(claim, parts)
+        found = Checker(Reading(program_data, policies), solves_all=True).verdict(claim, parts)
     except Refused as error:
         return Rechecked(claim, why_not=str(error), file=name, program=program)
     except DocumentError as error:

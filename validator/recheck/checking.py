@@ -14,7 +14,7 @@ from stepward.validator.recheck.refusals import Refused
 from stepward.validator.recheck.rules import DecisionWatcher, Property, Watcher, watcher
 from stepward.validator.recheck.search import is_ruled_out, refuted
 from stepward.validator.recheck.tables import TableCheck, among_all_values
-from stepward.validator.recheck.walking import Places, explored
+from stepward.validator.recheck.walking import Violations, explored
 
 TABLES: Final = ("cut", "table", "states", "budget")
 EVALUATION: Final = "evaluation"
@@ -94,7 +94,7 @@ class _Verdict:
         self.checkers: dict[str, None] = {}
 
     def of(self, parts: Sequence[Any]) -> Rechecked:
-        left: Places | None = None
+        left: Violations | None = None
         why_not = ""
         try:
             for number, part in enumerate(parts):
@@ -109,7 +109,7 @@ class _Verdict:
             why_not = str(error)
         return Rechecked(self.claim, tuple(self.kinds), tuple(self.checkers), why_not)
 
-    def _part(self, part: Fields, left: Places | None) -> Places:
+    def _part(self, part: Fields, left: Violations | None) -> Violations:
         """Return the violations that this proof part, with the parts before it, leaves open."""
         kind = part.text("kind")
         self.kinds[kind] = None
@@ -126,7 +126,7 @@ class _Verdict:
             return self._by_formulas(part, watched, left)
         raise Refused(f"`{kind}` is no kind of proof")
 
-    def _by_formulas(self, part: Fields, watched: Watcher, left: Places | None) -> Places:
+    def _by_formulas(self, part: Fields, watched: Watcher, left: Violations | None) -> Violations:
         """Return the violations left open after a search of all states, where these are few, or else after solving
         formulas."""
         known = explored(self.reading, watched) if left is None else left
@@ -153,19 +153,19 @@ class _Verdict:
             raise Refused(f"a run can break the rule at `{self.reading.steps[step].id}` ({kind})")
 
 
-def _solved(part: Fields, reading: Reading) -> tuple[Places | None, bool]:
+def _solved(part: Fields, reading: Reading) -> tuple[Violations | None, bool]:
     """Return the violations that formulas exclude (None for all), after every formula was found unsatisfiable.
 
     Also returns whether one of the formulas is just `false`.
     """
-    places: Places | None = None
+    violations: Violations | None = None
     if part.data.get("places") is not None:
-        places = set()
+        violations = set()
         for entry in part.objects("places"):
             step = reading.position.get(entry.text("step"))
             if step is None:
                 raise Refused(f"the program has no step `{entry.text('step')}`")
-            places.add((step, entry.text("kind")))
+            violations.add((step, entry.text("kind")))
             entry.close()
     count, is_empty = 0, False
     for entry in part.objects("scripts"):
@@ -178,4 +178,4 @@ def _solved(part: Fields, reading: Reading) -> tuple[Places | None, bool]:
     part.close()
     if not count:
         raise Refused("a proof by formulas has none")
-    return places, is_empty
+    return violations, is_empty

@@ -12,9 +12,9 @@ from functools import cached_property
 from heapq import heappop, heappush
 from typing import Any, assert_never
 
-from stepward.validator.recheck.cells import UNDEFINED, Cell
+from stepward.validator.recheck.cells import UNDEFINED, Block
 from stepward.validator.recheck.evaluation import FAILS, references, truths, values
-from stepward.validator.recheck.flow import Way
+from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import Origin, Origins, below, candidates, prefixes
 from stepward.validator.recheck.parsed import Parsed
@@ -97,7 +97,7 @@ class Definite:
     def __init__(self, reading: Parsed, origins: Origins) -> None:
         self.reading = reading
         self.origins = origins
-        self.ways = reading.control.ways
+        self.transitions = reading.control.transitions
         self._assigned = [assigned_by(step) for step in reading.steps]
         self._tracked = Tracked(reading, origins, self._assigned)
         self._numbered = _Numbered(self._tracked.count)
@@ -110,9 +110,9 @@ class Definite:
         """Return whether a reference certainly has a value at the start of a step."""
         return self._is_sure(names, self._at.get(step, 0))
 
-    def cells(self, names: Names, step: int) -> tuple[Cell, ...]:
+    def blocks(self, names: Names, step: int) -> tuple[Block, ...]:
         """Return the possible blocks of a reference at the start of a step."""
-        return self._cells(names, self._at.get(step, 0))
+        return self._blocks(names, self._at.get(step, 0))
 
     def is_one_value(self, left: Names, right: Names, step: int) -> bool:
         """Return whether two references have the same value at the start of a step, wherever both have one."""
@@ -123,10 +123,10 @@ class Definite:
         sources = self._tracked.sources(names[0], known)
         return self.origins.of(names) if sources is None else self.origins.by_sources(names, sources)
 
-    def _cells(self, names: Names, sure: int) -> tuple[Cell, ...]:
+    def _blocks(self, names: Names, sure: int) -> tuple[Block, ...]:
         origin = self._origin(names, sure)
         if self._is_sure(names, sure):
-            return origin.cells or (UNDEFINED,)
+            return origin.blocks or (UNDEFINED,)
         return candidates(origin, is_there=False)
 
     def _is_sure(self, names: Names, sure: int) -> bool:
@@ -134,7 +134,7 @@ class Definite:
             return True
         root = self.origins.root(names)
         is_there = self._numbered.has(sure, root) or self.origins.is_always_there(root)
-        return is_there and not self._origin(names, sure).may_lack
+        return is_there and not self._origin(names, sure).may_be_absent
 
     @cached_property
     def _at(self) -> dict[int, int]:
@@ -146,42 +146,44 @@ class Definite:
         while pending:
             _, step = heappop(pending)
             waits.discard(step)
-            for way in self.ways[step]:
-                if way.to < 0:
+            for transition in self.transitions[step]:
+                if transition.to < 0:
                     continue
-                after = self._after(step, way, found[step])
+                after = self._after(step, transition, found[step])
                 if after is None:
                     continue
-                known = found.get(way.to)
+                known = found.get(transition.to)
                 met = after if known is None else known & after
                 if met != known:
-                    found[way.to] = met
-                    if way.to not in waits:
-                        waits.add(way.to)
-                        heappush(pending, (order[way.to], way.to))
+                    found[transition.to] = met
+                    if transition.to not in waits:
+                        waits.add(transition.to)
+                        heappush(pending, (order[transition.to], transition.to))
         return found
 
-    def _after(self, number: int, way: Way, before: int) -> int | None:
+    def _after(self, number: int, transition: Transition, before: int) -> int | None:
         """Return the certain facts after a transition; None where the transition is impossible."""
         step = self.reading.steps[number]
         known = before
-        if way.kind != "visits":
-            survived = self._survived(number, step, way, before)
+        if transition.kind != "visits":
+            survived = self._survived(number, step, transition, before)
             if survived is None:
                 return None
             known |= self._numbered.set_of(survived)
-        known = self._tracked.after(number, way, known)
-        return known & ~self._numbered.below(self._assigned[number]) | self._numbered.set_of(_given(step, way))
+        known = self._tracked.after(number, transition, known)
+        return known & ~self._numbered.below(self._assigned[number]) | self._numbered.set_of(_given(step, transition))
 
-    def _survived(self, number: int, step: AnyStep, way: Way, before: int) -> set[Names] | None:
+    def _survived(self, number: int, step: AnyStep, transition: Transition, before: int) -> set[Names] | None:
         """Return the names that must have been defined for a step to take this transition."""
         match step:
             case ConditionStep():
-                return self._told(number, before, lambda trees, names: self._may_take(step, way, trees, names))
+                return self._required(
+                    number, before, lambda trees, names: self._may_take(step, transition, trees, names)
+                )
             case SetStep():
-                return self._told(number, before, self._may_succeed) if way.kind == "success" else set()
+                return self._required(number, before, self._may_succeed) if transition.kind == "success" else set()
             case LlmStep() | ToolStep() | ParallelStep():
-                return self._handed_over(step) if way.kind in ("success", "fallback") else set()
+                return self._handed_over(step) if transition.kind in ("success", "fallback") else set()
             case EndStep():
                 return set()
             case _:
@@ -197,7 +199,7 @@ class Definite:
             if below(one, self.origins.root(names))
         }
 
-    def _told(self, number: int, before: int, possible: Any) -> set[Names] | None:
+    def _required(self, number: int, before: int, possible: Any) -> set[Names] | None:
         trees = self.reading.expressions(number)
         if None in trees:
             return set()
@@ -205,7 +207,7 @@ class Definite:
             plain(tree, lambda left, right: self._tracked.is_one_value(left, right, before)) for tree in trees if tree
         ]
         names = references(known)
-        environment = {name: self._cells(name, before) for name in names}
+        environment = {name: self._blocks(name, before) for name in names}
         if not possible(known, environment):
             return None
         doubtful = [name for name in names if UNDEFINED in environment[name] and len(environment[name]) > 1]
@@ -213,14 +215,20 @@ class Definite:
         return {one for name in sure for one in prefixes(name) if below(one, self.origins.root(name))}
 
     @staticmethod
-    def _may_succeed(trees: list[Expression], environment: dict[Names, tuple[Cell, ...]]) -> bool:
+    def _may_succeed(trees: list[Expression], environment: dict[Names, tuple[Block, ...]]) -> bool:
         return all(values(tree, environment) != {FAILS} for tree in trees)
 
     @staticmethod
     def _may_take(
-        step: ConditionStep, way: Way, trees: list[Expression], environment: dict[Names, tuple[Cell, ...]]
+        step: ConditionStep,
+        transition: Transition,
+        trees: list[Expression],
+        environment: dict[Names, tuple[Block, ...]],
     ) -> bool:
-        return any(way_of(step, outcome) == (way.kind, way.branch) for outcome in outcomes(trees, environment))
+        return any(
+            branch_taken(step, outcome) == (transition.kind, transition.branch)
+            for outcome in outcomes(trees, environment)
+        )
 
 
 def _order(following: list[tuple[int, ...]]) -> dict[int, int]:
@@ -239,17 +247,17 @@ def _order(following: list[tuple[int, ...]]) -> dict[int, int]:
     return {step: len(left) - number for number, step in enumerate(left)}
 
 
-def _given(step: AnyStep, way: Way) -> Iterator[Names]:
+def _given(step: AnyStep, transition: Transition) -> Iterator[Names]:
     """Yield the names that certainly have a value after this transition."""
     if not isinstance(step, Failing):
         yield from written_by(step)
         return
-    calls = step.sub_steps if way.kind == "success" else ()
+    calls = step.sub_steps if transition.kind == "success" else ()
     for part in calls:
         if part.on_error != "skip":
             others = {name for other in calls if other is not part for name in written_by(other)}
             yield from (name for name in written_by(part) if name not in others)
-    if way.kind in ("success", "fallback"):
+    if transition.kind in ("success", "fallback"):
         yield from written_by(step)
     else:
         yield (step.id, "error")
@@ -271,7 +279,7 @@ def outcomes(trees: list[Expression], environment: Any) -> set[int]:
     return found | {NONE_HOLDS}
 
 
-def way_of(step: ConditionStep, outcome: int) -> tuple[str, str | int | None]:
+def branch_taken(step: ConditionStep, outcome: int) -> tuple[str, str | int | None]:
     """Return the kind of transition, and the branch, that a condition takes by an outcome."""
     if outcome == FAILING:
         return "failed", None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple, assert_never
 
-from stepward.validator.recheck.cells import FALSE, NUMBER, TRUE, Cell, answer_of, follows, holds, meet, of_value
+from stepward.validator.recheck.cells import FALSE, NUMBER, TRUE, Block, answer_of, follows, holds, meet, of_value
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.operators import Comparison, FunctionName
 from stepward.vm.expressions.syntax import (
@@ -29,16 +29,16 @@ from stepward.vm.expressions.syntax import (
 from stepward.vm.values import arithmetic
 
 Names = tuple[str, ...]
-Environment = Mapping[Names, Sequence[Cell]]
+Environment = Mapping[Names, Sequence[Block]]
 """The possible blocks of each reference; `undefined` is one of them."""
 
-FAILS: Final = Cell("fails")
+FAILS: Final = Block("fails")
 """The outcome of an evaluation that fails."""
 
 MAX_SPLITS: Final = 512
 """Combinations of blocks that are evaluated one by one; beyond that all are evaluated together."""
 
-Found = set[Cell]
+Found = set[Block]
 
 
 def references(trees: Iterable[Expression]) -> list[Names]:
@@ -56,14 +56,14 @@ def splits(names: Iterable[Names], environment: Environment) -> Iterator[Environ
         yield environment
         return
     for chosen in product(*(environment[name] for name in names)):
-        yield {**environment, **{name: (cell,) for name, cell in zip(names, chosen, strict=True)}}
+        yield {**environment, **{name: (block,) for name, block in zip(names, chosen, strict=True)}}
 
 
 def truths(tree: Expression, environment: Environment, *, may_overflow: bool = True) -> set[bool | None]:
     """Return the possible values of a condition: true, false, or None where it fails."""
     found: set[bool | None] = set()
-    for cell in values(tree, environment, may_overflow=may_overflow):
-        found.add(cell.value if cell.kind == "boolean" else None)
+    for block in values(tree, environment, may_overflow=may_overflow):
+        found.add(block.value if block.kind == "boolean" else None)
     return found
 
 
@@ -83,38 +83,40 @@ class _Evaluation:
             case Constant(value=value):
                 return {of_value(value)}
             case Reference(names=names):
-                return {FAILS if cell.kind == "undefined" else cell for cell in self.environment[names]}
+                return {FAILS if block.kind == "undefined" else block for block in self.environment[names]}
             case Defined(reference=reference):
-                return {FALSE if cell.kind == "undefined" else TRUE for cell in self.environment[reference.names]}
+                return {FALSE if block.kind == "undefined" else TRUE for block in self.environment[reference.names]}
             case Negation(operand=operand):
-                return {_not(cell) for cell in self.of(operand)}
+                return {_not(block) for block in self.of(operand)}
             case Logic(operator=operator, operands=operands):
                 return self._logic(operands, TRUE if operator == "or" else FALSE)
             case Compare():
                 return self._compare(tree)
             case FunctionCall(function=function, operand=operand):
                 row = FUNCTIONS[function]
-                cells = self.of(operand)
-                return {one for cell in cells for one in (row.of(cell) if cell.kind in row.takes else {FAILS})}
+                blocks = self.of(operand)
+                return {one for block in blocks for one in (row.of(block) if block.kind in row.takes else {FAILS})}
             case Minus(operand=operand):
                 return self._computed("-", {of_value(0)}, self.of(operand))
             case Arithmetic(first=first, rest=rest):
-                total = {cell if cell.kind == "number" else FAILS for cell in self.of(first)}
+                total = {block if block.kind == "number" else FAILS for block in self.of(first)}
                 for sign, operand in rest:
                     total = self._computed(sign, total, self.of(operand))
                 return total
             case _:
                 assert_never(tree)
 
-    def _logic(self, operands: Sequence[Expression], decisive: Cell) -> Found:
+    def _logic(self, operands: Sequence[Expression], decisive: Block) -> Found:
         """Evaluate operands from left to right, up to one that decides."""
         found: Found = set()
         for operand in operands:
             part = self.of(operand)
             found |= {
-                decisive if cell == decisive else FAILS for cell in part if cell.kind != "boolean" or cell == decisive
+                decisive if block == decisive else FAILS
+                for block in part
+                if block.kind != "boolean" or block == decisive
             }
-            if not any(cell.kind == "boolean" and cell != decisive for cell in part):
+            if not any(block.kind == "boolean" and block != decisive for block in part):
                 return found
         return found | {FALSE if decisive == TRUE else TRUE}
 
@@ -124,7 +126,7 @@ class _Evaluation:
         if is_same and tree.operator in ("==", "!="):  # a value equals itself
             return (lefts & {FAILS}) | _with_itself(lefts - {FAILS}, is_equal=tree.operator == "==")
         if is_same and tree.operator in ("<", "<=", ">", ">="):
-            return {_truth("=" in tree.operator) if cell.kind == "number" else FAILS for cell in lefts}
+            return {_truth("=" in tree.operator) if block.kind == "number" else FAILS for block in lefts}
         found: Found = {FAILS} if FAILS in lefts or FAILS in rights else set()
         for left in lefts - {FAILS}:
             for right in rights - {FAILS}:
@@ -143,19 +145,19 @@ class _Evaluation:
         return found
 
 
-def _truth(value: bool | None) -> Cell:
+def _truth(value: bool | None) -> Block:
     return FAILS if value is None else TRUE if value else FALSE
 
 
-def _not(cell: Cell) -> Cell:
-    return _truth(not cell.value) if cell.kind == "boolean" else FAILS
+def _not(block: Block) -> Block:
+    return _truth(not block.value) if block.kind == "boolean" else FAILS
 
 
-def result_cells(tree: Expression) -> tuple[Cell, ...]:
+def result_blocks(tree: Expression) -> tuple[Block, ...]:
     """Return blocks of the possible results of an expression that is neither a constant nor a reference."""
     match tree:
         case FunctionCall(function=function):
-            return FUNCTIONS[function].cells
+            return FUNCTIONS[function].blocks
         case Arithmetic() | Minus():
             return (NUMBER,)
         case Defined() | Negation() | Logic() | Compare():
@@ -163,10 +165,10 @@ def result_cells(tree: Expression) -> tuple[Cell, ...]:
     raise AssertionError("constants and references have no result blocks")
 
 
-def _length(cell: Cell) -> Found:
-    if cell.kind == "string" and cell.single:
-        return {of_value(len(cell.value))}
-    low, high = cell.low if cell.low is not None else -1, cell.high
+def _length(block: Block) -> Found:
+    if block.kind == "string" and block.single:
+        return {of_value(len(block.value))}
+    low, high = block.low if block.low is not None else -1, block.high
     if high is not None and high - low == 2:
         return {of_value(low + 1)}
     return {NUMBER._replace(low=low, high=high, whole=True)}
@@ -176,8 +178,8 @@ class Function(NamedTuple):
     """A function: the kinds that it takes, blocks of all its results, and the results for one block."""
 
     takes: frozenset[str]
-    cells: tuple[Cell, ...]
-    of: Callable[[Cell], Found]
+    blocks: tuple[Block, ...]
+    of: Callable[[Block], Found]
 
 
 FUNCTIONS: Final[dict[FunctionName, Function]] = {
@@ -191,7 +193,7 @@ TAKEN: Final[dict[Comparison, frozenset[str]]] = {
 """The kinds that both sides must have, for operators whose sides do not restrict each other."""
 
 
-def _calculated(sign: str, left: Cell, right: Cell) -> Cell:
+def _calculated(sign: str, left: Block, right: Block) -> Block:
     try:
         return of_value(arithmetic(sign, left.value, right.value))
     except EvaluationError:
@@ -207,7 +209,7 @@ def _opposite(found: Iterable[bool | None]) -> frozenset[bool | None]:
     return frozenset(None if one is None else not one for one in found)
 
 
-def _compared(operator: Comparison, left: Cell, right: Cell) -> frozenset[bool | None]:
+def _compared(operator: Comparison, left: Block, right: Block) -> frozenset[bool | None]:
     match operator:
         case "==":
             return _equal(left, right)
@@ -231,7 +233,7 @@ def _compared(operator: Comparison, left: Cell, right: Cell) -> frozenset[bool |
             assert_never(operator)
 
 
-def _equal(left: Cell, right: Cell) -> frozenset[bool | None]:
+def _equal(left: Block, right: Block) -> frozenset[bool | None]:
     if "null" in (left.kind, right.kind):
         return frozenset({left.kind == right.kind})
     if left.kind != right.kind or left.kind in ("array", "object"):
@@ -241,13 +243,13 @@ def _equal(left: Cell, right: Cell) -> frozenset[bool | None]:
     return BOTH if meet(left, right) else frozenset({False})
 
 
-def _with_itself(cells: Iterable[Cell], *, is_equal: bool) -> Found:
+def _with_itself(blocks: Iterable[Block], *, is_equal: bool) -> Found:
     """Return the results of comparing a value of some blocks with itself."""
-    said = {one for cell in cells for one in _equal(cell, cell) - {False}}
+    said = {one for block in blocks for one in _equal(block, block) - {False}}
     return {_truth(one if is_equal else None if one is None else not one) for one in said}
 
 
-def _ordered(left: Cell, right: Cell, *, or_equal: bool) -> frozenset[bool | None]:
+def _ordered(left: Block, right: Block, *, or_equal: bool) -> frozenset[bool | None]:
     if left.kind != "number" or right.kind != "number":
         return _ONLY_FAILS
     if left.single and right.single:
@@ -262,18 +264,18 @@ def _ordered(left: Cell, right: Cell, *, or_equal: bool) -> frozenset[bool | Non
     return BOTH
 
 
-def _member(item: Cell, array: Cell) -> frozenset[bool | None]:
+def _member(item: Block, array: Block) -> frozenset[bool | None]:
     """Search an item from left to right; items after a match can't fail."""
     if array.kind != "array":
         return _ONLY_FAILS
-    if array.held is None:
+    if array.members is None:
         if array.high is not None and array.high <= 1:
             return frozenset({False})
         if array.items is None:
             return _ANY_CASE
         return frozenset((False, *(one for other in array.items for one in _equal(item, other))))
     found: set[bool | None] = set()
-    for other in array.held:
+    for other in array.members:
         same = _equal(item, other)
         found |= same - {False}
         if False not in same:
@@ -281,13 +283,13 @@ def _member(item: Cell, array: Cell) -> frozenset[bool | None]:
     return frozenset(found | {False})
 
 
-def _contains(holder: Cell, item: Cell) -> frozenset[bool | None]:
+def _contains(holder: Block, item: Block) -> frozenset[bool | None]:
     if holder.kind == "array":
         return _member(item, holder)
     return _asked("contains", holder, item)
 
 
-def _asked(question: str, text: Cell, literal: Cell) -> frozenset[bool | None]:
+def _asked(question: str, text: Block, literal: Block) -> frozenset[bool | None]:
     if text.kind != "string" or literal.kind != "string":
         return _ONLY_FAILS
     if not literal.single:

@@ -16,7 +16,7 @@ Kind = Literal["success", "fallback", "skipped", "failed", "branch", "uncovered"
 """The outcome of the step: `visits` means that it was not started again, `uncovered` that a condition has no branch."""
 
 
-class Way(NamedTuple):
+class Transition(NamedTuple):
     """A transition to another step, by position, or to the end of the run, then with a status.
 
     `branch` is `then`, `otherwise`, or the number of a case, counted from 1.
@@ -28,9 +28,9 @@ class Way(NamedTuple):
     branch: str | int | None = None
 
 
-FAILS: Final = Way("failed", END, "FAILED")
-UNCOVERED: Final = Way("uncovered", END, "FAILED")
-STALLS: Final = Way("visits", END, "STALLED")
+FAILS: Final = Transition("failed", END, "FAILED")
+UNCOVERED: Final = Transition("uncovered", END, "FAILED")
+STALLS: Final = Transition("visits", END, "STALLED")
 
 
 class Control:
@@ -42,17 +42,24 @@ class Control:
         for number, step in enumerate(steps):
             self.position.setdefault(step.id, number)
         self.arms = frozenset(target for step in steps for target in step.targets)
-        self.ways: list[tuple[Way, ...]] = [tuple(self._ways(number, step)) for number, step in enumerate(steps)]
+        self.transitions: list[tuple[Transition, ...]] = [
+            tuple(self._transitions(number, step)) for number, step in enumerate(steps)
+        ]
 
     @cached_property
     def following(self) -> list[tuple[int, ...]]:
         """The steps that may follow each step, each once."""
-        return [tuple(dict.fromkeys(way.to for way in ways if way.to != END)) for ways in self.ways]
+        return [
+            tuple(dict.fromkeys(transition.to for transition in transitions if transition.to != END))
+            for transitions in self.transitions
+        ]
 
     @cached_property
-    def ends(self) -> list[tuple[Way, ...]]:
+    def ends(self) -> list[tuple[Transition, ...]]:
         """The transitions by which each step may end the run."""
-        return [tuple(way for way in ways if way.to == END) for ways in self.ways]
+        return [
+            tuple(transition for transition in transitions if transition.to == END) for transitions in self.transitions
+        ]
 
     def _target(self, name: str) -> int:
         found = self.position.get(name)
@@ -60,10 +67,10 @@ class Control:
             raise Unreadable(f"the program does not say where control goes: it has no step `{name}`")
         return found
 
-    def _ways(self, number: int, step: AnyStep) -> Iterator[Way]:
+    def _transitions(self, number: int, step: AnyStep) -> Iterator[Transition]:
         match step:
             case EndStep():
-                yield Way("end", END, _status(step.outcome))
+                yield Transition("end", END, _status(step.outcome))
                 return
             case ConditionStep():
                 yield from self._branches(step)
@@ -80,26 +87,26 @@ class Control:
                 assert_never(step)
         if step.max_visits is not None:
             if error_step is not None:
-                yield Way("visits", self._target(error_step))  # once; the second time the run stalls
+                yield Transition("visits", self._target(error_step))  # once; the second time the run stalls
             yield STALLS
 
-    def _after(self, number: int, step: Routed) -> Way:
+    def _after(self, number: int, step: Routed) -> Transition:
         """Return the transition after a success: the first of the rules 1 to 4 that applies."""
         if step.next_step is not None:
-            return Way("success", self._target(step.next_step))
+            return Transition("success", self._target(step.next_step))
         is_last, is_arm = number + 1 == len(self.steps), step.id in self.arms
         if step.is_terminal or is_last:
-            return Way("success", END, _status(step.outcome))
+            return Transition("success", END, _status(step.outcome))
         if not is_arm:
-            return Way("success", number + 1)
+            return Transition("success", number + 1)
         if self.position[step.id] == number and (number == 0 or self._falls_through(self.steps[number - 1])):
             raise Unreadable(f"the program does not say where control goes after `{step.id}`")
-        return Way("success", END, _status(step.outcome))
+        return Transition("success", END, _status(step.outcome))
 
     def _falls_through(self, step: AnyStep) -> bool:
         return isinstance(step, Routed) and step.next_step is None and not step.is_terminal and step.id not in self.arms
 
-    def _failures(self, step: LlmStep | ToolStep | ParallelStep, after: Way) -> Iterator[Way]:
+    def _failures(self, step: LlmStep | ToolStep | ParallelStep, after: Transition) -> Iterator[Transition]:
         if isinstance(step, ParallelStep):
             if all(part.on_error == "skip" for part in step.parallel_steps):
                 return
@@ -108,17 +115,17 @@ class Control:
         if step.on_error == "skip":
             yield after._replace(kind="skipped")
         if step.error_step is not None:
-            yield Way("failed", self._target(step.error_step))
+            yield Transition("failed", self._target(step.error_step))
         elif step.on_error != "skip":
             yield FAILS
 
-    def _branches(self, step: ConditionStep) -> Iterator[Way]:
+    def _branches(self, step: ConditionStep) -> Iterator[Transition]:
         if step.then is not None:
-            yield Way("branch", self._target(step.then), branch="then")
+            yield Transition("branch", self._target(step.then), branch="then")
         for number, case in enumerate(step.cases or (), start=1):
-            yield Way("branch", self._target(case.then), branch=number)
+            yield Transition("branch", self._target(case.then), branch=number)
         if step.otherwise is not None:
-            yield Way("branch", self._target(step.otherwise), branch="otherwise")
+            yield Transition("branch", self._target(step.otherwise), branch="otherwise")
         if not has_every_branch(step):
             yield UNCOVERED
         yield FAILS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stepward.validator.recheck.cells import UNDEFINED, Cell, meet
+from stepward.validator.recheck.cells import UNDEFINED, Block, meet
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import below
 
@@ -19,12 +19,12 @@ Changes = tuple[tuple[int, int], ...]
 class Followed:
     """The references that a certificate follows, with the partition of each."""
 
-    def __init__(self, names: Sequence[Names], cells: Sequence[tuple[Cell, ...]]) -> None:
+    def __init__(self, names: Sequence[Names], blocks: Sequence[tuple[Block, ...]]) -> None:
         self.names = tuple(names)
-        self.cells = tuple(cells)
+        self.blocks = tuple(blocks)
         self.slot = {name: number for number, name in enumerate(self.names)}
-        self.gone = [cut.index(UNDEFINED) for cut in self.cells]
-        self._met: dict[tuple[int, Cell], tuple[int, ...]] = {}
+        self.gone = [cut.index(UNDEFINED) for cut in self.blocks]
+        self._met: dict[tuple[int, Block], tuple[int, ...]] = {}
         self._split: dict[int, tuple[dict[tuple[str, Any], int], list[int]]] = {}
 
     def under(self, root: Names) -> list[int]:
@@ -33,24 +33,24 @@ class Followed:
             (self.slot[name] for name in self.names if below(name, root)), key=lambda slot: len(self.names[slot])
         )
 
-    def meeting(self, slot: int, cell: Cell) -> tuple[int, ...]:
+    def meeting(self, slot: int, block: Block) -> tuple[int, ...]:
         """Return the numbers of the blocks of a reference that may share a value with a block."""
-        key = (slot, cell)
+        key = (slot, block)
         if key not in self._met:
             singles, others = self._sorted(slot)
-            if cell.single:
-                same = singles.get((cell.kind, cell.value))
-                found = [one for one in others if meet(self.cells[slot][one], cell)]
+            if block.single:
+                same = singles.get((block.kind, block.value))
+                found = [one for one in others if meet(self.blocks[slot][one], block)]
                 self._met[key] = tuple(found if same is None else sorted([*found, same]))
             else:
-                self._met[key] = tuple(number for number, one in enumerate(self.cells[slot]) if meet(one, cell))
+                self._met[key] = tuple(number for number, one in enumerate(self.blocks[slot]) if meet(one, block))
         return self._met[key]
 
     def _sorted(self, slot: int) -> tuple[dict[tuple[str, Any], int], list[int]]:
         """Return the single-valued blocks of a slot by value, and the other blocks. A long enum has many of the
         former."""
         if slot not in self._split:
-            cells = self.cells[slot]
-            singles = {(cell.kind, cell.value): number for number, cell in enumerate(cells) if cell.single}
-            self._split[slot] = singles, [number for number, cell in enumerate(cells) if not cell.single]
+            blocks = self.blocks[slot]
+            singles = {(block.kind, block.value): number for number, block in enumerate(blocks) if block.single}
+            self._split[slot] = singles, [number for number, block in enumerate(blocks) if not block.single]
         return self._split[slot]

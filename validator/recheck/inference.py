@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Final, assert_never
 
-from stepward.validator.recheck.evaluation import FUNCTIONS, TAKEN, result_cells
+from stepward.validator.recheck.evaluation import FUNCTIONS, TAKEN, result_blocks
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.types import WORDS, is_a, words
@@ -44,7 +44,7 @@ _STRING: Final = TypeSpec.model_construct(type=("string",))
 _ABSENT: Final = TypeSpec.model_construct(type=("null",), enum=(None,))
 """The type of a field that a declared object can't have."""
 
-Place = tuple[Source, Names]
+Slot = tuple[Source, Names]
 
 
 class Boundary:
@@ -60,16 +60,16 @@ class Boundary:
             self._known[source] = self._enforced((source, ()))
         return self._known[source]
 
-    def _enforced(self, place: Place) -> TypeSpec | None:
-        source, way = place
-        written = self._written(place)
+    def _enforced(self, slot: Slot) -> TypeSpec | None:
+        source, fields = slot
+        written = self._written(slot)
         if written is _ABSENT:
             return written
         spec, uses = written, self._uses
-        inner = sorted(uses.below.get(place, ()))
+        inner = sorted(uses.below.get(slot, ()))
         is_declared = _says_kind(written)
         if not is_declared:
-            kinds = uses.held(place)
+            kinds = uses.possible_kinds(slot)
             if kinds is None:
                 return written if written is not None and written.model_fields_set else None
             if kinds == KINDS and not inner:
@@ -81,7 +81,7 @@ class Boundary:
         update: dict[str, Any] = {}
         properties = dict(spec.properties or {})
         for name in inner:
-            found = self._enforced((source, (*way, name)))
+            found = self._enforced((source, (*fields, name)))
             if found is None or found is _ABSENT:
                 continue
             if name == ITEMS:
@@ -90,7 +90,9 @@ class Boundary:
                 properties[name] = found
         if not is_declared:
             asked = uses.asked
-            update["required"] = tuple(name for name in inner if name != ITEMS and (source, (*way, name)) not in asked)
+            update["required"] = tuple(
+                name for name in inner if name != ITEMS and (source, (*fields, name)) not in asked
+            )
         if properties:
             update["properties"] = properties
         return spec.model_copy(update=update) if update else spec
@@ -101,19 +103,19 @@ class Boundary:
 
     # -- what is declared ------------------------------------------------------------------------------------------
 
-    def declares(self, place: Place) -> bool:
+    def declares(self, slot: Slot) -> bool:
         """Return whether the type declared for a slot restricts the kinds of its values."""
-        return _says_kind(self._written(place))
+        return _says_kind(self._written(slot))
 
-    def declared(self, place: Place) -> TypeSpec | None:
+    def declared(self, slot: Slot) -> TypeSpec | None:
         """Return the type declared for a slot, None where it does not restrict the kinds of values."""
-        spec = self._written(place)
+        spec = self._written(slot)
         return spec if _says_kind(spec) else None
 
-    def _written(self, place: Place) -> TypeSpec | None:
-        source, way = place
+    def _written(self, slot: Slot) -> TypeSpec | None:
+        source, fields = slot
         spec = self._of_root(source)
-        for name in way:
+        for name in fields:
             if spec is None:
                 return None
             if name == ITEMS:
@@ -176,29 +178,29 @@ class Uses:
     def __init__(self, boundary: Boundary) -> None:
         self.boundary = boundary
         self.lookup = boundary.reading.lookup
-        self.needs: dict[Place, list[frozenset[str]]] = {}
-        self.admits_null: set[Place] = set()
-        self.alike: dict[Place, set[Place]] = {}
-        self.asked: set[Place] = set()
-        self.below: dict[Place, set[str]] = {}
-        self._open: dict[Names, list[Place]] = {}
-        self._either: list[tuple[list[Place], list[Place]]] = []
+        self.needs: dict[Slot, list[frozenset[str]]] = {}
+        self.allows_null: set[Slot] = set()
+        self.alike: dict[Slot, set[Slot]] = {}
+        self.asked: set[Slot] = set()
+        self.below: dict[Slot, set[str]] = {}
+        self._open: dict[Names, list[Slot]] = {}
+        self._either: list[tuple[list[Slot], list[Slot]]] = []
         """Both sides of each `contains` whose left side may be a text or an array."""
-        self._groups: dict[Place, frozenset[str] | None] = {}
+        self._groups: dict[Slot, frozenset[str] | None] = {}
         self._collect()
         self._decide_contains()
 
-    def held(self, place: Place) -> frozenset[str] | None:
+    def possible_kinds(self, slot: Slot) -> frozenset[str] | None:
         """Return the possible kinds of a slot by its uses; None where uses contradict one another."""
-        if place not in self._groups:
-            group = self._group(place)
+        if slot not in self._groups:
+            group = self._group(slot)
             found = frozenset(KINDS).intersection(*(need for one in group for need in self.needs.get(one, ())))
-            known = None if not found else found | (frozenset({"null"}) if group & self.admits_null else NOTHING)
+            known = None if not found else found | (frozenset({"null"}) if group & self.allows_null else NOTHING)
             self._groups.update(dict.fromkeys(group, known))
-        return self._groups[place]
+        return self._groups[slot]
 
-    def _group(self, place: Place) -> set[Place]:
-        group, pending = {place}, [place]
+    def _group(self, slot: Slot) -> set[Slot]:
+        group, pending = {slot}, [slot]
         while pending:
             for other in self.alike.get(pending.pop(), ()):
                 if other not in group:
@@ -219,13 +221,13 @@ class Uses:
                 continue
             texts = iter(expressions)
             for name, value in step.set.items():
-                place: Place = (Source("set", name, number), ())
+                slot: Slot = (Source("set", name, number), ())
                 if not isinstance(value, str):
-                    self._add(place, kind_of(value))
+                    self._add(slot, kind_of(value))
                     continue
                 tree = next(texts)
                 if tree is not None:
-                    self._equate(place, tree)
+                    self._equate(slot, tree)
                     self._nodes(tree)
 
     def _nodes(self, tree: Expression) -> None:
@@ -253,8 +255,8 @@ class Uses:
             case "==" | "!=":
                 for one, other in ((node.left, node.right), (node.right, node.left)):
                     if isinstance(one, Reference):
-                        for place in self._places(one.names):
-                            self._equate(place, other)
+                        for slot in self._slots(one.names):
+                            self._equate(slot, other)
             case "in" | "not in":
                 self._need(node.right, _ARRAY)
                 self._member(node.left, node.right)
@@ -270,65 +272,65 @@ class Uses:
         elif isinstance(node.left, Constant) and isinstance(node.left.value, tuple):
             self._member(node.right, node.left)
         else:
-            left = self._places(node.left.names) if isinstance(node.left, Reference) else []
-            right = self._places(node.right.names) if isinstance(node.right, Reference) else []
+            left = self._slots(node.left.names) if isinstance(node.left, Reference) else []
+            right = self._slots(node.right.names) if isinstance(node.right, Reference) else []
             self._either.append((left, right))
 
     def _decide_contains(self) -> None:
         """Require texts on both sides of a `contains`, unless the left side is known to be an array."""
         for left, right in self._either:
-            found = [self._static(place) for place in left]
+            found = [self._static(slot) for slot in left]
             if not left or not any(kinds is None or kinds == _ARRAY for kinds in found):
                 needed: frozenset[str] = _TEXT
-            elif all(self.boundary.declares(place) for place in left):
+            elif all(self.boundary.declares(slot) for slot in left):
                 continue  # an array: nothing is assumed about its items
             else:
                 needed = NOTHING  # it depends on the order of uses: nothing is known about either side
-            for place in (*left, *right):
-                self._add(place, needed)
+            for slot in (*left, *right):
+                self._add(slot, needed)
         self._groups.clear()
 
-    def _static(self, place: Place) -> frozenset[str] | None:
-        if place[0].kind == "set" and place[1]:
+    def _static(self, slot: Slot) -> frozenset[str] | None:
+        if slot[0].kind == "set" and slot[1]:
             return None  # a field of a possible copy
-        spec = self.boundary.declared(place)
-        return self.held(place) if spec is None else _kinds(spec)
+        spec = self.boundary.declared(slot)
+        return self.possible_kinds(slot) if spec is None else _kinds(spec)
 
     def _member(self, item: Expression, array: Expression) -> None:
         if isinstance(array, Constant) and isinstance(array.value, tuple):
             for value in array.value[:1]:
                 self._need(item, kind_of(value))
         elif isinstance(array, Reference):
-            for source, way in self._places(array.names):
-                self._note_below(source, (*way, ITEMS), is_asked=False)
-                self._equate((source, (*way, ITEMS)), item)
+            for source, fields in self._slots(array.names):
+                self._note_below(source, (*fields, ITEMS), is_asked=False)
+                self._equate((source, (*fields, ITEMS)), item)
 
-    def _equate(self, place: Place, other: Expression) -> None:
+    def _equate(self, slot: Slot, other: Expression) -> None:
         """Record that a slot has the type of an expression."""
         match other:
             case Constant(value=None):
-                if not self.boundary.declares(place):
-                    self.admits_null.add(place)
+                if not self.boundary.declares(slot):
+                    self.allows_null.add(slot)
             case Constant(value=value):
-                self._add(place, kind_of(value))
+                self._add(slot, kind_of(value))
             case Reference(names=names):
-                for twin in self._places(names):
-                    self._pair(place, twin)
+                for twin in self._slots(names):
+                    self._pair(slot, twin)
             case _:
-                self._add(place, frozenset(cell.kind for cell in result_cells(other)))
+                self._add(slot, frozenset(block.kind for block in result_blocks(other)))
 
-    def _pair(self, one: Place, other: Place) -> None:
+    def _pair(self, one: Slot, other: Slot) -> None:
         first, second = self.boundary.declared(one), self.boundary.declared(other)
         if first is None and second is None:
             self.alike.setdefault(one, set()).add(other)
             self.alike.setdefault(other, set()).add(one)
-        for place, spec, known in ((one, second, first), (other, first, second)):
-            if spec is not None and spec is not _ABSENT and known is None:  # what is absent says nothing
+        for slot, spec, known in ((one, second, first), (other, first, second)):
+            if spec is not None and known is None:
                 kinds = _kinds(spec)
                 if "null" in kinds and len(kinds) > 1:
-                    self.admits_null.add(place)
+                    self.allows_null.add(slot)
                     kinds -= {"null"}
-                self._add(place, kinds)
+                self._add(slot, kinds)
 
     def _need_all(self, operands: Iterable[Expression], kinds: frozenset[str]) -> None:
         for operand in operands:
@@ -336,27 +338,27 @@ class Uses:
 
     def _need(self, operand: Expression, kinds: frozenset[str]) -> None:
         if isinstance(operand, Reference):
-            for place in self._places(operand.names):
-                self._add(place, kinds)
+            for slot in self._slots(operand.names):
+                self._add(slot, kinds)
 
-    def _add(self, place: Place, kinds: frozenset[str]) -> None:
-        if not self.boundary.declares(place):
-            self.needs.setdefault(place, []).append(kinds)
+    def _add(self, slot: Slot, kinds: frozenset[str]) -> None:
+        if not self.boundary.declares(slot):
+            self.needs.setdefault(slot, []).append(kinds)
 
     def _read(self, names: Names, *, is_asked: bool) -> None:
-        for source, way in self._places(names):
-            self._note_below(source, way, is_asked=is_asked)
+        for source, fields in self._slots(names):
+            self._note_below(source, fields, is_asked=is_asked)
 
-    def _note_below(self, source: Source, way: Names, *, is_asked: bool) -> None:
+    def _note_below(self, source: Source, fields: Names, *, is_asked: bool) -> None:
         if is_asked:
-            self.asked.add((source, way))
-        for depth, name in enumerate(way):
-            owner: Place = (source, way[:depth])
+            self.asked.add((source, fields))
+        for depth, name in enumerate(fields):
+            owner: Slot = (source, fields[:depth])
             self.below.setdefault(owner, set()).add(name)
             if name != ITEMS:
                 self._add(owner, _OBJECT)
 
-    def _places(self, names: Names) -> list[Place]:
+    def _slots(self, names: Names) -> list[Slot]:
         if names not in self._open:
             meant = self.lookup.meaning(names)
             self._open[names] = [] if meant is None else [(source, meant.fields) for source in meant.sources]

@@ -18,7 +18,7 @@ from stepward.vm.patterns.syntax import Anchor, Chars, Choice, Node, Opaque, Pat
 MAX_WORK: Final = 300_000
 """The most derivatives of parts for one question."""
 
-MAX_KEPT: Final = 4_096
+CACHE_SIZE: Final = 4_096
 """The size of each cache."""
 
 MAX_UNROLLED: Final = 50
@@ -131,7 +131,7 @@ def _copies(part: Rest, number: int) -> Rest:
     return found
 
 
-@lru_cache(MAX_KEPT)
+@lru_cache(CACHE_SIZE)
 def _asks_where(rest: Rest) -> bool:
     match rest:
         case Edge():
@@ -189,7 +189,7 @@ def _question(word: str, text: str) -> Rest:
     return then(first, found)
 
 
-@lru_cache(MAX_KEPT)
+@lru_cache(CACHE_SIZE)
 def _pattern(pattern: str) -> Rest | None:
     """Return the texts that match a pattern; None where that is not known."""
     try:
@@ -260,8 +260,8 @@ Asked = tuple[str, str]
 """`contains`, `starts_with` or `ends_with`, and the literal."""
 
 
-@lru_cache(MAX_KEPT)
-def may_be(
+@lru_cache(CACHE_SIZE)
+def may_match(
     pattern: str | None,
     answers: frozenset[tuple[Asked, bool]] = frozenset(),
     above: int = -1,
@@ -345,5 +345,5 @@ def covers(wide: str | None, narrow: str | None, longest: int | None, upto: int 
     And no such text has more than `upto` characters. False where that is not certain.
     """
     below = None if longest is None else longest + 1
-    has_pattern = wide is None or wide == narrow or not may_be(narrow, below=below, without=wide)
-    return has_pattern and (upto is None or not may_be(narrow, above=upto, below=below))
+    has_pattern = wide is None or wide == narrow or not may_match(narrow, below=below, without=wide)
+    return has_pattern and (upto is None or not may_match(narrow, above=upto, below=below))

@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple
 from stepward.validator.recheck.cells import (
     ANYTHING,
     UNDEFINED,
-    Cell,
-    admits,
+    Block,
+    allows,
     meet,
     of_type,
     of_value,
 )
-from stepward.validator.recheck.evaluation import result_cells
+from stepward.validator.recheck.evaluation import result_blocks
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
@@ -38,8 +38,8 @@ class Origin(NamedTuple):
     """The possible values of a reference while its variable is defined: blocks, and whether a field in its path may be
     absent."""
 
-    cells: tuple[Cell, ...]
-    may_lack: bool = False
+    blocks: tuple[Block, ...]
+    may_be_absent: bool = False
 
 
 _NOWHERE: Final = Origin((), True)
@@ -50,14 +50,14 @@ _NOTHING_NEW: Final = Origin(())
 
 def field_type(spec: TypeSpec | None, fields: Names) -> tuple[TypeSpec | None, bool]:
     """Return the type of a field of an object, and whether the field may be absent."""
-    may_lack = False
+    may_be_absent = False
     for name in fields:
-        may_lack |= spec is None or words(spec) != {"object"} or name not in spec.required
+        may_be_absent |= spec is None or words(spec) != {"object"} or name not in spec.required
         inner = (spec.properties or {}).get(name) if spec is not None else None
         if inner is None and spec is not None and isinstance(spec.additional_properties, TypeSpec):
             inner = spec.additional_properties
         spec = inner
-    return spec, may_lack
+    return spec, may_be_absent
 
 
 class Origins:
@@ -90,18 +90,18 @@ class Origins:
         meant = self.lookup.meaning(names)
         return names if meant is None else meant.root
 
-    def fits(self, name: Names, owners: Sequence[Cell], cells: Sequence[Cell]) -> bool:
+    def fits(self, name: Names, owners: Sequence[Block], blocks: Sequence[Block]) -> bool:
         """Return whether a field may be in these blocks while its owner is in the blocks `owners`."""
         if all(owner.kind != "object" for owner in owners):
-            return UNDEFINED in cells
+            return UNDEFINED in blocks
         is_object = all(owner.kind == "object" for owner in owners)
-        return not (is_object and cells == (UNDEFINED,)) or self.may_object_lack(name)
+        return not (is_object and blocks == (UNDEFINED,)) or self.may_be_absent_from_object(name)
 
-    def may_object_lack(self, names: Names) -> bool:
+    def may_be_absent_from_object(self, names: Names) -> bool:
         """Return whether a field may be absent from its owner although the owner is an object."""
         meant = self.lookup.meaning(names)
         if meant is None or not meant.fields or any(source.kind == "set" for source in meant.sources):
-            return self.of(names).may_lack
+            return self.of(names).may_be_absent
         owners = [field_type(self.spec(source), meant.fields[:-1])[0] for source in meant.sources]
         return any(owner is None or meant.fields[-1] not in owner.required for owner in owners)
 
@@ -147,13 +147,13 @@ class Origins:
 
     def _given(self, sources: Sequence[Source], fields: Names, depth: int) -> Origin:
         found = [self._at(source, fields, depth) for source in sources]
-        cells = tuple(dict.fromkeys(cell for one in found for cell in one.cells))
-        return Origin(cells, any(one.may_lack for one in found))
+        blocks = tuple(dict.fromkeys(block for one in found for block in one.blocks))
+        return Origin(blocks, any(one.may_be_absent for one in found))
 
     def _at(self, source: Source, fields: Names, depth: int) -> Origin:
         if source.kind != "set":
-            spec, may_lack = field_type(self.spec(source), fields)
-            return Origin(of_type(spec), may_lack)
+            spec, may_be_absent = field_type(self.spec(source), fields)
+            return Origin(of_type(spec), may_be_absent)
         step = self.reading.steps[source.step]
         assert isinstance(step, SetStep)
         value, tree = step.set[source.name], self.tree(source)
@@ -163,21 +163,21 @@ class Origins:
             if tree.names == (source.name,):
                 return _NOTHING_NEW
             return self._copied((*tree.names, *fields), depth + 1)
-        return _ANYWHERE if tree is None else _NOWHERE if fields else Origin(result_cells(tree))
+        return _ANYWHERE if tree is None else _NOWHERE if fields else Origin(result_blocks(tree))
 
-    def may_give(self, names: Names, cell: Cell) -> bool:
+    def may_give(self, names: Names, block: Block) -> bool:
         """Return whether some source of a reference may give a value of a block.
 
         `of` joins the sources by kind: it loses what the pattern of one source excludes.
         """
         givers = self._givers(names)
-        return cell.kind == "undefined" or givers is None or any(self._gives(one, cell) for one in givers)
+        return block.kind == "undefined" or givers is None or any(self._gives(one, block) for one in givers)
 
-    def _gives(self, giver: tuple[Source, Names], cell: Cell) -> bool:
+    def _gives(self, giver: tuple[Source, Names], block: Block) -> bool:
         source, fields = giver
         if source.kind != "set":
-            return admits(field_type(self.spec(source), fields)[0], cell)
-        return any(meet(cell, one) for one in self._at(source, fields, 0).cells)
+            return allows(field_type(self.spec(source), fields)[0], block)
+        return any(meet(block, one) for one in self._at(source, fields, 0).blocks)
 
     def _givers(self, names: Names) -> tuple[tuple[Source, Names], ...] | None:
         """Return the final sources of a reference, after all copies, each with the fields below it.
@@ -224,8 +224,10 @@ class Origins:
         meant = self.lookup.meaning(names)
         if meant is None or any(source.kind == "set" for source in meant.sources):
             return False
-        numbers = [cell for cell in self.of(names).cells if cell.kind == "number"]
-        return all(cell.single or (cell.whole and cell.low is not None and cell.high is not None) for cell in numbers)
+        numbers = [block for block in self.of(names).blocks if block.kind == "number"]
+        return all(
+            block.single or (block.whole and block.low is not None and block.high is not None) for block in numbers
+        )
 
     @cached_property
     def _slow(self) -> frozenset[Names]:
@@ -234,18 +236,18 @@ class Origins:
             (name,) for name, sources in self.lookup.variables.items() if any(one.kind == "set" for one in sources)
         }
         while True:
-            kept = {names for names in slow if self._is_slow(names, slow)}
-            if kept == slow:
+            remaining = {names for names in slow if self._is_slow(names, slow)}
+            if remaining == slow:
                 return frozenset(slow)
-            slow = kept
+            slow = remaining
 
     def _is_slow(self, names: Names, slow: set[Names]) -> bool:
         for source in self.lookup.variables[names[0]]:
             if source.kind != "set":
                 if not all(
-                    cell.kind != "number" or (cell.whole and None not in (cell.low, cell.high))
-                    for cell in of_type(self.spec(source))
-                    if not cell.single
+                    block.kind != "number" or (block.whole and None not in (block.low, block.high))
+                    for block in of_type(self.spec(source))
+                    if not block.single
                 ):
                     return False
                 continue
@@ -280,9 +282,9 @@ def below(names: Names, root: Names) -> bool:
     return names[: len(root)] == root
 
 
-def candidates(origin: Origin, *, is_there: bool) -> tuple[Cell, ...]:
+def candidates(origin: Origin, *, is_there: bool) -> tuple[Block, ...]:
     """Return the possible blocks of a reference; `is_there` says that its variable is certainly defined."""
-    return origin.cells if is_there and not origin.may_lack else (UNDEFINED, *origin.cells)
+    return origin.blocks if is_there and not origin.may_be_absent else (UNDEFINED, *origin.blocks)
 
 
 def prefixes(names: Names) -> Iterator[Names]:

@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from stepward.validator.recheck.budgets import Budget
-from stepward.validator.recheck.cells import TEXT, UNDEFINED, Cell, of_value
+from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, of_value
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.evaluation import references, splits, truths
-from stepward.validator.recheck.flow import Way
+from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import State
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.parts import Hit, by_step
@@ -82,21 +82,21 @@ class Watcher:
         """Yield the violations on arrival at a step."""
         return iter(())
 
-    def left(self, steps: Steps, step: int, state: State, memory: Memory, way: Exit) -> Iterator[Breach]:  # noqa: ARG002
+    def left(self, steps: Steps, step: int, state: State, memory: Memory, exit_: Exit) -> Iterator[Breach]:  # noqa: ARG002
         """Yield the violations when a step is performed with this exit."""
         return iter(())
 
-    def after(self, step: int, memory: Memory, way: Exit) -> Memory:  # noqa: ARG002
+    def after(self, step: int, memory: Memory, exit_: Exit) -> Memory:  # noqa: ARG002
         """Return the memory after this exit of a step."""
         return memory
 
-    def ended(self, memory: Memory, way: Way) -> bool:  # noqa: ARG002
+    def ended(self, memory: Memory, transition: Transition) -> bool:  # noqa: ARG002
         """Return whether this end of the run is a violation."""
         return False
 
-    def started(self, step: int, way: Exit) -> list[Hit]:
+    def started(self, step: int, exit_: Exit) -> list[Hit]:
         """Return the matched parts of a step that started."""
-        return [hit for hit in self.hits.get(step, ()) if hit.sub in way.started]
+        return [hit for hit in self.hits.get(step, ()) if hit.sub in exit_.started]
 
     def cost(self, step: int) -> int:
         """Return the cost of a start of a step: itself and its sub-steps."""
@@ -138,25 +138,25 @@ class RequiresWatcher(Watcher):
             return any(self._holds(part, memory, least) for part in requirement.any_of)
         return memory[self.guards.index(requirement)] >= least
 
-    def left(self, steps: Steps, step: int, state: State, memory: Memory, way: Exit) -> Iterator[Breach]:  # noqa: ARG002
-        if self.started(step, way) and not self._holds(self.requirement, memory, FRESH):
+    def left(self, steps: Steps, step: int, state: State, memory: Memory, exit_: Exit) -> Iterator[Breach]:  # noqa: ARG002
+        if self.started(step, exit_) and not self._holds(self.requirement, memory, FRESH):
             yield Breach("stale" if self._holds(self.requirement, memory, STALE) else "bypassed", self.cost(step))
 
-    def after(self, step: int, memory: Memory, way: Exit) -> Memory:
-        return tuple(self._after(number, step, before, way) for number, before in enumerate(memory))
+    def after(self, step: int, memory: Memory, exit_: Exit) -> Memory:
+        return tuple(self._after(number, step, before, exit_) for number, before in enumerate(memory))
 
-    def _after(self, number: int, step: int, before: int, way: Exit) -> int:
+    def _after(self, number: int, step: int, before: int, exit_: Exit) -> int:
         for hit in self.coming[number].get(step, ()):
-            if self._came(self.guards[number], hit, way):
+            if self._came(self.guards[number], hit, exit_):
                 return FRESH
         return STALE if before == FRESH and self.reads[number] & self.reading.assigned[step] else before
 
     @staticmethod
-    def _came(guard: AnyGuard, hit: Hit, way: Exit) -> bool:
+    def _came(guard: AnyGuard, hit: Hit, exit_: Exit) -> bool:
         if isinstance(guard, BranchSelector):
             assert isinstance(hit.part, ConditionStep)
-            return way.way.kind == "branch" and way.way.branch == branch_of(hit.part, guard.branch)
-        return hit.sub in way.succeeded
+            return exit_.transition.kind == "branch" and exit_.transition.branch == branch_of(hit.part, guard.branch)
+        return hit.sub in exit_.succeeded
 
 
 class NeverWatcher(Watcher):
@@ -167,8 +167,8 @@ class NeverWatcher(Watcher):
         self.condition = None if when is None else parse(when)
         self.demands = demands
 
-    def left(self, steps: Steps, step: int, state: State, memory: Memory, way: Exit) -> Iterator[Breach]:  # noqa: ARG002
-        for hit in self.started(step, way):
+    def left(self, steps: Steps, step: int, state: State, memory: Memory, exit_: Exit) -> Iterator[Breach]:  # noqa: ARG002
+        for hit in self.started(step, exit_):
             if self._is_broken(steps, hit, state):
                 yield Breach("forbidden" if hit.sub is None else f"forbidden {hit.part.id}", self.cost(step))
 
@@ -177,7 +177,7 @@ class NeverWatcher(Watcher):
             return True
         names = references([self.condition])
         condition = plain(self.condition, lambda left, right: self._is_one_value(hit, left, right))
-        environment = {name: self._cells(steps, hit, name, state) for name in names}
+        environment = {name: self._blocks(steps, hit, name, state) for name in names}
         said = {one for split in splits(names, environment) for one in truths(condition, split)}
         return bool(said - ({True} if self.demands else {False}))
 
@@ -185,12 +185,12 @@ class NeverWatcher(Watcher):
         left, right = (_handed(hit.part, names) for names in (left, right))
         return self.reading.definite.is_one_value(left, right, hit.step)
 
-    def _cells(self, steps: Steps, hit: Hit, names: Names, state: State) -> tuple[Cell, ...]:
+    def _blocks(self, steps: Steps, hit: Hit, names: Names, state: State) -> tuple[Block, ...]:
         if names[0] != "args":
-            cells = steps.cells(names, hit.step, state)
+            blocks = steps.blocks(names, hit.step, state)
             is_handed = isinstance(hit.part, Call) and names in read_by(hit.part)
             return (
-                tuple(cell for cell in cells if cell != UNDEFINED) if is_handed else cells
+                tuple(block for block in blocks if block != UNDEFINED) if is_handed else blocks
             )  # the call starts, so its arguments are defined
         part = hit.part
         if not isinstance(part, ToolCall) or len(names) < 2:
@@ -203,7 +203,7 @@ class NeverWatcher(Watcher):
             value = spec.default
         return self._argument(steps, hit.step, value, fields, state)
 
-    def _argument(self, steps: Steps, step: int, value: Any, fields: Names, state: State) -> tuple[Cell, ...]:
+    def _argument(self, steps: Steps, step: int, value: Any, fields: Names, state: State) -> tuple[Block, ...]:
         for field in fields:
             if isinstance(value, str) or not isinstance(value, Mapping) or field not in value:
                 break
@@ -211,8 +211,8 @@ class NeverWatcher(Watcher):
         found = list(embedded(value))
         if found and found[0].whole and not found[0].path:
             # The step starts, so its arguments are defined; a field of one may be absent.
-            cells = steps.cells((*found[0].reference.names, *fields), step, state)
-            return cells if fields else tuple(cell for cell in cells if cell != UNDEFINED)
+            blocks = steps.blocks((*found[0].reference.names, *fields), step, state)
+            return blocks if fields else tuple(block for block in blocks if block != UNDEFINED)
         if fields:
             return (UNDEFINED,)
         if isinstance(value, str) and "$" in value:
@@ -239,8 +239,8 @@ class AtMostOnceWatcher(Watcher):
     def start(self) -> Memory:
         return (0,)
 
-    def left(self, steps: Steps, step: int, state: State, memory: Memory, way: Exit) -> Iterator[Breach]:  # noqa: ARG002
-        hits = self.started(step, way)
+    def left(self, steps: Steps, step: int, state: State, memory: Memory, exit_: Exit) -> Iterator[Breach]:  # noqa: ARG002
+        hits = self.started(step, exit_)
         if len(hits) + memory[0] > 1:
             yield Breach("repeated", self.cost(step))
         elif any(self._is_performed_again(hit) for hit in hits):
@@ -257,8 +257,8 @@ class AtMostOnceWatcher(Watcher):
         tried = [part for part in (hit.part, whole) if isinstance(part, Failing)]
         return any(part.on_error == "retry" and part.max_retries > 1 for part in tried)
 
-    def after(self, step: int, memory: Memory, way: Exit) -> Memory:
-        return (1,) if self.started(step, way) else memory
+    def after(self, step: int, memory: Memory, exit_: Exit) -> Memory:
+        return (1,) if self.started(step, exit_) else memory
 
 
 class ExclusiveWatcher(Watcher):
@@ -272,18 +272,18 @@ class ExclusiveWatcher(Watcher):
     def start(self) -> Memory:
         return (0,)
 
-    def _performed(self, step: int, memory: Memory, way: Exit) -> int:
+    def _performed(self, step: int, memory: Memory, exit_: Exit) -> int:
         found = memory[0]
         for bit, side in enumerate(self.sides):
-            found |= any((step, sub) in side for sub in way.started) << bit
+            found |= any((step, sub) in side for sub in exit_.started) << bit
         return found
 
-    def left(self, steps: Steps, step: int, state: State, memory: Memory, way: Exit) -> Iterator[Breach]:  # noqa: ARG002
-        if memory[0] != 3 and self._performed(step, memory, way) == 3:
+    def left(self, steps: Steps, step: int, state: State, memory: Memory, exit_: Exit) -> Iterator[Breach]:  # noqa: ARG002
+        if memory[0] != 3 and self._performed(step, memory, exit_) == 3:
             yield Breach("both", self.cost(step))
 
-    def after(self, step: int, memory: Memory, way: Exit) -> Memory:
-        return (self._performed(step, memory, way),)
+    def after(self, step: int, memory: Memory, exit_: Exit) -> Memory:
+        return (self._performed(step, memory, exit_),)
 
 
 class FollowedByWatcher(Watcher):
@@ -324,13 +324,13 @@ class FollowedByWatcher(Watcher):
         if self.ends == "any" and memory[0] and (step not in self.hits or may_run_out):
             yield Breach("missing")
 
-    def after(self, step: int, memory: Memory, way: Exit) -> Memory:
-        owed = 0 if self.started(step, way) else memory[0]
-        return (1 if any((step, sub) in self.first for sub in way.succeeded) else owed,)
+    def after(self, step: int, memory: Memory, exit_: Exit) -> Memory:
+        owed = 0 if self.started(step, exit_) else memory[0]
+        return (1 if any((step, sub) in self.first for sub in exit_.succeeded) else owed,)
 
-    def ended(self, memory: Memory, way: Way) -> bool:
-        assert way.status is not None, "a run ends in some way"
-        return bool(memory[0]) and (self.ends != "success" or way.status == "SUCCESS")
+    def ended(self, memory: Memory, transition: Transition) -> bool:
+        assert transition.status is not None, "a run ends with a status"
+        return bool(memory[0]) and (self.ends != "success" or transition.status == "SUCCESS")
 
 
 class DecisionWatcher(Watcher):
@@ -348,12 +348,12 @@ class DecisionWatcher(Watcher):
     def seen(self) -> Collection[int]:
         return (self.step,)
 
-    def left(self, steps: Steps, step: int, state: State, memory: Memory, way: Exit) -> Iterator[Breach]:  # noqa: ARG002
-        if step != self.step or not way.started:
+    def left(self, steps: Steps, step: int, state: State, memory: Memory, exit_: Exit) -> Iterator[Breach]:  # noqa: ARG002
+        if step != self.step or not exit_.started:
             return
         if self.exclusive and (steps.is_blind or self._overlap(steps, state)):
             yield Breach("overlap", 1)
-        if not self.exclusive and way.way.kind == "uncovered":
+        if not self.exclusive and exit_.transition.kind == "uncovered":
             yield Breach("uncovered", 1)
 
     def _overlap(self, steps: Steps, state: State) -> bool:

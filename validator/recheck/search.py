@@ -13,7 +13,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
-from stepward.validator.recheck.cells import GIVEN, OPEN, Cell, cut, is_exact, of_value
+from stepward.validator.recheck.cells import GIVEN, OPEN, Block, cut, is_exact, of_value
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.followed import Followed
@@ -23,7 +23,7 @@ from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.validator.recheck.rules import Watcher
 from stepward.validator.recheck.steps import Steps
-from stepward.validator.recheck.walking import Pair, Places, Walk, told_apart
+from stepward.validator.recheck.walking import Pair, Violations, Walk, resolved_states
 from stepward.vm.expressions.syntax import Constant, Expression, walk
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import SetStep, ToolCall
@@ -50,8 +50,8 @@ def reached(
     counts: bool,
     most: int,
     moves: int | None = None,
-    until: Callable[[Places], bool] | None = None,
-) -> Places:
+    until: Callable[[Violations], bool] | None = None,
+) -> Violations:
     """Return the violations in the states that runs reach; raises TooLarge beyond `most` states or `moves` moves.
 
     It stops as soon as the violations satisfy `until`. With a budget, states are visited in the order of their cost, so
@@ -80,11 +80,11 @@ def reached(
         seen.add((pair, written))
         if len(seen) > most:
             raise TooLarge(f"it has over {most:,} states")
-        for state in told_apart(steps, pair.step, written):
+        for state in resolved_states(steps, pair.step, written):
             for target, changes, after in walk_.targets(steps, pair, state, cost):
                 moved = list(state)
-                for slot, cell in changes:
-                    moved[slot] = cell
+                for slot, block in changes:
+                    moved[slot] = block
                 there = _forgotten(moved, live[target.step])
                 count += 1
                 if (target, there) in seen:
@@ -98,7 +98,7 @@ def reached(
 
 def _forgotten(state: Sequence[int], live: frozenset[int]) -> Written:
     """Return a state with OPEN for references that are not live."""
-    return tuple([cell if slot in live else OPEN for slot, cell in enumerate(state)])
+    return tuple([block if slot in live else OPEN for slot, block in enumerate(state)])
 
 
 def _live(reading: Reading, steps: Steps, watcher: Watcher) -> list[frozenset[int]]:
@@ -140,15 +140,15 @@ def _with_owners(followed: Followed, slots: Iterable[int]) -> Iterator[int]:
                 yield one
 
 
-def is_ruled_out(reading: Reading, watcher: Watcher, known: Places, *, is_wide: bool) -> bool:
+def is_ruled_out(reading: Reading, watcher: Watcher, known: Violations, *, is_wide: bool) -> bool:
     """Return whether a search of all states, where they are few, shows that none of the known violations can happen.
 
     Unless `is_wide`, only the references in the group of the property are followed.
     """
     try:
         groups = Groups(reading, watcher, is_wide=is_wide)
-        cells = [_cells(reading.origins, name, groups.constants(name)) for name in groups.names]
-        followed = Followed(groups.names, cells)
+        blocks = [_blocks(reading.origins, name, groups.constants(name)) for name in groups.names]
+        followed = Followed(groups.names, blocks)
         seen = reached(
             Walk(reading, watcher),
             followed,
@@ -162,7 +162,7 @@ def is_ruled_out(reading: Reading, watcher: Watcher, known: Places, *, is_wide: 
     return known.isdisjoint(seen)
 
 
-def refuted(reading: Reading, watcher: Watcher) -> Places:
+def refuted(reading: Reading, watcher: Watcher) -> Violations:
     """Return the violations that single values certainly cause, as far as the search went.
 
     Each value is one that its type allows, and every outcome on the path is computed from such values: no block stands
@@ -170,12 +170,12 @@ def refuted(reading: Reading, watcher: Watcher) -> Places:
     """
     groups = Groups(reading, watcher, is_wide=True)
     walk_ = Walk(reading, watcher, reading.program.max_steps)
-    cells = []
+    blocks = []
     for name in groups.names:
         values = [*groups.constants(name), *_SAMPLES]
-        cells.append(tuple(one for one in _cells(reading.origins, name, values) if one.single or one.kind in _EXACT))
+        blocks.append(tuple(one for one in _blocks(reading.origins, name, values) if one.single or one.kind in _EXACT))
     with suppress(Refused):  # the violations found so far remain valid
-        reached(walk_, Followed(groups.names, cells), counts=True, most=MAX_STATES, moves=MAX_TRIES, until=bool)
+        reached(walk_, Followed(groups.names, blocks), counts=True, most=MAX_STATES, moves=MAX_TRIES, until=bool)
     return walk_.broken
 
 
@@ -255,16 +255,16 @@ def _constants(tree: Expression) -> Iterable[Any]:
             yield from node.value if isinstance(node.value, tuple) else (node.value,)
 
 
-def _cells(origins: Origins, name: Names, constants: Iterable[Any]) -> tuple[Cell, ...]:
+def _blocks(origins: Origins, name: Names, constants: Iterable[Any]) -> tuple[Block, ...]:
     """Return the partition of a reference: by constants, by given lists, and by the values of a small type."""
     origin = origins.of(name)
-    values = [*constants, *(cell.value for cell in origin.cells if cell.single)]
-    for cell in origin.cells:
-        low, high = cell.low, cell.high
-        if cell.kind == "number" and cell.whole and low is not None and high is not None and high - low <= MAX_POINTS:
+    values = [*constants, *(block.value for block in origin.blocks if block.single)]
+    for block in origin.blocks:
+        low, high = block.low, block.high
+        if block.kind == "number" and block.whole and low is not None and high is not None and high - low <= MAX_POINTS:
             values += range(int(low) + 1, int(high))
-    kinds = {cell.kind for cell in origin.cells}
+    kinds = {block.kind for block in origin.blocks}
     texts = [one for one in values if isinstance(one, str) and "string" in kinds]
     numbers = [one for one in values if isinstance(one, int | Decimal) and type(one) is not bool and "number" in kinds]
-    lists = [cell for cell in origin.cells if cell.kind == "array" and is_exact(cell)]
+    lists = [block for block in origin.blocks if block.kind == "array" and is_exact(block)]
     return cut(lists + [of_value(one) for one in (*numbers, *texts)])

@@ -12,7 +12,7 @@ MAX_TRIED: Final = 20_000
 
 
 @lru_cache(maxsize=4096)
-def may_be_there(
+def may_exist(
     wanted: frozenset[tuple[tuple[str, str], bool]], but: frozenset[str], shortest: int, longest: int
 ) -> bool:
     """Return whether a text of `shortest` to `longest` characters, not in `but`, may answer as `wanted`.

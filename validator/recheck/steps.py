@@ -17,17 +17,25 @@ from stepward.validator.recheck.cells import (
     OPEN,
     TEXT,
     UNDEFINED,
-    Cell,
-    admits,
+    Block,
+    allows,
     common,
     is_exact,
     meet,
     of_value,
 )
-from stepward.validator.recheck.definite import FAILING, NONE_HOLDS, Definite, outcomes, read_by, way_of, written_by
+from stepward.validator.recheck.definite import (
+    FAILING,
+    NONE_HOLDS,
+    Definite,
+    branch_taken,
+    outcomes,
+    read_by,
+    written_by,
+)
 from stepward.validator.recheck.evaluation import FAILS, Environment, references, splits, values
 from stepward.validator.recheck.flow import FAILS as END_FAILS
-from stepward.validator.recheck.flow import Way
+from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, Followed, State
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins, field_type
@@ -60,14 +68,14 @@ NOTHING: Final[frozenset[int | None]] = frozenset()
 class Exit(NamedTuple):
     """An exit: its changes, the parts that started and those that succeeded (None is the step itself), and the cost."""
 
-    way: Way
+    transition: Transition
     changes: Changes
     started: frozenset[int | None]
     succeeded: frozenset[int | None]
     cost: int
 
 
-Test = Callable[[Cell], bool]
+Test = Callable[[Block], bool]
 
 
 class _Joined(NamedTuple):
@@ -78,9 +86,9 @@ class _Joined(NamedTuple):
     exit: Exit
 
 
-Describe = Callable[[Names, bool], tuple[Test, bool]]
-"""For the fields below a value: whether the value may be in a cell, and whether it may be undefined; the flag says that
-what holds it is known to be an object."""
+DescribeField = Callable[[Names, bool], tuple[Test, bool]]
+"""Takes the fields below a value, and whether their owner is known to be an object. Returns a test whether the value
+may be in a block, and whether it may be undefined."""
 
 
 class Steps:
@@ -102,7 +110,7 @@ class Steps:
         is_lazy: bool = False,
     ) -> None:
         self.reading = reading
-        self.ways = reading.control.ways
+        self.transitions = reading.control.transitions
         self.followed = followed
         self.is_blind = is_blind
         self.is_lazy = is_lazy
@@ -125,26 +133,26 @@ class Steps:
         """Return whether a run may reach a step."""
         return self.is_blind or self.definite.may_get_to(step)
 
-    def cells(self, names: Names, step: int, state: State) -> tuple[Cell, ...]:
+    def blocks(self, names: Names, step: int, state: State) -> tuple[Block, ...]:
         """Return the possible blocks of a reference at the start of a step in a state."""
         slot = self.followed.slot.get(names)
         if slot is None or state is None or state[slot] == OPEN:
-            return self.definite.cells(names, step)
+            return self.definite.blocks(names, step)
         if state[slot] == GIVEN:
-            return self.given_cells(names)
-        cell = self.followed.cells[slot][state[slot]]
-        if cell.kind == "undefined" or is_exact(cell):
-            return (cell,)
-        return tuple(common(cell, one) for one in self.definite.cells(names, step) if meet(cell, one)) or (cell,)
+            return self.given_blocks(names)
+        block = self.followed.blocks[slot][state[slot]]
+        if block.kind == "undefined" or is_exact(block):
+            return (block,)
+        return tuple(common(block, one) for one in self.definite.blocks(names, step) if meet(block, one)) or (block,)
 
-    def given_cells(self, names: Names) -> tuple[Cell, ...]:
+    def given_blocks(self, names: Names) -> tuple[Block, ...]:
         """Return the possible blocks of a reference whose variable got a value from outside."""
         origin = self.origins.of(names)
-        return (UNDEFINED, *origin.cells) if origin.may_lack else origin.cells
+        return (UNDEFINED, *origin.blocks) if origin.may_be_absent else origin.blocks
 
     def environment(self, names: Iterable[Names], step: int, state: State) -> Environment:
         """Return the possible blocks of references at the start of a step in a state."""
-        return {name: self.cells(name, step, state) for name in names}
+        return {name: self.blocks(name, step, state) for name in names}
 
     def _fitting(self, names: Sequence[Names], environment: Environment) -> Iterator[Environment]:
         """Return environments as `splits` does, without those in which a field contradicts its owner."""
@@ -183,23 +191,23 @@ class Steps:
         return trees
 
     def _all(self, number: int, step: AnyStep, state: State) -> Iterator[Exit]:
-        ways = self.ways[number]
+        transitions = self.transitions[number]
         match step:
             case ConditionStep():
-                yield from self._condition(number, step, ways, state)
+                yield from self._condition(number, step, transitions, state)
             case SetStep():
-                yield from self._set(number, step, ways, state)
+                yield from self._set(number, step, transitions, state)
             case EndStep():
-                yield from self._end(number, step, ways, state)
+                yield from self._end(number, step, transitions, state)
             case ParallelStep():
-                yield from self._parallel(number, step, ways, state)
+                yield from self._parallel(number, step, transitions, state)
             case LlmStep() | ToolStep():
-                yield from self._call(number, step, ways, state)
+                yield from self._call(number, step, transitions, state)
             case _:
                 assert_never(step)
-        for way in ways:
-            if way.kind == "visits":  # it starts nothing, and costs nothing
-                yield from (Exit(way, changes, NOTHING, NOTHING, 0) for changes in self._passed(step))
+        for transition in transitions:
+            if transition.kind == "visits":  # it starts nothing, and costs nothing
+                yield from (Exit(transition, changes, NOTHING, NOTHING, 0) for changes in self._passed(step))
 
     def _passed(self, step: AnyStep) -> Iterator[Changes]:
         parts = (step, *step.sub_steps)
@@ -214,9 +222,9 @@ class Steps:
         for one in listed:
             size *= max(1, len(one))
         if size > MAX_EXITS:
-            raise TooLarge("a step has too many ways to be left to be looked at")
+            raise TooLarge("a step has too many exits to be checked")
         for chosen in product(*listed):
-            yield tuple(sorted({slot: cell for changes in chosen for slot, cell in changes}.items()))
+            yield tuple(sorted({slot: block for changes in chosen for slot, block in changes}.items()))
 
     def undefined(self, root: Names) -> Iterator[Changes]:
         """Yield the change that makes a root undefined."""
@@ -239,57 +247,59 @@ class Steps:
             return ()
         return tuple((slot, GIVEN) for slot in self.followed.under(followed[0]))
 
-    def _valued(self, roots: Sequence[Names], describe: Describe) -> Iterator[Changes]:
+    def _valued(self, roots: Sequence[Names], describe: DescribeField) -> Iterator[Changes]:
         """Yield the changes of roots that all get the same value."""
-        found: list[tuple[dict[Names, Cell], Changes]] = [({}, ())]
+        found: list[tuple[dict[Names, Block], Changes]] = [({}, ())]
         for root in roots:
             for slot in self.followed.under(root):
                 fields = self.followed.names[slot][len(root) :]
                 found = [
-                    ({**chosen, fields: self.followed.cells[slot][cell]}, (*changes, (slot, cell)))
+                    ({**chosen, fields: self.followed.blocks[slot][block]}, (*changes, (slot, block)))
                     for chosen, changes in found
-                    for cell in self._possible(slot, fields, chosen, describe)
+                    for block in self._possible(slot, fields, chosen, describe)
                 ]
                 if len(found) > MAX_EXITS:
                     raise TooLarge("a step gives too many values to be looked at")
         return (changes for _, changes in found)
 
-    def _possible(self, slot: int, fields: Names, chosen: dict[Names, Cell], describe: Describe) -> Iterable[int]:
+    def _possible(self, slot: int, fields: Names, chosen: dict[Names, Block], describe: DescribeField) -> Iterable[int]:
         """Return the blocks that are consistent with those chosen for the same value, and for its owner."""
         owner = chosen.get(fields[:-1]) if fields else None
         if owner is not None and owner.kind != "object":
             return (self.followed.gone[slot],)
-        may_be, may_lack = describe(fields, owner is not None)
+        may_match, may_be_absent = describe(fields, owner is not None)
         if fields in chosen:
-            cells = self.followed.cells[slot]
+            blocks = self.followed.blocks[slot]
             return [
                 one
                 for one in self.followed.meeting(slot, chosen[fields])
-                if cells[one] == UNDEFINED or may_be(cells[one])
+                if blocks[one] == UNDEFINED or may_match(blocks[one])
             ]
-        found = [number for number, cell in enumerate(self.followed.cells[slot]) if cell != UNDEFINED and may_be(cell)]
-        return [*found, *([self.followed.gone[slot]] if may_lack else [])]
+        found = [
+            number for number, block in enumerate(self.followed.blocks[slot]) if block != UNDEFINED and may_match(block)
+        ]
+        return [*found, *([self.followed.gone[slot]] if may_be_absent else [])]
 
-    def _typed(self, source: Source) -> Describe:
+    def _typed(self, source: Source) -> DescribeField:
         def describe(fields: Names, is_inside: bool) -> tuple[Test, bool]:
             whole = self.origins.spec(source)
-            spec, may_lack = field_type(whole, fields)
+            spec, may_be_absent = field_type(whole, fields)
             if is_inside:
                 owner, _ = field_type(whole, fields[:-1])
-                may_lack = owner is None or fields[-1] not in owner.required
-            return lambda cell: admits(spec, cell), may_lack
+                may_be_absent = owner is None or fields[-1] not in owner.required
+            return lambda block: allows(spec, block), may_be_absent
 
         return describe
 
     @staticmethod
-    def _written(value: Any) -> Describe:
+    def _written(value: Any) -> DescribeField:
         def describe(fields: Names, _: bool) -> tuple[Test, bool]:
             held: Any = value
             for name in fields:
                 if not isinstance(held, dict) or name not in held:
                     return lambda _: False, True
                 held = held[name]
-            return lambda cell: meet(cell, of_value(held)), False
+            return lambda block: meet(block, of_value(held)), False
 
         return describe
 
@@ -307,7 +317,7 @@ class Steps:
 
     def _left_without(self, part: FailingPart, *, has_error: bool) -> Iterator[Changes]:
         """Yield the changes of a part that has no output."""
-        error = self._valued([(part.id, "error")], lambda *_: (lambda cell: meet(cell, TEXT), False))
+        error = self._valued([(part.id, "error")], lambda *_: (lambda block: meet(block, TEXT), False))
         gone = [self.undefined(root) for root in written_by(part)]
         return self.together([*gone, error if has_error else self.undefined((part.id, "error"))])
 
@@ -322,15 +332,21 @@ class Steps:
         environment = self.environment(names, number, state)
         return {one for split in self._fitting(names, environment) for one in outcomes(trees, split)}
 
-    def _condition(self, number: int, step: ConditionStep, ways: Iterable[Way], state: State) -> Iterator[Exit]:
-        taken = set() if self.is_blind else {way_of(step, outcome) for outcome in self.outcomes(number, state)}
-        for way in ways:
-            if (way.kind, way.branch) in taken or (self.is_blind and way.kind != "visits"):
-                yield Exit(way, (), _ALONE, _ALONE if way.kind == "branch" else NOTHING, 1)
+    def _condition(
+        self, number: int, step: ConditionStep, transitions: Iterable[Transition], state: State
+    ) -> Iterator[Exit]:
+        taken = set() if self.is_blind else {branch_taken(step, outcome) for outcome in self.outcomes(number, state)}
+        for transition in transitions:
+            if (transition.kind, transition.branch) in taken or (self.is_blind and transition.kind != "visits"):
+                yield Exit(transition, (), _ALONE, _ALONE if transition.kind == "branch" else NOTHING, 1)
 
-    def _set(self, number: int, step: SetStep, ways: Iterable[Way], state: State) -> Iterator[Exit]:
+    def _set(self, number: int, step: SetStep, transitions: Iterable[Transition], state: State) -> Iterator[Exit]:
         if self.is_blind:
-            yield from (Exit(way, (), _ALONE, _succeeded(way), 1) for way in ways if way.kind != "visits")
+            yield from (
+                Exit(transition, (), _ALONE, _succeeded(transition), 1)
+                for transition in transitions
+                if transition.kind != "visits"
+            )
             return
         trees = self.trees(number)
         names = references(trees)
@@ -342,13 +358,13 @@ class Steps:
             fails = fails or any(FAILS in found for found in results)
             if all(found != {FAILS} for found in results):
                 changes.update(dict.fromkeys(self._assigned(number, step, state, results)))
-        for way in ways:
-            if way.kind == "success":
-                yield from (Exit(way, change, _ALONE, _ALONE, 1) for change in changes)
-            elif way.kind == "failed" and fails:
-                yield Exit(way, (), _ALONE, NOTHING, 1)
+        for transition in transitions:
+            if transition.kind == "success":
+                yield from (Exit(transition, change, _ALONE, _ALONE, 1) for change in changes)
+            elif transition.kind == "failed" and fails:
+                yield Exit(transition, (), _ALONE, NOTHING, 1)
 
-    def _assigned(self, number: int, step: SetStep, state: State, results: list[set[Cell]]) -> Iterator[Changes]:
+    def _assigned(self, number: int, step: SetStep, state: State, results: list[set[Block]]) -> Iterator[Changes]:
         """Yield the changes of a `set` in order, given the results of its texts."""
         choices: list[Iterable[Changes]] = []
         texts = iter(zip(self.trees(number), results, strict=True))
@@ -361,24 +377,26 @@ class Steps:
             choices.append(self._valued([(name,)], self._result(found - {FAILS}, origin, number, state)))
         return self.together(choices)
 
-    def _result(self, found: set[Cell], origin: Names | None, step: int, state: State) -> Describe:
+    def _result(self, found: set[Block], origin: Names | None, step: int, state: State) -> DescribeField:
         def describe(fields: Names, _: bool) -> tuple[Test, bool]:
             if not fields:
-                return lambda cell: any(meet(cell, one) for one in found), False
+                return lambda block: any(meet(block, one) for one in found), False
             if origin is None:
                 return lambda _: False, True
-            copied = self.cells((*origin, *fields), step, state)
-            return lambda cell: any(meet(cell, one) for one in copied), UNDEFINED in copied
+            copied = self.blocks((*origin, *fields), step, state)
+            return lambda block: any(meet(block, one) for one in copied), UNDEFINED in copied
 
         return describe
 
-    def _end(self, number: int, step: EndStep, ways: Iterable[Way], state: State) -> Iterator[Exit]:
-        read = [(UNDEFINED, TEXT)] if self.is_blind else [self.cells(name, number, state) for name in read_by(step)]
-        if any(UNDEFINED in cells for cells in read):
+    def _end(self, number: int, step: EndStep, transitions: Iterable[Transition], state: State) -> Iterator[Exit]:
+        read = [(UNDEFINED, TEXT)] if self.is_blind else [self.blocks(name, number, state) for name in read_by(step)]
+        if any(UNDEFINED in blocks for blocks in read):
             yield Exit(END_FAILS, (), _ALONE, NOTHING, 1)
-        if not any(cells == (UNDEFINED,) for cells in read):
+        if not any(blocks == (UNDEFINED,) for blocks in read):
             # The run is over: an `end` does not succeed, and starts no obligation.
-            yield from (Exit(way, (), _ALONE, NOTHING, 1) for way in ways if way.kind == "end")
+            yield from (
+                Exit(transition, (), _ALONE, NOTHING, 1) for transition in transitions if transition.kind == "end"
+            )
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -392,35 +410,43 @@ class Steps:
         """Return whether a call may start in a state, and whether it may fail before its start."""
         if self.is_blind:
             return True, True
-        return starts(self.reading, part, lambda names: self.cells(names, number, state))
+        return starts(self.reading, part, lambda names: self.blocks(names, number, state))
 
-    def _call(self, number: int, step: LlmStep | ToolStep, ways: Iterable[Way], state: State) -> Iterator[Exit]:
+    def _call(
+        self, number: int, step: LlmStep | ToolStep, transitions: Iterable[Transition], state: State
+    ) -> Iterator[Exit]:
         may_start, may_fail = self.starts(number, step, state)
         failed = tuple(self._left_without(step, has_error=True))
-        for way in ways:
-            if may_start and way.kind == "success":
-                yield from (Exit(way, change, _ALONE, _ALONE, 1) for change in self._success(step))
-            elif may_start and way.kind == "fallback" and self.falls_back(step):
-                yield from (Exit(way, change, _ALONE, NOTHING, 1) for change in self._fallback(step))
-            elif way.kind in ("failed", "skipped"):
+        for transition in transitions:
+            if may_start and transition.kind == "success":
+                yield from (Exit(transition, change, _ALONE, _ALONE, 1) for change in self._success(step))
+            elif may_start and transition.kind == "fallback" and self.falls_back(step):
+                yield from (Exit(transition, change, _ALONE, NOTHING, 1) for change in self._fallback(step))
+            elif transition.kind in ("failed", "skipped"):
                 for change in failed:
                     if may_start:
-                        yield Exit(way, change, _ALONE, NOTHING, 1 + _again(step))
+                        yield Exit(transition, change, _ALONE, NOTHING, 1 + _again(step))
                     if may_fail:
-                        yield Exit(way, change, NOTHING, NOTHING, 1)
+                        yield Exit(transition, change, NOTHING, NOTHING, 1)
 
     # -- parallel steps --------------------------------------------------------------------------------------------
 
-    def _parallel(self, number: int, step: ParallelStep, ways: Sequence[Way], state: State) -> Iterator[Exit]:
-        joined: dict[_Joined, None] = {_Joined(False, 0, Exit(ways[0], (), NOTHING, NOTHING, 1)): None}
+    def _parallel(
+        self, number: int, step: ParallelStep, transitions: Sequence[Transition], state: State
+    ) -> Iterator[Exit]:
+        joined: dict[_Joined, None] = {_Joined(False, 0, Exit(transitions[0], (), NOTHING, NOTHING, 1)): None}
         for sub, part in enumerate(step.parallel_steps):
-            fates = list(dict.fromkeys(self._fates(number, sub, part, state)))
-            if len(joined) * len(fates) > MAX_EXITS:
-                raise TooLarge(f"`{step.id}` has too many ways to be left to be looked at")
+            sub_outcomes = list(dict.fromkeys(self._sub_outcomes(number, sub, part, state)))
+            if len(joined) * len(sub_outcomes) > MAX_EXITS:
+                raise TooLarge(f"`{step.id}` has too many exits to be checked")
             joined = {
-                _Joined(before.failed or fate.failed, before.round + fate.round, _add(before.exit, fate.exit)): None
+                _Joined(
+                    before.failed or sub_outcome.failed,
+                    before.round + sub_outcome.round,
+                    _add(before.exit, sub_outcome.exit),
+                ): None
                 for before in joined
-                for fate in fates
+                for sub_outcome in sub_outcomes
             }
         for failed, round_, before in joined:
             ends = self._left_without(step, has_error=True) if failed else self._success(step)
@@ -428,33 +454,37 @@ class Steps:
             again = _again(step) * (1 + round_) if failed else 0
             for change in ends:
                 changes = tuple(sorted({**dict(before.changes), **dict(change)}.items()))
-                for way in ways:
-                    if way.kind in (("failed", "skipped") if failed else ("success",)):
-                        yield Exit(way, changes, before.started | _ALONE, before.succeeded | whole, before.cost + again)
+                for transition in transitions:
+                    if transition.kind in (("failed", "skipped") if failed else ("success",)):
+                        yield Exit(
+                            transition, changes, before.started | _ALONE, before.succeeded | whole, before.cost + again
+                        )
 
-    def _fates(self, number: int, sub: int, part: AnyCall, state: State) -> Iterator[_Joined]:
+    def _sub_outcomes(self, number: int, sub: int, part: AnyCall, state: State) -> Iterator[_Joined]:
         """Yield the possible outcomes of a sub-step."""
         may_start, may_fail = self.starts(number, part, state)
         here = frozenset({sub}) if (number, sub) in self.parts else NOTHING
-        way, counts = self.ways[number][0], part.on_error != "skip"
+        transition, counts = self.transitions[number][0], part.on_error != "skip"
         again = _again(part) if self.has_costs else 0
         if may_start:
-            yield from (_Joined(False, 0, Exit(way, change, here, here, 1)) for change in self._success(part))
+            yield from (_Joined(False, 0, Exit(transition, change, here, here, 1)) for change in self._success(part))
             if self.falls_back(part):
-                yield from (_Joined(False, 0, Exit(way, change, here, NOTHING, 1)) for change in self._fallback(part))
+                yield from (
+                    _Joined(False, 0, Exit(transition, change, here, NOTHING, 1)) for change in self._fallback(part)
+                )
         for change in self._left_without(part, has_error=True):
             if may_start:
                 round_ = 1 + again if counts and self.has_costs else 0
-                yield _Joined(counts, round_, Exit(way, change, here, NOTHING, 1 + again))
+                yield _Joined(counts, round_, Exit(transition, change, here, NOTHING, 1 + again))
             if may_fail:
-                yield _Joined(counts, 0, Exit(way, change, NOTHING, NOTHING, 1))
+                yield _Joined(counts, 0, Exit(transition, change, NOTHING, NOTHING, 1))
 
 
 _ALONE: Final[frozenset[int | None]] = frozenset({None})
 
 
-def _succeeded(way: Way) -> frozenset[int | None]:
-    return _ALONE if way.kind == "success" else NOTHING
+def _succeeded(transition: Transition) -> frozenset[int | None]:
+    return _ALONE if transition.kind == "success" else NOTHING
 
 
 def _again(step: Failing) -> int:
@@ -462,8 +492,12 @@ def _again(step: Failing) -> int:
     return step.max_retries - 1 if step.on_error == "retry" else 0
 
 
-def _add(before: Exit, fate: Exit) -> Exit:
-    changes = tuple(sorted({**dict(before.changes), **dict(fate.changes)}.items()))
+def _add(before: Exit, sub_outcome: Exit) -> Exit:
+    changes = tuple(sorted({**dict(before.changes), **dict(sub_outcome.changes)}.items()))
     return Exit(
-        before.way, changes, before.started | fate.started, before.succeeded | fate.succeeded, before.cost + fate.cost
+        before.transition,
+        changes,
+        before.started | sub_outcome.started,
+        before.succeeded | sub_outcome.succeeded,
+        before.cost + sub_outcome.cost,
     )

@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.cells import OPEN, Cell, meet, read
+from stepward.validator.recheck.cells import OPEN, Block, meet, read
 from stepward.validator.recheck.fields import Fields
 from stepward.validator.recheck.followed import Followed, State
 from stepward.validator.recheck.names import Names, Source
@@ -21,7 +21,7 @@ from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.validator.recheck.rules import DecisionWatcher, Watcher
 from stepward.validator.recheck.search import reached
 from stepward.validator.recheck.steps import Steps
-from stepward.validator.recheck.walking import Pair, Places, Walk, explored, is_possible, told_apart
+from stepward.validator.recheck.walking import Pair, Violations, Walk, explored, is_possible, resolved_states
 
 MAX_STATES: Final = 5_000_000
 """The most states of one table."""
@@ -43,7 +43,7 @@ class Row(NamedTuple):
         if state is None:
             return False
         for slots in self.left_open:
-            wider = tuple(OPEN if slot in slots else cell for slot, cell in enumerate(state)) if slots else state
+            wider = tuple(OPEN if slot in slots else block for slot, block in enumerate(state)) if slots else state
             if self.states.get(wider, cost + 1) <= cost:
                 return True
         return False
@@ -71,7 +71,7 @@ class TableCheck:
         self.rows = dict(self._row(row) for row in part.objects("rows"))
         part.close()
 
-    def broken(self) -> Places:
+    def broken(self) -> Violations:
         """Return the violations that the table does not rule out; raises Refused where the table is not inductive.
 
         Without rows the states are searched.
@@ -87,11 +87,11 @@ class TableCheck:
                     self._lands(pair, target, None, 0)
                 continue
             for written, cost in row.states.items():
-                for state in told_apart(self.steps, pair.step, written):
+                for state in resolved_states(self.steps, pair.step, written):
                     for target, changes, after in self.walk.targets(self.steps, pair, state, cost):
                         moved = list(state)
-                        for slot, cell in changes:
-                            moved[slot] = cell
+                        for slot, block in changes:
+                            moved[slot] = block
                         self._lands(pair, target, tuple(moved), after)
         return self.walk.broken
 
@@ -105,7 +105,7 @@ class TableCheck:
             else:
                 choices.append(self.steps.undefined(root))
         for changes in self.steps.together(choices):
-            self._lands(None, first, tuple(cell for _, cell in changes), 0)
+            self._lands(None, first, tuple(block for _, block in changes), 0)
 
     def _lands(self, source: Pair | None, target: Pair, state: State, cost: int) -> None:
         row = self.rows.get(target)
@@ -122,8 +122,8 @@ class TableCheck:
         return self.reading.steps[pair.step].id
 
     def _shown(self, state: tuple[int, ...]) -> str:
-        known = zip(self.followed.names, self.followed.cells, state, strict=True)
-        parts = [f"`${'.'.join(name)}` {_said(cells[number])}" for name, cells, number in known if number != OPEN]
+        known = zip(self.followed.names, self.followed.blocks, state, strict=True)
+        parts = [f"`${'.'.join(name)}` {_said(blocks[number])}" for name, blocks, number in known if number != OPEN]
         return f"with {' and '.join(parts)}" if parts else "there"
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class TableCheck:
         else:
             states = dict.fromkeys(self._decoded(row.any("states")), 0)
         row.close()
-        left_open = {frozenset(slot for slot, cell in enumerate(state) if cell == OPEN) for state in states}
+        left_open = {frozenset(slot for slot, block in enumerate(state) if block == OPEN) for state in states}
         return Pair(step, memory, visits), Row(states, frozenset(left_open))
 
     def _decoded(self, held: Any) -> Iterator[tuple[int, ...]]:
@@ -157,7 +157,7 @@ class TableCheck:
         digit."""
         if not isinstance(held, list):
             raise Refused("the states of a row are no list")
-        sizes = [len(cells) for cells in self.listed]
+        sizes = [len(blocks) for blocks in self.listed]
         for entry in held:
             first, last = entry if isinstance(entry, list) and len(entry) == 2 else (entry, entry)
             if type(first) is not int or type(last) is not int or not 0 <= first <= last < prod(sizes):
@@ -167,17 +167,17 @@ class TableCheck:
                 raise TooLarge(f"it has over {MAX_STATES:,} states")
             for number in range(first, last + 1):
                 state = []
-                for size, cells in zip(sizes, self.listed, strict=True):
+                for size, blocks in zip(sizes, self.listed, strict=True):
                     number, position = divmod(number, size)  # noqa: PLW2901 - the remaining digits
-                    state.append(cells[position])
+                    state.append(blocks[position])
                 yield tuple(state)
 
 
-def _references(part: Fields, reading: Reading) -> tuple[list[Names], list[list[int]], list[tuple[Cell, ...]]]:
+def _references(part: Fields, reading: Reading) -> tuple[list[Names], list[list[int]], list[tuple[Block, ...]]]:
     """Return the references of a part, their listed block numbers, and all blocks of each."""
     names: list[Names] = []
     listed: list[list[int]] = []
-    cut: list[tuple[Cell, ...]] = []
+    cut: list[tuple[Block, ...]] = []
     for entry in part.objects("references"):
         name = tuple(entry.text("name").removeprefix("$").split("."))
         if name in names or reading.lookup.meaning(name) is None:
@@ -190,21 +190,21 @@ def _references(part: Fields, reading: Reading) -> tuple[list[Names], list[list[
     return names, listed, cut
 
 
-def _said(cell: Cell) -> str:
-    if cell.single:
+def _said(block: Block) -> str:
+    if block.single:
         from stepward.vm.values import to_json
 
-        return f"being {to_json(cell.value)}"
-    if cell.kind == "number" and (cell.low, cell.high) != (None, None):
-        low = "" if cell.low is None else f" above {cell.low}"
-        return f"being a number{low}" + ("" if cell.high is None else f" below {cell.high}")
-    return {"undefined": "undefined", "string": "being another text"}.get(cell.kind, f"being of kind {cell.kind}")
+        return f"being {to_json(block.value)}"
+    if block.kind == "number" and (block.low, block.high) != (None, None):
+        low = "" if block.low is None else f" above {block.low}"
+        return f"being a number{low}" + ("" if block.high is None else f" below {block.high}")
+    return {"undefined": "undefined", "string": "being another text"}.get(block.kind, f"being of kind {block.kind}")
 
 
 # -- all values of the types -------------------------------------------------------------------------------------------
 
 
-def among_all_values(reading: Reading, watcher: Watcher, part: Fields) -> Places:
+def among_all_values(reading: Reading, watcher: Watcher, part: Fields) -> Violations:
     """Return the violations of a condition in any state that the types of its references allow, on any path."""
     if not isinstance(watcher, DecisionWatcher):
         raise Refused("a proof over all values speaks of a condition step")
@@ -214,7 +214,7 @@ def among_all_values(reading: Reading, watcher: Watcher, part: Fields) -> Places
     followed = Followed(names, cut)
     steps, pair = walk.steps(followed), Pair(watcher.step, (), None)
     for count, state in enumerate(_all_states(steps, followed)):
-        if count > MAX_STATES or any(cell not in known for cell, known in zip(state, listed, strict=True)):
+        if count > MAX_STATES or any(block not in known for block, known in zip(state, listed, strict=True)):
             raise Refused("the certificate does not list every class of values that is possible")
         for _ in walk.targets(steps, pair, state, 0):
             pass
@@ -226,12 +226,12 @@ def _all_states(steps: Steps, followed: Followed) -> Iterator[tuple[int, ...]]:
     order = sorted(range(len(followed.names)), key=lambda slot: len(followed.names[slot]))
     choices: list[list[int]] = []
     for slot in order:
-        name, cells = followed.names[slot], followed.cells[slot]
+        name, blocks = followed.names[slot], followed.blocks[slot]
         origin = steps.origins.of(name)
         found = [
             number
-            for number, cell in enumerate(cells)
-            if any(meet(cell, one) for one in origin.cells) and steps.origins.may_give(name, cell)
+            for number, block in enumerate(blocks)
+            if any(meet(block, one) for one in origin.blocks) and steps.origins.may_give(name, block)
         ]
         choices.append([*found, followed.gone[slot]])
     for chosen in product(*choices):

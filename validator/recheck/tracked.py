@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Final, Literal
 
-from stepward.validator.recheck.flow import Way
+from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.parsed import Parsed
@@ -49,16 +49,16 @@ class Tracked:
         copies = [bit for (name, _), bit in self._copy.items() if self.origins.is_input((name,))]
         return ~sum(given) & ~sum(copies) & (1 << self.count) - 1
 
-    def after(self, number: int, way: Way, facts: int) -> int:
+    def after(self, number: int, transition: Transition, facts: int) -> int:
         """Return the facts after a transition."""
-        if not self.count or (way.kind == "visits" and not self._assigned[number]):
+        if not self.count or (transition.kind == "visits" and not self._assigned[number]):
             return facts
-        is_done = way.kind in ("success", "fallback")
+        is_done = transition.kind in ("success", "fallback")
         change = self._changes.get((number, is_done))
         if change is None:
             change = self._changes[number, is_done] = self._changed(number, is_done=is_done)
         gone, come = change
-        return facts & ~gone if way.kind == "visits" else facts & ~gone | come
+        return facts & ~gone if transition.kind == "visits" else facts & ~gone | come
 
     def sources(self, name: str, facts: int) -> tuple[Source, ...] | None:
         """Return the sources that may have given the current value of a variable; None for all."""

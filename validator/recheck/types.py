@@ -22,7 +22,7 @@ def words(spec: TypeSpec) -> frozenset[str]:
     return WORDS
 
 
-def admits(spec: TypeSpec, word: str) -> bool:
+def allows(spec: TypeSpec, word: str) -> bool:
     """Return whether a value of a kind may be of a type; an integer is a number."""
     return word in words(spec)
 
@@ -117,7 +117,7 @@ def _is_found(pattern: str, text: str) -> bool:
 
 def has_default(spec: TypeSpec) -> bool:
     """Return whether a type has a default; null counts where the type allows it."""
-    return "default" in spec.model_fields_set and (spec.default is not None or admits(spec, "null"))
+    return "default" in spec.model_fields_set and (spec.default is not None or allows(spec, "null"))
 
 
 def covers(wide: TypeSpec, narrow: TypeSpec) -> bool:

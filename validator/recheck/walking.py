@@ -19,7 +19,7 @@ MAX_SPLITS: Final = 100_000
 MAX_PAIRS: Final = 1_000_000
 """The most pairs that are visited where a certificate lists none."""
 
-Places = set[tuple[int, str]]
+Violations = set[tuple[int, str]]
 """Pairs of a step and a kind of violation that is not ruled out there."""
 
 
@@ -38,7 +38,7 @@ class Walk:
         self.reading = reading
         self.watcher = watcher
         self.most = most
-        self.broken: Places = set()
+        self.broken: Violations = set()
         self.bounds = reading.bounds
         self.slot = {step: number for number, step in enumerate(self.bounds)}
 
@@ -59,19 +59,19 @@ class Walk:
             return
         self._note(step, cost, self.watcher.entered(steps, step, state, memory))
         seen: set[frozenset[int | None]] = set()
-        for way in self._ways(steps, pair, state):
-            if way.started not in seen or way.way.kind == "uncovered":
-                seen.add(way.started)
-                self._note(step, cost, self.watcher.left(steps, step, state, memory, way))
-            after = cost + way.cost
+        for exit_ in self._exits(steps, pair, state):
+            if exit_.started not in seen or exit_.transition.kind == "uncovered":
+                seen.add(exit_.started)
+                self._note(step, cost, self.watcher.left(steps, step, state, memory, exit_))
+            after = cost + exit_.cost
             if self.most is not None and after > self.most:
                 continue
-            remembered = self.watcher.after(step, memory, way)
-            if way.way.to == END:
-                if self.watcher.ended(remembered, way.way):
+            remembered = self.watcher.after(step, memory, exit_)
+            if exit_.transition.to == END:
+                if self.watcher.ended(remembered, exit_.transition):
                     self.broken.add((step, "missing"))
             else:
-                yield Pair(way.way.to, remembered, self._counted(pair)), way.changes, after
+                yield Pair(exit_.transition.to, remembered, self._counted(pair)), exit_.changes, after
 
     def _note(self, step: int, cost: int, found: Iterable[Any]) -> None:
         self.broken.update((step, one.kind) for one in found if self.most is None or cost + one.cost <= self.most)
@@ -82,31 +82,31 @@ class Walk:
         slot = self.slot[pair.step]
         return (*pair.visits[:slot], pair.visits[slot] + 1, *pair.visits[slot + 1 :])
 
-    def _ways(self, steps: Steps, pair: Pair, state: State) -> Iterator[Exit]:
+    def _exits(self, steps: Steps, pair: Pair, state: State) -> Iterator[Exit]:
         """Yield the exits that the visits so far allow."""
         exits = steps.exits(pair.step, state)
         if pair.visits is None or pair.step not in self.slot:
             yield from exits
             return
         count, bound = pair.visits[self.slot[pair.step]], self.bounds[pair.step]
-        has_route = any(way.way.kind == "visits" and way.way.to != END for way in exits)
+        has_route = any(exit_.transition.kind == "visits" and exit_.transition.to != END for exit_ in exits)
         goes_on = has_route and count == bound
-        for way in exits:
-            if way.way.kind != "visits":
+        for exit_ in exits:
+            if exit_.transition.kind != "visits":
                 if count < bound:
-                    yield way
-            elif count >= bound and (way.way.to != END) is goes_on:
-                yield way
+                    yield exit_
+            elif count >= bound and (exit_.transition.to != END) is goes_on:
+                yield exit_
 
 
-def explored(reading: Reading, watcher: Watcher, *, counts: bool = False, is_blind: bool = False) -> Places:
+def explored(reading: Reading, watcher: Watcher, *, counts: bool = False, is_blind: bool = False) -> Violations:
     """Return the possible violations if every condition can take any branch.
 
     With `is_blind`, values are ignored entirely; otherwise a step that always or never fails is recognised. `counts`
     distinguishes the visits of steps with `max_visits`.
     """
     if is_blind and not counts and not watcher.sees_everything:
-        return _at_a_glance(reading, watcher)
+        return _explored_by_graph(reading, watcher)
     walk = Walk(reading, watcher)
     steps = Steps(reading, Followed((), ()), watcher.parts, is_blind=is_blind)
     pairs = {walk.first(counts=counts)}
@@ -121,7 +121,7 @@ def explored(reading: Reading, watcher: Watcher, *, counts: bool = False, is_bli
     return walk.broken
 
 
-def _at_a_glance(reading: Reading, watcher: Watcher) -> Places:
+def _explored_by_graph(reading: Reading, watcher: Watcher) -> Violations:
     """Return the result of `explored` with `is_blind` and without counts.
 
     A step outside of `watcher.seen` does not change the memory, so only its targets are needed. There is no deadline:
@@ -140,7 +140,7 @@ def _at_a_glance(reading: Reading, watcher: Watcher) -> Places:
             found = [(one.step, one.memory) for one, _, _ in walk.targets(steps, pair, None, 0)]
         else:
             found = [(target, memory) for target in following[number]]
-            if watcher.ends_matter and any(watcher.ended(memory, way) for way in ends[number]):
+            if watcher.ends_matter and any(watcher.ended(memory, transition) for transition in ends[number]):
                 walk.broken.add((number, "missing"))
         for one in found:
             if one not in seen:
@@ -151,16 +151,16 @@ def _at_a_glance(reading: Reading, watcher: Watcher) -> Places:
     return walk.broken
 
 
-def told_apart(steps: Steps, step: int, state: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def resolved_states(steps: Steps, step: int, state: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Yield the state with every choice of blocks for the open references that a step reads."""
     followed = steps.followed
     order = sorted(steps.read_slots(step), key=lambda slot: len(followed.names[slot]))
     found = [state]
     for slot in [slot for slot in order if state[slot] in (OPEN, GIVEN)]:
         name = followed.names[slot]
-        cells = steps.definite.cells(name, step) if state[slot] == OPEN else steps.given_cells(name)
-        numbers = sorted({number for cell in cells for number in followed.meeting(slot, cell)})
-        numbers = [number for number in numbers if steps.origins.may_give(name, followed.cells[slot][number])]
+        blocks = steps.definite.blocks(name, step) if state[slot] == OPEN else steps.given_blocks(name)
+        numbers = sorted({number for block in blocks for number in followed.meeting(slot, block)})
+        numbers = [number for number in numbers if steps.origins.may_give(name, followed.blocks[slot][number])]
         wider = [(*one[:slot], number, *one[slot + 1 :]) for one in found for number in numbers]
         found = [one for one in wider if is_possible(steps, followed, dict(enumerate(one)), slot)]
         if len(found) > MAX_SPLITS:
@@ -171,17 +171,17 @@ def told_apart(steps: Steps, step: int, state: tuple[int, ...]) -> Iterator[tupl
 def is_possible(steps: Steps, followed: Followed, state: Mapping[int, int], slot: int) -> bool:
     """Return whether the block of a slot is consistent with the block of its owner, and with its variable."""
     name = followed.names[slot]
-    cell = followed.cells[slot][state[slot]]
+    block = followed.blocks[slot][state[slot]]
     root = steps.origins.root(name)
     owner = followed.slot.get(name[:-1]) if len(name) > len(root) else None
     if owner is not None and state[owner] in (OPEN, GIVEN):
         return True
-    if owner is not None and followed.cells[owner][state[owner]].kind != "object":
-        return cell == UNDEFINED
-    if cell != UNDEFINED:
+    if owner is not None and followed.blocks[owner][state[owner]].kind != "object":
+        return block == UNDEFINED
+    if block != UNDEFINED:
         return True
     if name == root:
         return not steps.origins.is_always_there(root)
     if owner is None:
-        return steps.origins.of(name).may_lack or not steps.origins.is_always_there(root)
-    return steps.origins.may_object_lack(name)
+        return steps.origins.of(name).may_be_absent or not steps.origins.is_always_there(root)
+    return steps.origins.may_be_absent_from_object(name)

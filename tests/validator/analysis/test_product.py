@@ -46,7 +46,10 @@ def found(exploration: Exploration) -> tuple[object, ...]:
 def explored(context: Context) -> Iterator[tuple[Exploration, Exploration]]:
     """Yield the searches for every guardrail of a program, as they are and with a monitor that is asked everywhere."""
     for rule, _ in context.facts.meaning.rules:
-        for certain, choice in ((False, context.analyses.transitions.possible), (True, context.analyses.transitions.certain)):
+        for certain, choice in (
+            (False, context.analyses.transitions.possible),
+            (True, context.analyses.transitions.certain),
+        ):
             monitor = monitor_of(rule, context.analyses, doubtless=certain)
             yield tuple(explore_counted(context.facts.flow, one, choice) for one in (monitor, Watchful(monitor)))  # type: ignore[misc]
 

@@ -13,7 +13,7 @@ from stepward.validator.engine.values.domains import Domain, Range, of_constant
 from stepward.validator.engine.values.partition import Partition
 from stepward.validator.engine.values.shortest import shortest
 from stepward.validator.engine.values.texts import Atom, Question
-from stepward.validator.recheck.short_texts import may_be_there
+from stepward.validator.recheck.short_texts import may_exist
 from stepward.vm.values import FrozenMap
 
 QUESTIONS: tuple[Question, ...] = ("is", "contains", "starts_with", "ends_with")
@@ -125,7 +125,7 @@ def test_the_second_checker_knows_of_the_same_short_texts(seed: int) -> None:
     there = {tuple(Atom(*one).of(text) for one in asked) for text in found if text not in but}
     for answers in product((True, False), repeat=len(asked)):
         wanted = frozenset(zip(asked, answers, strict=True))
-        assert may_be_there(wanted, but, 0, longest) is (answers in there)
+        assert may_exist(wanted, but, 0, longest) is (answers in there)
 
 
 def test_a_search_for_short_texts_is_bounded() -> None:

@@ -234,7 +234,9 @@ def failed_outputs_stay(patch: pytest.MonkeyPatch) -> None:
 
 def visits_never_run_out(patch: pytest.MonkeyPatch) -> None:
     original = TransitionChoices.is_possible
-    patch.setattr(TransitionChoices, "is_possible", lambda self, step, way: way.kind != "visits" and original(self, step, way))
+    patch.setattr(
+        TransitionChoices, "is_possible", lambda self, step, way: way.kind != "visits" and original(self, step, way)
+    )
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 
 from caches import POLICY, PROGRAMS
 from stepward.validator import ProgramValidator
-from stepward.validator.analysis.bounds import Most, ProgramBounds, ToolBounds, ShortestPath
+from stepward.validator.analysis.bounds import Most, ProgramBounds, ShortestPath, ToolBounds
 from stepward.validator.engine.witnesses.witness import Witness
 from stepward.validator.findings import Edit, Evidence, Finding, Fix, Label, Move, Property, Report, Severity, Verdict
 from stepward.validator.gate.kept import report_from_data, report_to_data

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepward.validator.recheck.definite import Definite
-from stepward.validator.recheck.flow import Way
+from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.reading import Reading
 from stepward.vm import Program
 
@@ -53,10 +53,10 @@ def test_a_step_is_looked_at_as_often_as_loops_go_through_it(
     rung: Any, looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading = _reading(rung)
-    seen: Counter[tuple[int, Way]] = Counter()
+    seen: Counter[tuple[int, Transition]] = Counter()
     after = Definite._after
 
-    def counted(self: Definite, number: int, way: Way, before: int) -> int | None:
+    def counted(self: Definite, number: int, way: Transition, before: int) -> int | None:
         seen[number, way] += 1
         return after(self, number, way, before)
 

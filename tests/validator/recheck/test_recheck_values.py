@@ -11,10 +11,10 @@ import pytest
 from seasoned_programs import Seasoned, seasoned_program
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.recheck import evaluation, rules, search
-from stepward.validator.recheck.cells import Cell, cut, meet, of_value
+from stepward.validator.recheck.cells import Block, cut, meet, of_value
 from stepward.validator.recheck.checking import Checker
 from stepward.validator.recheck.definite import Definite
-from stepward.validator.recheck.flow import Way
+from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.rules import Property as Claim
@@ -274,17 +274,17 @@ def test_what_the_machine_has_seen_is_never_ruled_out() -> None:
 def forgetful(right: Callable[..., Any]) -> Callable[..., Any]:
     """Return a data flow that has all facts after a step again."""
 
-    def after(self: Definite, number: int, way: Way, before: int) -> int | None:
+    def after(self: Definite, number: int, way: Transition, before: int) -> int | None:
         found = right(self, number, way, before)
         return None if found is None else found | (1 << self._tracked.count) - 1
 
     return after
 
 
-def without_lists(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+def without_lists(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     """Return cells without those for arrays of which only the length is known, if others are."""
-    exact = [cell for cell in cells if cell.kind == "array" and cell.held is not None]
-    return tuple(cell for cell in cells if cell.kind != "array" or cell in exact or not exact)
+    exact = [cell for cell in blocks if cell.kind == "array" and cell.held is not None]
+    return tuple(cell for cell in blocks if cell.kind != "array" or cell in exact or not exact)
 
 
 def shorter(right: Callable[..., Any]) -> Callable[..., Any]:
@@ -339,6 +339,6 @@ def test_every_value_is_in_one_cell(seed: int) -> None:
     chance = Random(seed)
     scalars = [None, True, 0, 1, 2, "", "a", "ab"]
     lists = [[chance.choice(scalars) for _ in range(chance.randrange(4))] for _ in range(30)]
-    cells = cut([*map(of_value, chance.sample(lists, 5)), *map(of_value, chance.sample(scalars, 3))])
+    blocks = cut([*map(of_value, chance.sample(lists, 5)), *map(of_value, chance.sample(scalars, 3))])
     for value in [*scalars, *lists, [["a"], 1], {"a": 1}]:
-        assert sum(meet(cell, of_value(value)) for cell in cells) == 1, value
+        assert sum(meet(cell, of_value(value)) for cell in blocks) == 1, value

@@ -34,7 +34,7 @@ from stepward.validator.engine.values.languages import asked, cut_by_automata
 from stepward.validator.engine.values.shortest import shortest
 from stepward.validator.engine.values.texts import Atom
 from stepward.validator.recheck import cells, evaluation, languages
-from stepward.validator.recheck.evaluation import FAILS, result_cells, values
+from stepward.validator.recheck.evaluation import FAILS, result_blocks, values
 from stepward.validator.recheck.short_texts import ANSWERS
 from stepward.vm.errors import EvaluationError, ExpressionError
 from stepward.vm.expressions.evaluator import evaluate
@@ -277,7 +277,7 @@ def test_all_agree(word: Comparison) -> None:
 @pytest.mark.parametrize("word", FUNCTIONS)
 def test_all_agree_about_functions(word: FunctionName) -> None:
     gives = FUNCTIONS[word].gives
-    shape = Shape(frozenset(cell.kind for cell in result_cells(called(word, ""))))
+    shape = Shape(frozenset(cell.kind for cell in result_blocks(called(word, ""))))
     assert shape.kinds == gives
     for value in VALUES:
         assert_all_agree(called(word, value), is_condition="boolean" in gives)

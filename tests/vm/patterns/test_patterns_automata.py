@@ -13,7 +13,7 @@ import re2
 from stepward.validator.engine.values import languages as classes_of_texts
 from stepward.validator.engine.values.languages import cut_by_automata
 from stepward.validator.engine.values.texts import Atom
-from stepward.validator.recheck.languages import covers, may_be
+from stepward.validator.recheck.languages import covers, may_match
 from stepward.vm.language.types import TypeSpec, implies, refusal
 from stepward.vm.patterns import automaton, charsets, languages
 from stepward.vm.patterns.automaton import START, Automaton, TooLarge, letters_of
@@ -228,24 +228,24 @@ def test_the_second_checker_leaves_just_the_classes_of_the_first() -> None:
         for answers in product([True, False], repeat=2):
             asked = frozenset((tuple(atom), answer) for atom, answer in zip(atoms, answers, strict=True))
             below = None if longest is None else longest + 1
-            assert may_be(pattern, asked, -1, below) is (answers in known), (pattern, atoms, answers)  # type: ignore[arg-type]
+            assert may_match(pattern, asked, -1, below) is (answers in known), (pattern, atoms, answers)  # type: ignore[arg-type]
 
 
 def test_a_literal_that_is_left_out_leaves_the_rest() -> None:
-    assert not may_be("^(a|b)$", but=frozenset(["a", "b"]))
-    assert may_be("^(a|b|c)$", but=frozenset(["a", "b"]))
-    assert not may_be("^a{3}$", above=3)
-    assert may_be("^a{3}$", above=2, below=4)
-    assert not may_be("^a{3}$", below=3)
+    assert not may_match("^(a|b)$", but=frozenset(["a", "b"]))
+    assert may_match("^(a|b|c)$", but=frozenset(["a", "b"]))
+    assert not may_match("^a{3}$", above=3)
+    assert may_match("^a{3}$", above=2, below=4)
+    assert not may_match("^a{3}$", below=3)
 
 
 def test_what_is_too_much_to_look_at_is_not_decided() -> None:
     hard = "(a|b)*a(a|b){30}c"
     assert not is_within(hard, None, "d|c", None)
     assert cut_by_automata([], (), hard, None, 10) is None
-    assert may_be(hard, without="d|c")
+    assert may_match(hard, without="d|c")
     assert not is_within(r"\bx", None, "x", None)
-    assert may_be(r"\bx", without="x")
+    assert may_match(r"\bx", without="x")
 
 
 TYPES = [

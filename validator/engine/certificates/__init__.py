@@ -1,1 +1,1 @@
-"""What makes a proof believed by somebody who does not trust the engine."""
+"""Certificates: proofs that can be checked without trusting the engine."""

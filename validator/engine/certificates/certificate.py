@@ -1,7 +1,6 @@
-"""Certificates: why a property is proved, as one JSON object that `stepward recheck` checks without the engine.
+"""Certificates: the proof of a property, as one JSON object that `stepward recheck` checks without the engine.
 
-A certificate holds the program and the policies, so that whoever doubts a proof needs that file, nothing else
-(specs/certificates.md).
+A certificate contains the program and the policies, so that checking it needs no other file (specs/certificates.md).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ VERSION: Final = 1
 
 
 class NoCertificate(Exception):  # noqa: N818 - no error: the proof stands
-    """There is no certificate of a proof; the message says why."""
+    """A proof has no certificate; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +37,12 @@ class Certificate:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of its parts."""
+        """The kinds of the proof parts."""
         return tuple(dict.fromkeys(str(part["kind"]) for part in self.parts))
 
     @property
     def digest(self) -> str:
-        """The digest of program and policies: SHA-256 of their JSON as it stands here."""
+        """The digest of program and policies: SHA-256 of their JSON text in the certificate."""
         held = {"program": self.program.to_data(), "policies": [policy.to_data() for policy in self.policies]}
         return hashlib.sha256(to_json(held).encode()).hexdigest()
 
@@ -66,19 +65,19 @@ class Certificate:
         }
 
     def to_json(self) -> str:
-        """Return the certificate as JSON text: a line for each row of a table."""
+        """Return the certificate as JSON text, with one line for each row of a table."""
         return _json(self.to_data())
 
     def save(self, path: str | Path) -> None:
         """Write the certificate to a file; raises OSError where that is not possible.
 
-        A link of that name is replaced, not followed.
+        A symbolic link of that name is replaced, not followed.
         """
         put(Path(path), self.to_json().encode())
 
 
 def _json(data: dict[str, Any]) -> str:
-    """Write a certificate: what people look at in lines, long lists one entry a line."""
+    """Return the JSON text of a certificate: indented for people, long lists with one entry a line."""
     parts = ",\n".join(_part(part) for part in data["parts"])
     rest = {name: value for name, value in data.items() if name != "parts"}
     return to_json(rest, indent=2).removesuffix("\n}") + f',\n  "parts": [\n{parts}\n  ]\n}}\n'

@@ -1,4 +1,4 @@
-"""What is proved gets what writes its certificate."""
+"""Adds to proved properties the function that writes their certificate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepward.validator.findings import Property, Verdict
 
 
 def certified(one: Property, facts: ProgramFacts) -> Property:
-    """Return a property, if it is proved with what writes its certificate; that raises NoCertificate where it can't."""
+    """Return a property; if it is proved, with a function that writes its certificate or raises NoCertificate."""
     if one.verdict is not Verdict.PROVED:
         return one
     meaning, grounds = facts.meaning, one.evidence.certificate

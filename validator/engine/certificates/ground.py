@@ -1,4 +1,4 @@
-"""One part of a proof, as a certificate writes it; `grounds` makes them."""
+"""One part of a proof, as a certificate writes it; `grounds` makes these parts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ Kind = Literal["cut", "table", "states", "budget", "cases", "formula"]
 
 
 class TooMuch(Exception):  # noqa: N818 - no error: the proof stands, and can't be written down
-    """A proof is too large to be written down."""
+    """A proof is too large for a certificate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """One part of a proof; `write` gives what a certificate holds of it, beside the kind, and may raise TooMuch.
+    """One part of a proof. `write` returns its content in a certificate, without the kind, and may raise TooMuch.
 
-    `outline` gives what of it a checker needs who looks for the states of a table itself; None where that is all.
+    `outline` returns the content for a checker that searches the states of a table itself; None where that is
+    everything.
     """
 
     kind: Kind
@@ -29,5 +30,5 @@ class Ground:
         return {"kind": self.kind, **self.write()}
 
     def to_outline(self) -> dict[str, Any]:
-        """Return the part as plain data, of a table the classes without the states."""
+        """Return the part as plain data; for a table the classes without the states."""
         return {"kind": self.kind, **(self.outline or self.write)()}

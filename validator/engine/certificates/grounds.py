@@ -1,7 +1,7 @@
-"""Grounds: what makes a proof of a layer believed, as plain data for a certificate (specs/certificates.md).
+"""Proof parts: the justification of a layer's proof, as plain data for a certificate (specs/certificates.md).
 
-Nothing is written unless it is asked for. A slice leaves out what the property can't observe; here every pair of step
-and monitor state is spelled out again, so that whoever checks it needs to know of no slice.
+They are written only on demand. A slice omits what the property can't observe. Here every pair of step and monitor
+state is written again, so that a checker needs no knowledge of slices.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from stepward.vm.language.flow import Flow
 
 MAX_STATES: Final = 300_000
-"""Single states that one certificate spells out."""
+"""The most single states of one certificate."""
 
 MAX_LATE: Final = 64
-"""Values of what is not chosen yet that are spelled out; more are left open."""
+"""The most values of a delayed choice that are written out; beyond that the reference is left open."""
 
 
 # -- cuts --------------------------------------------------------------------------------------------------------------
 
 
 def memory(monitor: Monitor, state: Any, *, counts: bool) -> dict[str, Any]:
-    """Return what a monitor remembers, as certificates write it."""
+    """Return the memory of a monitor, as certificates write it."""
     inner, visits = state if counts else (state, None)
     is_blank = isinstance(monitor, ArrivalMonitor) or _forbids(monitor)
     data: dict[str, Any] = {"memory": [] if is_blank else list(inner) if isinstance(inner, tuple) else [inner]}
@@ -51,12 +51,12 @@ def memory(monitor: Monitor, state: Any, *, counts: bool) -> dict[str, Any]:
 
 
 def _forbids(monitor: Monitor) -> TypeGuard[RuleMonitor]:
-    """Return whether a monitor is that of a `never`, which remembers nothing."""
+    """Return whether a monitor is that of a `never`, which has no memory."""
     return isinstance(monitor, RuleMonitor) and isinstance(monitor.automaton, NeverAutomaton)
 
 
 def explored(flow: Flow, monitor: Monitor, found: Exploration) -> Ground:
-    """Return the ground that a search found no bad pair."""
+    """Return the proof part that a search found no bad pair."""
     counts, pairs = found.is_counted, found.visited
 
     def write() -> dict[str, Any]:
@@ -70,12 +70,12 @@ def explored(flow: Flow, monitor: Monitor, found: Exploration) -> Ground:
 
 
 def cut(builder: Builder) -> Ground:
-    """Return the ground that no pair from which the property can be broken is reachable."""
+    """Return the proof part that no pair from which the property can be broken is reachable."""
     return Ground("cut", lambda: _Rows(builder).data([]), lambda: _counted(builder))
 
 
 def _counted(builder: Builder) -> dict[str, Any]:
-    """Return whether the product of a builder counts visits."""
+    """Return the field that says whether the product of a builder counts visits."""
     return {"counts_visits": builder.product.monitor is not builder.question.monitor}
 
 
@@ -89,11 +89,12 @@ class _Rows:
         self.counts: bool = _counted(builder)["counts_visits"]
 
     def data(self, rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
-        """Return a table of rows for the pairs that matter; the others may have any state."""
+        """Return a table with these rows, and with rows that allow any state for the pairs that can't break the
+        property."""
         return {"counts_visits": self.counts, "rows": [*rows, *self._rest()]}
 
     def head(self, number: int) -> dict[str, Any]:
-        """Return the start of the row of a pair."""
+        """Return the first fields of the row of a pair."""
         step, state = self.product.pairs[number]
         return {"step": self.flow.steps[step].id, **memory(self.monitor, state, counts=self.counts)}
 
@@ -107,7 +108,7 @@ class _Rows:
 
 
 class _Whole:
-    """A system without its slice: a node for every pair, with the guards that the sliced one has."""
+    """A system without slicing: a node for every pair, with the guards of the sliced system."""
 
     def __init__(self, builder: Builder, system: System) -> None:
         self.rows = _Rows(builder)
@@ -124,7 +125,7 @@ class _Whole:
 
 
 def table(builder: Builder, system: System, domains: Domains, known: Table) -> Ground:
-    """Return the ground that no reachable class of states passes an edge to a violation."""
+    """Return the proof part that no reachable class of states passes an edge to a violation."""
 
     def write() -> dict[str, Any]:
         whole = _Whole(builder, system)
@@ -141,12 +142,12 @@ def table(builder: Builder, system: System, domains: Domains, known: Table) -> G
 
 
 def _told_by_classes(builder: Builder, space: Space) -> Callable[[], dict[str, Any]]:
-    """Return what gives the references of a space and their classes."""
+    """Return a function that returns the references of a space with their classes."""
     return lambda: {"references": _Coded(space).references(), **_counted(builder)}
 
 
 def affordable_classes(builder: Builder, system: System, domains: Domains, known: Table, most: int) -> Ground:
-    """Return the ground that every way to a violation costs more than the budget, by classes."""
+    """Return the proof part that every path to a violation costs more than the budget, by classes."""
 
     def write() -> dict[str, Any]:
         whole = _Whole(builder, system)
@@ -163,7 +164,7 @@ def affordable_classes(builder: Builder, system: System, domains: Domains, known
 
 
 class _Coded:
-    """The states of a space as a certificate numbers them; what waits under a primed name is nowhere at rest."""
+    """The states of a space, numbered as in certificates. Primed names have no value between edges and are left out."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -174,7 +175,7 @@ class _Coded:
         )
 
     def _unused(self, slot: Slot) -> list[str]:
-        """Return the literals that no type admits: they are cut at as well, so that no other class has them."""
+        """Return the literals that no type allows. They are cuts too, so that no other class contains them."""
         return unused_literals(self.space.cutting, slot.names, slot.values)
 
     def references(self) -> list[dict[str, Any]]:
@@ -192,7 +193,7 @@ class _Coded:
         ]
 
     def runs(self, mask: int) -> list[Any]:
-        """Return the states of a set as numbers and stretches of numbers."""
+        """Return the states of a set as numbers and ranges of numbers."""
         if self.is_same:
             return [_run(one.start(), one.end() - 1) for one in re.finditer("1+", bin(mask)[:1:-1])]
         found = set()
@@ -206,7 +207,7 @@ class _Coded:
 
 
 def unused_literals(cutting: Cutting, name: Names, values: Iterable[Any]) -> list[str]:
-    """Return the literals that a reference of any text is asked for and that are none of its values."""
+    """Return the literals that conditions ask of a reference to any text, and that are not among its values."""
     if not cutting.domain[name].any_text:
         return []
     known = {value for value in values if isinstance(value, str)}
@@ -218,7 +219,7 @@ def _run(first: int, last: int) -> Any:
 
 
 def _stretches(numbers: Iterable[int]) -> list[Any]:
-    """Return numbers in order, neighbours together."""
+    """Return numbers in order, with consecutive ones as ranges."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and found[-1][1] == number - 1:
@@ -229,7 +230,7 @@ def _stretches(numbers: Iterable[int]) -> list[Any]:
 
 
 def _is_nothing(names: Names) -> bool:
-    """Return whether a reference stands for what is not there: no name of a program holds a dollar sign."""
+    """Return whether a reference stands for a missing argument: no name of a program contains a dollar sign."""
     return names[0].startswith("$")
 
 
@@ -241,7 +242,7 @@ def _shown(names: Names) -> str:
 
 
 def states(builder: Builder, system: System, domains: Domains, search: Search) -> Ground:
-    """Return the ground that no reachable state passes an edge to a violation."""
+    """Return the proof part that no reachable state passes an edge to a violation."""
 
     def write() -> dict[str, Any]:
         found = _Listed(builder, system, domains, None)
@@ -256,7 +257,7 @@ def states(builder: Builder, system: System, domains: Domains, search: Search) -
 
 
 def _told_by_values(builder: Builder, search: Search) -> Callable[[], dict[str, Any]]:
-    """Return what gives the references of a search, and the classes of the values that they had in its states."""
+    """Return a function that returns the references of a search with the classes of the values that its states have."""
 
     def outline() -> dict[str, Any]:
         classes = _Classes(search)
@@ -272,7 +273,7 @@ def _told_by_values(builder: Builder, search: Search) -> Callable[[], dict[str, 
 
 
 def affordable_states(builder: Builder, system: System, domains: Domains, search: Search, most: int) -> Ground:
-    """Return the ground that every way to a violation costs more than the budget, by single states."""
+    """Return the proof part that every path to a violation costs more than the budget, by single states."""
 
     def write() -> dict[str, Any]:
         found = _Listed(builder, system, domains, most)
@@ -290,7 +291,7 @@ def affordable_states(builder: Builder, system: System, domains: Domains, search
 
 
 class _Classes:
-    """The classes of the references of a search, each with its number; `any` stands for what is not chosen yet."""
+    """The numbered classes of the references of a search; `any` stands for a value that is not chosen yet."""
 
     def __init__(self, search: Search) -> None:
         self.cutting = search.cutting
@@ -298,7 +299,7 @@ class _Classes:
         self.numbers: dict[Names, dict[str, int]] = {name: {} for name in self.names}
         self.said: dict[Names, list[Any]] = {name: [] for name in self.names}
         for name in self.names:
-            with suppress(TooMany):  # what is calculated has no bounds: then those are listed that states have
+            with suppress(TooMany):  # calculations have no bounds: then only the classes in states are listed
                 values = class_values(search.domains.of(name), self.cutting.cuts[name])
                 for value in (*values, *unused_literals(self.cutting, name, values)):
                     self.number(name, value)
@@ -326,7 +327,7 @@ class _Classes:
 
 
 class _Listed:
-    """The states of an explicit search over a system without its slice, each with its cost."""
+    """The states of an explicit search over a system without slicing, each with its cost."""
 
     def __init__(self, builder: Builder, system: System, domains: Domains, most: int | None) -> None:
         self.whole = _Whole(builder, system)
@@ -357,7 +358,7 @@ class _Listed:
         return costs
 
     def _spelled(self, node: int, blocks: tuple[Any, ...]) -> Iterator[tuple[int, ...]]:
-        """Yield a state with the number of a class for each reference; what is not live there is left open."""
+        """Yield states as class numbers, one for each reference; references that are not live are left open."""
         found: list[dict[Names, Any]] = [{}]
         for root, block in zip(self.search.live[node], blocks, strict=True):
             choices: list[tuple[Any, ...]] = []
@@ -373,7 +374,7 @@ class _Listed:
             yield tuple(classes.number(one, known[one]) if one in known else classes.any(one) for one in self.names)
 
     def _is_plain(self, root: Names) -> bool:
-        """Whether the type of the only source of a variable, an input, says all that is known of it."""
+        """Whether a variable has an input as its only source, so that its type is all that is known about it."""
         meant = self.whole.names.meaning(root)
         return meant is not None and [source.kind for source in meant.sources] == ["input"]
 
@@ -382,7 +383,7 @@ class _Listed:
         return self.classes.references()
 
     def numbers(self) -> list[dict[int, int]]:
-        """Return for each node the numbers of its states, with their costs."""
+        """Return for each node the numbers of its states, each with its cost."""
         sizes = [len(self.classes.numbers[name]) for name in self.names]
         result = []
         for known in self.found:
@@ -400,7 +401,7 @@ class _Listed:
 
 
 def solved(builder: Builder, proof: Proof) -> Ground:
-    """Return the ground that formulas are unsatisfiable."""
+    """Return the proof part that formulas are unsatisfiable."""
 
     def write() -> dict[str, Any]:
         scripts = [{"shows": one.shows, "text": one.text} for one in proof.scripts]
@@ -410,7 +411,7 @@ def solved(builder: Builder, proof: Proof) -> Ground:
 
 
 def _places(builder: Builder) -> Iterator[dict[str, Any]]:
-    """Yield the steps, and the kinds of violation, that a question asks for."""
+    """Yield the steps and the kinds of violation of a question."""
     question, flow = builder.question, builder.facts.flow
     if _forbids(question.monitor):
         for step, hits in question.monitor.starts[0].items():
@@ -430,10 +431,10 @@ _KINDS: Final = frozenset({"bypassed", "stale", "repeated", "retried", "both", "
 
 
 def by_types(space: Space | None) -> Ground:
-    """Return the ground that no values of the types of what a condition reads refute it; without a space, constants."""
+    """Return the proof part that no values allowed by the types violate a condition's property; None for constants."""
     return Ground("cases", lambda: {"references": _Coded(space).references() if space is not None else []})
 
 
 def by_script(shows: str, write: Callable[[], str]) -> Ground:
-    """Return the ground that one formula about the values of a condition's references is unsatisfiable."""
+    """Return the proof part that one formula about the values of a condition's references is unsatisfiable."""
     return Ground("formula", lambda: {"scripts": [{"shows": shows, "text": write()}]})

@@ -1,9 +1,9 @@
-"""Explicit search: concrete values at every node of a system, where counting and arithmetic leave few of them.
+"""Explicit search: concrete values at every node of a system, where counters and arithmetic leave few of them.
 
-Contract: every state that a path reaches is visited, with one value for each class of what comes from outside; no edge
-to BAD among them is a proof. What an expression calculates is calculated, so that counters count. What comes from
-outside is chosen when it is first read, and forgotten when nothing reads it any more: forty inputs that are each asked
-once make no more states than one. The first path found is a cheapest one.
+Contract: every state that a path reaches is visited, with one value for each class of a value from outside. If none of
+them has an edge to BAD, the property is proved. Expressions are evaluated, so counters are exact. A value from outside
+is chosen when it is first read, and forgotten when nothing reads it any more: forty inputs that are each read once make
+no more states than one. The first path found is a cheapest one.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from stepward.vm.values import Number
 LAYER: Final = "explicit search"
 
 MAX_STATES: Final = 20_000
-"""States that one search may visit."""
+"""The most states of one search."""
 
 MAX_CHOICES: Final = 512
-"""Values that one assignment from outside may give."""
+"""The most values of one assignment from outside."""
 
 MAX_REFERENCES: Final = 5_000
-"""References that one system may read."""
+"""The most references of one system."""
 
 Block = Given | tuple[Any, ...]
-"""The values of all references below one root, UNDEFINED where there is none; or that they are not chosen yet."""
+"""The values of all references below one root, UNDEFINED for none; or Given for values that are not chosen yet."""
 
 State = tuple[int, tuple[Block, ...]]
 """A node, and the blocks of the roots that are live there."""
@@ -58,16 +58,16 @@ Env = dict[Names, Block]
 
 
 class Choices(NamedTuple):
-    """What was chosen for an edge: of what was there before it, and of what it brought itself."""
+    """The choices for an edge: of values given before it, and of values that it assigns itself."""
 
     before: Env
     by: Env
 
 
 class Search:
-    """Searches one system; TooMany is raised where it has too many states, or references of too many classes.
+    """Searches one system; raises TooMany where it has too many states, or references with too many classes.
 
-    OutOfTime is raised when the clock runs out.
+    Raises OutOfTime at the deadline.
     """
 
     def __init__(self, system: System, domains: Domains, clock: Clock) -> None:
@@ -78,7 +78,7 @@ class Search:
         self.cutting = Cutting(system.trees, domains, groups, constants(system, domains, groups))
         held = {isinstance(one, bool) for assign in assigns(system) for one in _within(assign.value)}
         if len(held) > 1 or any(one.booleans and one.ranges for one in self.cutting.domain.values()):
-            raise TooMany  # in a tuple of values, `true` and 1 are the same
+            raise TooMany  # Python does not distinguish `true` and 1 in a tuple of values
         self.below: dict[Names, tuple[Names, ...]] = {}
         for name in self.cutting.names:
             root = domains.root(name)
@@ -91,15 +91,15 @@ class Search:
         self._roots: dict[Decision, tuple[Names, ...]] = {}
         self.visited = 0
         self.reached: Collection[State] = ()
-        """The states that `cheapest` came to."""
+        """The states that `cheapest` visited."""
 
     def _ordered(self, live: Iterable[Names]) -> tuple[Names, ...]:
-        """Return the roots of what is live, in the order of `below`."""
+        """Return the roots of live references, in the order of `below`."""
         roots = {self.domains.root(name) for name in live}
         return tuple(root for root in self.below if root in roots)
 
     def cheapest(self) -> tuple[Path, int] | None:
-        """Return a cheapest path to BAD and what it costs; None where there is none, which is a proof."""
+        """Return a cheapest path to BAD and its cost; None where there is none, which is a proof."""
         first = self.first
         parents: dict[State, tuple[State, Edge, Choices] | None] = {}
         self.reached = parents.keys()
@@ -124,11 +124,11 @@ class Search:
 
     @property
     def first(self) -> State:
-        """The state at the entry: nothing that comes from outside is chosen yet."""
+        """The state at the entry: no value from outside is chosen yet."""
         return self._state(ENTRY, {root: self._first(root) for root in self.below})
 
     def following(self, state: State) -> Iterator[tuple[Edge, Choices, State]]:
-        """Yield the edges that can be taken from a state, what is chosen for that, and where they lead."""
+        """Yield the edges that can be taken from a state, with the choices for them and the state after them."""
         env = dict(zip(self.live[state[0]], state[1], strict=True))
         for edge in self.system.edges[state[0]]:
             for chosen, after in self._taken(edge, env):
@@ -150,7 +150,7 @@ class Search:
     # -- one edge --------------------------------------------------------------------------------------------------
 
     def _taken(self, edge: Edge, env: Env) -> Iterator[tuple[Choices, Env]]:
-        """Yield what is chosen for an edge to be taken, before it and by it, and the blocks after it."""
+        """Yield the choices before and by an edge, and the blocks after it."""
         read = dict.fromkeys(root for guard in edge.guards for root in self._roots_of(guard.decision))
         for before, now in self._chosen(env, list(read)):
             if all(self._outcome(guard.decision, now) == guard.outcome for guard in edge.guards):
@@ -162,7 +162,7 @@ class Search:
         return self._roots[decision]
 
     def _chosen(self, env: Env, roots: list[Names]) -> Iterator[tuple[Env, Env]]:
-        """Yield the choices for what is read and not chosen yet, and the blocks with them."""
+        """Yield the choices for open roots that are read, and the environment with these choices."""
         open_roots = [root for root in roots if isinstance(env.get(root), Given)]
         if not open_roots:
             yield {}, env
@@ -195,7 +195,8 @@ class Search:
     # -- assignments -----------------------------------------------------------------------------------------------
 
     def _assigned(self, assigns: tuple[Assign, ...], env: Env, chosen: Choices) -> Iterator[tuple[Choices, Env]]:
-        """Yield the blocks after assignments, one for each choice of what they read; none where one has no value."""
+        """Yield the environment after assignments, one for each choice of the roots that they read; none where one
+        fails."""
         for place, one in enumerate(assigns):
             if one.root not in self.below:
                 continue
@@ -215,7 +216,7 @@ class Search:
         yield chosen, env
 
     def _open(self, assign: Assign, env: Env) -> list[Names]:
-        """Return the roots that an assignment reads and that are not chosen yet."""
+        """Return the open roots that an assignment reads."""
         if not isinstance(assign.value, Computed):
             return []
         roots = dict.fromkeys(self.domains.root(name) for name in references_of([assign.value.tree]))
@@ -241,7 +242,7 @@ class Search:
         source = self.domains.root(origin)
         block = env.get(source)
         if block is None:
-            return self._nothing(root)  # what is copied is read by nobody
+            return self._nothing(root)  # nothing reads the copied references
         assert not isinstance(block, Given), "what is read was chosen"
         values = dict(zip(self.below[source], block, strict=True))
         if values.get(origin) is UNDEFINED:
@@ -267,14 +268,14 @@ class Search:
     # -- what comes from outside -----------------------------------------------------------------------------------
 
     def choices_of(self, root: Names, given: Given) -> tuple[tuple[Any, ...], ...]:
-        """Return the values, of all references below a root, that something from outside may give it."""
+        """Return the combinations of values below a root that a source may give."""
         known = self._choices.setdefault(given, {})
         if root not in known:
             known[root] = tuple(self._combined(root, given))
         return known[root]
 
     def _combined(self, root: Names, given: Given) -> Iterator[tuple[Any, ...]]:
-        """Yield the values that references below a root have together: fields only where there is an object."""
+        """Yield combinations of values below a root: fields have values only where their owner is an object."""
         found: list[dict[Names, Any]] = [{}]
         for name in self.below[root]:
             domain: Domain = self.domains.given(given.source, name[len(root) :])
@@ -294,7 +295,7 @@ class Search:
     # -- the path --------------------------------------------------------------------------------------------------
 
     def _traced(self, state: State, parents: dict[State, tuple[State, Edge, Choices] | None]) -> Path:
-        """Return the path to a state, with what was chosen late known from where it was given."""
+        """Return the path to a state, with delayed choices moved to where the value was given."""
         back: list[tuple[State, Edge, Choices]] = []
         parent = parents[state]
         while parent is not None:
@@ -323,9 +324,9 @@ class Search:
 
 
 def _within(value: Any) -> Iterator[bool | Number]:
-    """Yield the numbers and booleans in a list or an object that is assigned as it is written."""
+    """Yield the numbers and booleans in a list or an object that is assigned as a literal."""
     pending = [value.value] if isinstance(value, Literal) and isinstance(value.value, tuple | dict) else []
-    for one in pending:  # grows while it is read
+    for one in pending:  # the list grows during the loop
         if isinstance(one, bool | int | Decimal):
             yield one
         elif isinstance(one, tuple | dict):

@@ -1,8 +1,8 @@
 """The finite abstraction: reachable sets of classes at every node of a system, loops included.
 
 Contract: no edge to BAD is passable in the table of reachable classes iff the abstraction proves the property. The
-table is its own certificate: the entry's classes are in it, and no edge leads out of it. A path that is found is the
-cheapest one of the abstraction, and a candidate: exact where classes tell apart all that is assigned.
+table is an inductive invariant: it contains the entry's classes, and no edge leads out of it. A path that is found is
+the cheapest one of the abstraction, and a candidate: exact where classes distinguish all assigned values.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from stepward.vm.language.names import Source
 LAYER: Final = "finite abstraction"
 
 MAX_WORK: Final = 400_000_000
-"""Bits of states times edges that one table may take: some seconds."""
+"""The most bits of states times edges of one table: some seconds."""
 
 
 class _Logged(NamedTuple):
-    """Classes that came to a node: as which of all, what the way there costs, and which they are."""
+    """Classes that arrived at a node: their rank in the order of arrival, the cost of the path, and the set."""
 
     rank: int
     cost: int
@@ -48,9 +48,9 @@ class _Logged(NamedTuple):
 
 
 class Table:
-    """The reachable classes of a system. Raises TooMany where its references have too many, or the work is too much.
+    """The reachable classes of a system. Raises TooMany where there are too many classes, or too much work.
 
-    OutOfTime is raised when the clock runs out.
+    Raises OutOfTime at the deadline.
     """
 
     def __init__(self, system: System, domains: Domains, clock: Clock) -> None:
@@ -74,7 +74,7 @@ class Table:
     # -- relations -------------------------------------------------------------------------------------------------
 
     def outcomes(self, decision: Decision) -> dict[int, int]:
-        """Return the states of every outcome of a decision."""
+        """Return the states of each outcome of a decision."""
         found = self._outcomes.get(decision)
         if found is None:
             found, left = {}, self.space.all
@@ -97,7 +97,7 @@ class Table:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the classes tell apart all that is assigned."""
+        """Whether the classes distinguish all assigned values."""
         return not self.transfers.blurs
 
     # -- the table -------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Table:
 
     @cached_property
     def reachable(self) -> list[int]:
-        """The classes that reach each node."""
+        """The reachable classes at each node."""
         reached = [0] * len(self.edges)
         reached[ENTRY] = self.first
         rank = _ranks(self.system)
@@ -143,7 +143,7 @@ class Table:
         return reached
 
     def breaches(self) -> list[tuple[int, Edge]]:
-        """Return the edges to BAD that reachable classes pass, with the nodes that they leave: none is a proof."""
+        """Return the passable edges to BAD with their source nodes; an empty list is a proof."""
         return [
             (node, edge)
             for node, ways in enumerate(self.edges)
@@ -152,19 +152,19 @@ class Table:
         ]
 
     def outcomes_at(self, node: int, decision: Decision) -> list[int]:
-        """Return the outcomes that a decision can have at a node."""
+        """Return the possible outcomes of a decision at a node."""
         here = self.reachable[node]
         return [outcome for outcome, mask in self.outcomes(decision).items() if here & mask]
 
     # -- a path ----------------------------------------------------------------------------------------------------
 
     def cheapest(self) -> tuple[Path, int] | None:
-        """Return a cheapest path to BAD and what it costs; None where there is none."""
+        """Return a cheapest path to BAD and its cost; None where there is none."""
         log, best = self._spread(None)
         return (self._traced(*best[1:], log), best[0]) if best is not None else None
 
     def levels(self, most: int) -> list[dict[int, int]]:
-        """Return for each node the states that first reach it at each cost, up to the most; BAD must cost more."""
+        """Return for each node the new states at each cost, up to `most`; BAD must cost more."""
         levels: list[dict[int, int]] = [{} for _ in self.edges]
         for found, entries in zip(levels, self._spread(most)[0], strict=True):
             for one in entries:
@@ -172,8 +172,8 @@ class Table:
         return levels
 
     def _spread(self, most: int | None) -> tuple[list[list[_Logged]], tuple[int, int, Edge, int] | None]:
-        """Return what came to each node, up to a cost, and an edge to BAD: its cost, and where and at which cost it
-        is left."""
+        """Return the arrivals at each node up to a cost, and the cheapest edge to BAD: its cost, its source node, the
+        edge, and the cost at the source."""
         fresh: dict[int, dict[int, int]] = {0: {ENTRY: self.first}}
         seen = [0] * len(self.edges)
         log: list[list[_Logged]] = [[] for _ in self.edges]
@@ -211,7 +211,7 @@ class Table:
         return log, best
 
     def _traced(self, node: int, last: Edge, cost: int, log: list[list[_Logged]]) -> Path:
-        """Return the path to an edge that breaks the property, found backwards through what was logged."""
+        """Return the path that ends with an edge to BAD, found backwards through the logged arrivals."""
         into: dict[int, list[tuple[int, Edge, int, list[Transfer]]]] = {}
         for origin, ways in enumerate(self.edges):
             for edge, guard, transfers in ways:
@@ -237,10 +237,10 @@ class Table:
                     before = _preimage(bit, transfers) & one.mask & guard
                     if before:
                         return origin, edge, one, before
-        raise AssertionError("what was logged came from somewhere")
+        raise AssertionError("every logged arrival has a predecessor")
 
     def _simplest(self, mask: int) -> int:
-        """Return the one simplest state of a set, as a set."""
+        """Return the simplest state of a set, as a set of one."""
         state: State = self.space.state(mask)
         return self.space.only(state) & mask
 
@@ -258,7 +258,7 @@ def _preimage(mask: int, transfers: list[Transfer]) -> int:
 
 
 def _ranks(system: System) -> list[int]:
-    """Return the nodes' positions in reverse post-order of a depth-first search."""
+    """Return the position of each node in reverse postorder of a depth-first search."""
     import networkx as nx
 
     graph = nx.DiGraph([(node, edge.target) for node, ways in enumerate(system.edges) for edge in ways])

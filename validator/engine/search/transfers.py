@@ -1,7 +1,7 @@
-"""Transfers: what assignments do to sets of finite classes, forwards and backwards.
+"""Transfers: images and preimages of assignments on sets of finite classes.
 
-A set of states is the bits of an integer (classes.py). Every transfer is a relation between states that holds wherever
-the assignment can lead from the one to the other, and, where classes do not tell values apart, in some more cases.
+A set of states is the bits of an integer (classes.py). Every transfer is a relation that contains each pair of states
+which the assignment connects and, where classes do not distinguish values, some more pairs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stepward.vm.expressions.syntax import Expression, Reference
 
 
 class Transfer(ABC):
-    """One assignment. `preimage` of a set holds every state from which the assignment can lead into the set."""
+    """One assignment. `preimage` returns every state from which the assignment may lead into a set."""
 
     @abstractmethod
     def image(self, mask: int) -> int:
@@ -31,7 +31,7 @@ class Transfer(ABC):
 
 
 class _Choice(Transfer):
-    """The references take any of the classes that are allowed together, whatever they had."""
+    """The references take any allowed combination of classes, independent of their old ones."""
 
     def __init__(self, space: Space, slots: Iterable[Slot], allowed: int) -> None:
         self.space = space
@@ -51,7 +51,7 @@ class _Choice(Transfer):
 
 
 class _Copy(Transfer):
-    """One reference takes the class of another one, which has the same classes."""
+    """One reference takes the class of another one with the same classes."""
 
     def __init__(self, space: Space, slot: Slot, origin: Slot) -> None:
         assert len(slot.values) == len(origin.values), "copied references are cut alike"
@@ -78,7 +78,7 @@ class _Copy(Transfer):
 
 
 class _Answer(Transfer):
-    """A reference becomes true where a condition holds, and false where it does not; where it fails there is no way."""
+    """A reference becomes true where a condition holds, and false where it does not; a failure has no successor."""
 
     def __init__(self, space: Space, slot: Slot, outcome: Outcome) -> None:
         self.space = space
@@ -104,7 +104,7 @@ class _Answer(Transfer):
 
 
 class _Filter(Transfer):
-    """Nothing is assigned; states outside are left behind."""
+    """Assigns nothing, and removes the states that are not allowed."""
 
     def __init__(self, allowed: int) -> None:
         self.allowed = allowed
@@ -137,7 +137,7 @@ class Transfers:
         self._known: dict[Assign, tuple[Transfer, ...]] = {}
 
     def of(self, assign: Assign) -> tuple[Transfer, ...]:
-        """Return what an assignment does, as transfers that are made one after the other."""
+        """Return the transfers of an assignment, to be applied in order."""
         found = self._known.get(assign)
         if found is None:
             found = self._known[assign] = tuple(self._made(assign.root, assign.value))
@@ -173,7 +173,8 @@ class Transfers:
         return mask
 
     def given(self, slots: Iterable[Slot], domains: Mapping[Names, Domain]) -> int:
-        """Return the states in which references have values of these domains, and objects the fields they must have."""
+        """Return the states in which references have values of these domains, and objects have their required
+        fields."""
         space = self.space
         mask = space.possible
         for slot in slots:
@@ -199,11 +200,11 @@ class Transfers:
         return mask
 
     def _class_of(self, slot: Slot, value: Any) -> int:
-        """Return the class of a value; of one that has none, all classes."""
+        """Return the class of a value; all classes for a value that has none."""
         number = slot.partition.class_of(value)
         if number is not None:
             return 1 << number
-        # A fallback that its type does not admit may have no class; a declared type makes it SW203.
+        # A fallback that its type does not allow may have no class; for a declared type that is SW203.
         self.blurs |= value is not UNDEFINED
         return _classes(slot, lambda one: value is not UNDEFINED and one is not UNDEFINED)
 

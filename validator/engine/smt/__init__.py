@@ -1,1 +1,1 @@
-"""The layers that ask Z3: conditions as terms, paths as formulas, invariants."""
+"""The layers that ask Z3: conditions as terms, paths as formulas."""

@@ -1,4 +1,4 @@
-"""What the solver layers answer: proved and why, a candidate path, or unknown and why."""
+"""The answers of the solver layers: proved with a justification, a candidate path, or unknown with a reason."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from stepward.validator.engine.systems.system import Path
 from stepward.validator.findings import Verdict
 
 SOLVER: Final = "smt"
-"""The layer of the solver for the cases of one step."""
+"""The name of the solver layer for the cases of one step."""
 
-SPENT: Final = "the solver gave up within the work that it may take"
+SPENT: Final = "the solver gave up within its limit of work"
 
 
 class Undecided(Exception):  # noqa: N818 - an answer
-    """A layer for the cases of one step gives up; the message says why."""
+    """A layer for the cases of one step stops without an answer; the message says why."""
 
 
 class Script(NamedTuple):
-    """SMT-LIB 2 text that must be unsatisfiable, and what that shows."""
+    """SMT-LIB 2 text that must be unsatisfiable, and the statement that this shows."""
 
     shows: str
     text: str
@@ -29,9 +29,9 @@ class Script(NamedTuple):
 
 @dataclass
 class Proof:
-    """What makes a proof believed: scripts that are each unsatisfiable. Any solver can check them.
+    """The justification of a proof: scripts that are each unsatisfiable. Any solver can check them.
 
-    The text is written when it is first asked for.
+    The text is written on first use.
     """
 
     write: Callable[[], tuple[Script, ...]]
@@ -44,11 +44,11 @@ class Proof:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a layer found of a system.
+    """The answer of a layer for a system.
 
-    Proved: there is no path to BAD; `proof` says why. Violated: `path` is one on which every guard holds; in a system
-    with loops it is a mere candidate, since what a loop does is guessed and left out of its steps. Unknown: `reason`
-    says why. `units` is the work that was done.
+    Proved: there is no path to BAD, with `proof`. Violated: every guard holds on `path`; in a system with loops the
+    path is only a candidate, since the effect of a loop is guessed and not among its steps. Unknown: with `reason`.
+    `units` is the amount of work.
     """
 
     verdict: Verdict
@@ -60,5 +60,5 @@ class Answer:
 
 
 def unknown(layer: str, reason: str, units: int = 0) -> Answer:
-    """Return the answer that nothing is known."""
+    """Return the answer `unknown` with a reason."""
     return Answer(Verdict.UNKNOWN, layer, reason=reason, units=units)

@@ -1,4 +1,4 @@
-"""One question to Z3, within the time and the work that it may take."""
+"""One question to Z3, within limits of time and work."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from stepward.validator.engine.clock import Clock
 
 
 def asked(solver: Any, assumed: Iterable[Any], units: int, clock: Clock) -> Any:
-    """Return z3.sat, z3.unsat, or z3.unknown where the solver gave up within so many units.
+    """Return z3.sat, z3.unsat, or z3.unknown where the solver stopped at `units`.
 
-    Z3 does not always keep to its own limit of time: the clock interrupts it. Raises OutOfTime when it has.
+    Z3 does not always respect its own time limit: the clock interrupts it. Raises OutOfTime in that case.
     """
     solver.set("rlimit", units)
     solver.set("timeout", clock.milliseconds())

@@ -1,8 +1,9 @@
-"""The block formula: one formula for all paths of a system, merges as if-then-else, loops cut where they are entered.
+"""The block formula: one formula for all paths of a system, with if-then-else at merges, and loops cut at their
+entries.
 
 `search` is unsatisfiable iff no path of the system's plan (plans.py) leads to BAD on which every guard holds. Since a
-plan has a path for every path of the system, unsatisfiable proves that there is none; for a system without cycles a
-path of the plan is one of the system, and is returned only when the evaluator has walked it.
+plan has a path for every path of the system, unsatisfiable proves that there is none. For a system without cycles a
+path of the plan is one of the system, and is returned only when the evaluator has followed it.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ from stepward.validator.findings import Verdict
 LAYER: Final = "block formula"
 
 MAX_TIDY_UNITS: Final = 100_000
-"""Units that may be spent on a tidier model than the one at hand."""
+"""Units for the search of a simpler model."""
 
 MAX_TRIES: Final = 6
-"""Models of which a path is tried to be made."""
+"""The most models that are tried for a path."""
 
 PLACES: Final = (0, 2, None)
-"""Decimal places that the numbers of a model are asked to have, one after the other; None: any number."""
+"""Numbers of decimal places that are tried in order for the numbers of a model; None: any number."""
 
 TOO_LARGE: Final = "a comparison of two texts has too many cases"
 NO_VALUES: Final = "the solver found a path, but no values with which the program can take it"
 
 
 def search(system: System, domains: Domains, *, units: int, clock: Clock) -> Answer:
-    """Look for a path to BAD; `units` bounds the work, in Z3's own measure."""
+    """Search a path to BAD; `units` bounds the work, in Z3's own measure."""
     try:
         return _Search(system, domains, units, clock).answer()
     except TooLarge:
@@ -53,7 +54,7 @@ def search(system: System, domains: Domains, *, units: int, clock: Clock) -> Ans
 
 
 class _Spent(Exception):  # noqa: N818 - never seen outside this file
-    """The solver gave up."""
+    """The solver stopped at its limit."""
 
 
 class _Search:
@@ -71,7 +72,7 @@ class _Search:
         self.solver.add(self.terms.facts)
 
     def answer(self) -> Answer:
-        """Return what was found."""
+        """Return the answer of this layer."""
         wanted = [self.goal] if self.goal is not True else []
         reason = NO_VALUES
         try:
@@ -106,7 +107,7 @@ class _Search:
     # -- asking ----------------------------------------------------------------------------------------------------
 
     def _model(self, assumed: list[Any], most: int | None = None) -> Any:
-        """Return a model, or None where there is none; raises _Spent when the work that it may take is used up."""
+        """Return a model, or None where there is none; raises _Spent at the limit of work."""
         if self.left <= 0:
             raise _Spent
         before = self._spent()
@@ -121,7 +122,7 @@ class _Search:
         return int(counts.get_key_value("rlimit count")) if "rlimit count" in counts.keys() else 0  # noqa: SIM118
 
     def _path(self, walk: Walk, model: Any, wanted: list[Any]) -> Path | None:
-        """Return the path of a walk, its numbers with few decimal places where that can be had."""
+        """Return the path of a walk, with few decimal places where possible."""
         numbers = [slot.number for slot in walk.terms().slots.values() if slot.number is not None]
         for places in PLACES:
             chosen = model
@@ -137,13 +138,13 @@ class _Search:
         return None
 
     def _other(self, walk: Walk, model: Any) -> Any:
-        """Return what a model must fulfil to differ from one whose path could not be taken."""
+        """Return a term that excludes models like this one, whose path could not be taken."""
         said = choices(model, walk.terms())
         same = [*walk.choices(), *([said] if said is not None else [])]
         return self._named(z3.Not(z3.And(same)) if same else z3.BoolVal(False, self.terms.context))
 
     def _named(self, term: Any) -> Any:
-        """Return a variable under which the solver can be asked for a term."""
+        """Return a variable that implies a term, for use as an assumption."""
         literal = self.terms.boolean("asked")
         self.solver.add(z3.Implies(literal, term))
         return literal

@@ -1,9 +1,9 @@
-"""The formula of a plan: one Boolean for each way and each node, true where a path takes it.
+"""The formula of a plan: one Boolean for each step in the plan and each node, true where a path takes it.
 
 `Encoding.at[BAD]` and the facts of the terms are satisfiable iff the plan has a path to BAD on which every guard holds,
-every computed value exists, and texts and arrays answer as some text or array could (facts.py). A way is true only if
-the node it leaves is, its guards hold there and what it computes has a value; a node only if a way into it is. Each way
-is a choice of its own, because two ways with guards that both hold are two paths, not one.
+every computed value exists, and texts and arrays have consistent answers (facts.py). An edge is true only if its source
+node is, its guards hold there and its computed values exist; a node only if an edge into it is. Each edge has its own
+Boolean, because two edges with guards that both hold are two paths, not one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _UNDEFINED: Final = Made(Value(True, {}))
 
 
 class Taken(NamedTuple):
-    """A way as a path takes it: when, the versions after it, and those that its assignments made."""
+    """An edge on a path: its condition, the versions after it, and the versions that its assignments made."""
 
     when: Term
     after: Environment
@@ -68,10 +68,10 @@ class Encoding:
         self.taken: dict[int, list[tuple[Way, Taken]]] = {}
         self.forgotten: dict[int, dict[Names, Leaf]] = {}
         self._decided: dict[tuple[int, Decision], list[tuple[Truth, Term]]] = {}
-        """Of each tree of a decision its truth, and when none up to it has held or failed; one more at the front."""
+        """For each tree of a decision its truth, and when no tree up to it held or failed; with an initial entry."""
 
     def entry(self) -> Environment:
-        """Return the versions at the entry: inputs have values of their types, nothing else is defined."""
+        """Return the versions at the entry: inputs have values of their types, and nothing else is defined."""
         environment: Environment = dict.fromkeys(sorted(self.system.roots), _UNDEFINED)
         for root, source in self.system.inputs:
             environment[root] = self._given(root, Given(source))
@@ -111,7 +111,7 @@ class Encoding:
         self.before[node] = environment
 
     def _called(self, name: str, term: Term) -> Term:
-        """Return a variable that is true only if the term is."""
+        """Return a variable that implies the term."""
         if isinstance(term, bool) or z3.is_const(term):
             return term
         variable = self.terms.boolean(name)
@@ -132,7 +132,7 @@ class Encoding:
     # -- ways ------------------------------------------------------------------------------------------------------
 
     def _way(self, way: Way) -> Taken:
-        """Return when a way is taken, and what it leaves behind."""
+        """Return the condition of an edge, and the versions after it."""
         source = self.at[way.node]
         if source is False:
             return Taken(False, {}, ())
@@ -151,7 +151,8 @@ class Encoding:
         return Taken(when, after, made)
 
     def _guard(self, node: int, guard: Guard) -> Term:
-        """Return when a decision has an outcome at a node, in whose environment the terms are read now."""
+        """Return the condition that a decision has an outcome at a node. `terms.environment` must be that of the
+        node."""
         terms, decision = self.terms, guard.decision
         decided = self._decided.setdefault((node, decision), [(Truth(False, False), True)])
         last = guard.outcome if guard.outcome >= 0 else len(decision.trees) - 1
@@ -169,7 +170,8 @@ class Encoding:
     def _assigned(
         self, edge: Edge, before: Environment, conditions: list[Term]
     ) -> tuple[Environment, tuple[Version, ...]]:
-        """Return the environment after an edge, and the versions that it made; add what must hold to `conditions`."""
+        """Return the environment after an edge, and the versions that it made; add required conditions to
+        `conditions`."""
         if not edge.assigns:
             return before, ()
         after = dict(before)
@@ -179,7 +181,7 @@ class Encoding:
             version = self._value(assign, conditions)
             after[assign.root] = version
             made.append(version)
-        # What waited under a primed name is over with the edge, and no other way into the node knows of it.
+        # Primed names end with the edge, and other edges into the node do not have them.
         return {root: after[root] for root in before}, tuple(made)
 
     def _value(self, assign: Assign, conditions: list[Term]) -> Version:
@@ -205,7 +207,7 @@ class Encoding:
         return self.terms.leaf(root, domain)
 
     def _computed(self, tree: Expression, conditions: list[Term]) -> Value:
-        """Return the value of an expression on a way that is taken only where it has one."""
+        """Return the value of an expression on an edge that is taken only where the value exists."""
         value = self.terms.value(tree)
         conditions.append(self.terms.no(value.fails))
         if len(value.kinds) != 1:

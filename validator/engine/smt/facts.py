@@ -1,6 +1,6 @@
-"""How the answers about one value hang together: the facts without which a solver would find what can't be.
+"""Consistency of answers about one value: the facts without which a solver would find impossible states.
 
-Every fact is true of all texts and all arrays; leaving one out can only make a verdict unknown.
+Every fact is true of all texts and all arrays; a missing fact can only make a verdict unknown.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from stepward.vm.expressions.syntax import Expression
 from stepward.vm.patterns.languages import lengths_of
 
 MAX_CLASSES: Final = 256
-"""Ways to answer that are written out of a text that has a pattern."""
+"""The most combinations of answers that are written out for a text with a pattern."""
 
 
 class Facts:
-    """Notes the facts about the texts and arrays of some terms, once every condition has been translated."""
+    """Adds the facts about the texts and arrays of some terms, after every condition has been translated."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
 
     def note(self) -> None:
-        """Note in `terms` what holds in every state."""
+        """Add to `terms` what holds in every state."""
         slots = list(self.terms.slots.values())
         free = [slot.text for slot in slots if slot.text is not None and slot.text.members is None]
-        for _ in range(2):  # what the first round asks of one text, the second asks of those that may equal it
+        for _ in range(2):  # the second round shares the questions that the first round added
             self._share(free)
         for text in free:
             self._text_rules(text)
@@ -44,7 +44,7 @@ class Facts:
                 self._array_rules(slot.array)
 
     def _share(self, free: list[Text]) -> None:
-        """Texts that may be equal are asked the same, and everything that is asked has its `is`."""
+        """Give texts that may be equal the same questions, and every literal its `is` question."""
         linked = {name for pair in self.terms.same for name in pair}
         asked = {atom: None for text in free if text.names in linked for atom in text.atoms}
         has_length = any(text.length is not None for text in free if text.names in linked)
@@ -96,14 +96,14 @@ class Facts:
                 self.terms.state(z3.Implies(z3.And(first, second), text.length >= least_length(one, two)))
 
     def _form_rules(self, text: Text) -> None:
-        """A text of some patterns answers as one of their texts does, and is as long."""
+        """A text with patterns has the answers and the length of some text that matches one."""
         found = [*text.known]
         for form in text.forms:
             classes = cut_by_automata(text.atoms, (), *form, MAX_CLASSES)
             if classes is None:
                 return
             found += classes
-        if not found:  # no text at all: a fact that nothing keeps would also rule out the paths that do not come here
+        if not found:  # no text at all: an impossible fact would also rule out the paths that do not come here
             return
         rows = {tuple([atom.of(one) for atom in text.atoms]) for one in found}
         if len(rows) <= MAX_CLASSES and text.atoms:
@@ -131,7 +131,7 @@ class Facts:
         by_name = {text.names: text for text in free}
         for (one, two), equal in self.terms.same.items():
             first, second = by_name[one], by_name[two]
-            for atom in dict.fromkeys((*first.atoms, *second.atoms)):  # no set: its order would hang on hashes
+            for atom in dict.fromkeys((*first.atoms, *second.atoms)):  # no set: its order would depend on hashes
                 a, b = self.terms.atom(first, atom), self.terms.atom(second, atom)
                 self.terms.state(self.terms.either(z3.Not(equal), _alike(a, b)))
                 if atom.question == "is":
@@ -157,7 +157,7 @@ class Facts:
             self._lookup_rules(array, tree, found_it)
 
     def _lookup_rules(self, array: Array, tree: Expression, found: Any) -> None:
-        """What is looked for and equals a literal is found where that literal is."""
+        """An item that equals a literal is found iff the literal is."""
         value = self.terms.value(tree)
         for (word, literal), holds in list(array.holds.items()):
             guard, payload = value.kinds.get(word, (False, None))
@@ -176,7 +176,7 @@ def _alike(a: Term, b: Term) -> Term:
 
 
 def _members_of(items: Domain | None) -> Iterable[Any] | None:
-    """Return the values that items can have, where they are few; None where they are not."""
+    """Return the possible values of items, where they are few; None otherwise."""
     if items is None or items.any_text or items.array or items.is_object:
         return None
     if not all(one.low == one.high is not None for one in items.ranges) or len(items.texts) + len(items.ranges) > 32:

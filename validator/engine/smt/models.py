@@ -1,4 +1,4 @@
-"""From a model of the solver to a state of the program: exact decimals, texts and arrays that are as the model says."""
+"""From a model of the solver to a state of the program: exact decimals, with texts and arrays as in the model."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from stepward.vm.expressions.syntax import Expression
 from stepward.vm.values import FrozenMap
 
 MAX_LENGTH: Final = 100_000
-"""Code points of a text, and items of an array, in a witness: none longer is ever built."""
+"""The most code points of a text, and items of an array, in a witness."""
 
-TOO_LONG: Final = f"it takes a text or an array longer than {MAX_LENGTH:,}, and no witness holds one"
+TOO_LONG: Final = f"it takes a text or an array longer than {MAX_LENGTH:,}, and no witness has one"
 
 
 def state_of(model: Any, terms: Terms) -> State | None:
-    """Return the state that a model describes; None where none was found, which proves nothing."""
+    """Return the state of a model; None where none was found, which proves nothing."""
     return None if is_long(model, terms) else _Builder(model, terms).state()
 
 
 def choices(model: Any, terms: Terms) -> Any:
-    """Return what a model says of texts and arrays, as a term, so that another model can be asked for."""
+    """Return the model's answers about texts and arrays as a term, so that another model can be requested."""
     said = []
     for slot in terms.slots.values():
         atoms = list(slot.text.atoms.values()) if slot.text is not None else []
@@ -46,12 +46,12 @@ def choices(model: Any, terms: Terms) -> Any:
 
 
 def is_long(model: Any, terms: Terms) -> bool:
-    """Return whether a text or an array of a model is longer than those of a witness."""
+    """Return whether a text or an array of a model is too long for a witness."""
     return any(model.eval(length, True).as_long() > MAX_LENGTH for length in _lengths(terms))
 
 
 def short(terms: Terms) -> Any:
-    """Return the term that no text and no array is longer than those of a witness."""
+    """Return the term that every text and array is short enough for a witness."""
     return z3.And([length <= MAX_LENGTH for length in _lengths(terms)])
 
 
@@ -88,7 +88,7 @@ class _Builder:
         return int(self.model.eval(term, True).as_long())
 
     def scalar(self, names: Names, slot: Slot) -> bool:
-        """Take down a value that stands for itself; note texts and arrays for later."""
+        """Store a scalar value; remember texts and arrays for later."""
         word = next((word for word in slot.kinds if self.is_true(slot.guards[word])), "undefined")
         if word == "null":
             self.found[names] = None
@@ -118,7 +118,7 @@ class _Builder:
     # -- texts -----------------------------------------------------------------------------------------------------
 
     def groups(self) -> Iterator[list[Text]]:
-        """Yield the texts, equal ones together, those that are inside others first."""
+        """Yield groups of equal texts; texts that are parts of others come first."""
         leader: dict[Names, Names] = {name: name for name in self.texts}
         for (one, two), equal in self.terms.same.items():
             if one in leader and two in leader and self.is_true(equal):
@@ -139,7 +139,7 @@ class _Builder:
             length = self.whole(text.length) if text.length is not None else length
         for question, holder, other, term in self.terms.pairs:
             known = self.found.get(other.names)
-            if holder.names in names and isinstance(known, str):  # where it is no text, nothing is asked
+            if holder.names in names and isinstance(known, str):  # a value that is no text has no answer
                 answers[Atom(question, known)] = self.is_true(term)
         avoid = [
             self.found[other]
@@ -190,7 +190,7 @@ class _Builder:
             return _NOTHING
 
     def filler(self, items: Domain | None, refused: list[tuple[str, Any]], odd: list[str]) -> Any:
-        """Return an item that is none of those looked for; of another kind than these, where that has to fail."""
+        """Return an item that equals none of the searched ones; of another kind where the search has to fail."""
         options: list[Any] = [True, False, None, *range(len(refused) + 1), *("x" * n for n in range(len(refused) + 1))]
         texts = items.examples if items is not None else ()
         numbers = [bound for one in items.ranges for bound in (one.low, one.high)] if items is not None else []

@@ -1,4 +1,4 @@
-"""What a term of the solver stands for: truths, values by kind, and the texts, arrays and slots of references."""
+"""The meaning of solver terms: truths, values by kind, and the texts, arrays and slots of references."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Term = Any
 
 
 class Truth(NamedTuple):
-    """When a condition holds, and when it fails; else it is false."""
+    """The conditions under which an expression holds and fails; otherwise it is false."""
 
     holds: Term
     fails: Term
 
 
 class Value(NamedTuple):
-    """An expression: when it fails, and for each kind that it can have, when it has it and its value."""
+    """The value of an expression: when it fails, and for each possible kind its condition and its payload."""
 
     fails: Term
     kinds: dict[str, tuple[Term, Any]]
@@ -29,9 +29,9 @@ class Value(NamedTuple):
 
 @dataclass(eq=False)
 class Text:
-    """The text of a reference: one of `members` by its number, or any text, of which the atoms are known.
+    """The text of a reference: one of `members` by its number, or any text with known atoms.
 
-    Where there are `forms`, it has one of them or is one of the `known` texts.
+    With `forms`, it matches one of them or is one of the `known` texts.
     """
 
     names: Names
@@ -46,7 +46,8 @@ class Text:
 
 @dataclass(eq=False)
 class Array:
-    """The array of a reference: which literals it holds, and its length. `lookups` are items that are no literals."""
+    """The array of a reference: the literals that it contains, and its length. `lookups` are items that are not
+    literals."""
 
     names: Names
     items: Domain | None
@@ -58,7 +59,7 @@ class Array:
 
 @dataclass(eq=False)
 class Slot:
-    """The value of a reference: which of its `kinds` it has (`undefined` among them), and a payload for each."""
+    """The value of a reference: its condition for each of `kinds` (`undefined` may be one), and a payload for each."""
 
     names: Names
     kinds: tuple[str, ...]

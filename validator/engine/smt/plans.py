@@ -1,13 +1,13 @@
-"""Plans: a graph without cycles that has, for every path of a system to BAD, a path that stands for it.
+"""Plans: a graph without cycles with a representative for every path of a system to BAD.
 
-A node is entered by ways, edges of the system. Where a loop can be entered, the plan forgets: there the roots that the
-loop assigns may have any value, and no edge leads back. A loop that can be entered at several nodes (an irreducible
-one) is entered at each of them by every edge that comes into the loop: what a run did between two entries is forgotten
-as well, and a rule that looks at the edges into one of them alone would lose the paths through the others.
+A node is entered by edges of the system. Where a loop can be entered, the plan forgets: the roots that the loop assigns
+may have any value there, and no edge leads back. A loop with several entry nodes (an irreducible one) is entered at
+each of them by every edge that comes into the loop. What a run did between two entries is forgotten as well; a rule
+that considers only the edges into one entry would lose the paths through the others.
 
-Every path is stood for. Let it be in a loop, and look at its last visit to a node where the loop can be entered: what
-the loop does not assign is as when it came in, what it assigns may be anything, and from there on it takes no edge that
-was cut. Loops inside loops are cut in the same manner, until none is left.
+Every path has a representative. If it enters a loop, take its last visit to an entry of that loop: roots that the loop
+does not assign have their values from before the loop, the other roots may have any value, and from there on the path
+takes no edge that was cut. Inner loops are cut in the same manner, until none is left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stepward.validator.engine.values.domains import Names, real
 
 
 class Way(NamedTuple):
-    """An edge, by the node that it leaves and its position there; START is where paths begin."""
+    """An edge, by its source node and its position there; START is where paths begin."""
 
     node: int
     position: int
@@ -34,7 +34,7 @@ START: Final = Way(-1_000_000_000, 0)
 
 @dataclass
 class Plan:
-    """Nodes in an order in which each comes after those that lead to it, the ways into each, and what it forgets."""
+    """Nodes in topological order, the edges into each, and the roots that each forgets."""
 
     order: list[int]
     ways: dict[int, list[Way]]
@@ -42,7 +42,7 @@ class Plan:
 
 
 def plan(system: System) -> Plan:
-    """Return the plan of a system; it forgets nothing iff no cycle lies on a path to BAD."""
+    """Return the plan of a system; it forgets nothing iff no cycle is on a path to BAD."""
     kept = useful(system)
     ways: dict[int, list[Way]] = {node: [] for node in sorted(kept)}
     if ENTRY in kept:
@@ -63,7 +63,7 @@ def plan(system: System) -> Plan:
 def _cut(
     system: System, loop: list[int], ways: dict[int, list[Way]], forgotten: dict[int, frozenset[Names]]
 ) -> set[int]:
-    """Cut a loop at the nodes where it can be entered, and return them."""
+    """Cut a loop at its entry nodes, and return them."""
     inside = set(loop)
     entering = {node: [way for way in ways[node] if way.node not in inside] for node in loop}
     entering = {node: found for node, found in entering.items() if found}
@@ -75,7 +75,7 @@ def _cut(
 
 
 def _written(system: System, loop: set[int], ways: dict[int, list[Way]]) -> frozenset[Names]:
-    """Return the roots that the edges of a loop assign, but for what only waits within an edge."""
+    """Return the roots that the edges of a loop assign, without primed names."""
     return frozenset(
         assign.root
         for node in loop
@@ -87,13 +87,13 @@ def _written(system: System, loop: set[int], ways: dict[int, list[Way]]) -> froz
 
 
 def _ways_in(entering: dict[int, list[Way]]) -> dict[int, list[Way]]:
-    """Return the ways into each node where a loop can be entered, given those from outside: every one into each."""
+    """Return the edges into each entry node of a loop: every edge from outside leads into each."""
     every = list(dict.fromkeys(way for found in entering.values() for way in found))
     return {node: list(every) for node in entering}
 
 
 def useful(system: System) -> set[int]:
-    """Return the nodes, BAD among them, that edges lead to from the entry, and from which they lead to BAD."""
+    """Return the nodes on paths from the entry to BAD, BAD included."""
     before: dict[int, list[int]] = {BAD: []}
     seen, pending = {ENTRY}, [ENTRY]
     while pending:
@@ -113,7 +113,7 @@ def useful(system: System) -> set[int]:
 
 
 def loops(region: Iterable[int], ways: dict[int, list[Way]]) -> list[list[int]]:
-    """Return the strongly connected parts of a region that hold a cycle, each in the order of its nodes."""
+    """Return the strongly connected components of a region that contain a cycle, each in the order of its nodes."""
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(region)
     graph.add_edges_from((way.node, node) for node in list(graph) for way in ways[node] if way.node in graph)
@@ -122,7 +122,7 @@ def loops(region: Iterable[int], ways: dict[int, list[Way]]) -> list[list[int]]:
 
 
 def ordered(ways: dict[int, list[Way]]) -> list[int]:
-    """Return the nodes of a graph without cycles, each after those that lead to it."""
+    """Return the nodes of a graph without cycles in topological order."""
     after: dict[int, list[int]] = {}
     missing: dict[int, int] = {}
     for node, entering in ways.items():

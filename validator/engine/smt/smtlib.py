@@ -1,4 +1,4 @@
-"""Formulas as SMT-LIB 2 text that any solver reads, one variable or fact a line."""
+"""Formulas as SMT-LIB 2 text for any solver, with one variable or fact a line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepward.validator.engine.smt.versions import Versions
 
 
 def script(terms: Versions, facts: Iterable[Any]) -> str:
-    """Return a script that asks whether facts about the terms' variables hold together."""
+    """Return a script that asks whether facts about the terms' variables are satisfiable together."""
     declared = [f"(declare-fun {variable.sexpr()} () {variable.sort().sexpr()})" for variable in terms.variables]
     asserted = [f"(assert {fact.sexpr() if z3.is_expr(fact) else str(fact).lower()})" for fact in facts]
     logic = f"(set-logic {'QF_LIRA' if terms.is_linear else 'QF_NIRA'})"

@@ -1,6 +1,6 @@
-"""The solver's layer for the cases of one step: one solver, and a formula for each question.
+"""The solver layer for the cases of one step: one solver, and a formula for each question.
 
-What it may spend is counted in Z3's own units, so that a verdict does not depend on how busy the machine is.
+Its work is measured in Z3's own units, so that a verdict does not depend on the load of the computer.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from stepward.validator.engine.values.states import references_of
 from stepward.vm.expressions.syntax import Expression
 
 MAX_UNITS: Final = 5_000_000
-"""Units of work that one question about a step may take (Z3's `rlimit`); some seconds."""
+"""The most units of work for one question about a step (Z3's `rlimit`); some seconds."""
 
 
 class Solved:
-    """The cases of one step as terms; Undecided is raised where the solver gives up, OutOfTime by the clock."""
+    """The cases of one step as terms; raises Undecided where the solver stops, OutOfTime at the deadline."""
 
     def __init__(self, trees: Sequence[Expression], domains: Domains, clock: Clock) -> None:
         self.clock = clock

@@ -1,8 +1,8 @@
-"""Conditions as terms of Z3: for each expression when it fails, and otherwise its value, by kind.
+"""Conditions as terms of Z3: for each expression when it fails, and otherwise its value by kind.
 
-Numbers are reals (whole ones integers), members of an `enum` are numbered, of a text only the answers to what is asked
-of it are known (texts.py). A term describes every state that there can be, and some that there can't: what is
-unsatisfiable is proved, and a model is only a candidate, from which models.py makes a state that the evaluator judges.
+Numbers are reals (whole ones integers), members of an `enum` are numbered, and a text is known by the answers to
+questions about it (texts.py). A term describes every possible state, and some impossible ones: what is unsatisfiable is
+proved. A model is only a candidate: models.py builds a state from it, and the evaluator checks the state.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from stepward.vm.expressions.syntax import (
 )
 
 MAX_PAIRS: Final = 4_096
-"""Pairs of members of two enums that one comparison is written out for."""
+"""The most pairs of members of two enums in one comparison."""
 
 MAX_PARTS: Final = 100
-"""Parts of a text that one question is written out for."""
+"""The most parts of a text in one question."""
 
 
 class TooLarge(Exception):  # noqa: N818 - no error: the verdict is unknown
-    """A comparison has too many cases to be written out."""
+    """A comparison has too many cases to write out."""
 
 
 class Terms(ABC):
-    """Translates the conditions of one question, in a context of its own. Raises OutOfTime when the clock runs out."""
+    """Translates the conditions of one question, in its own Z3 context. Raises OutOfTime at the deadline."""
 
     def __init__(self, domains: Domains, clock: Clock) -> None:
-        clock.look()  # who comes late asks again and again, and a context costs much
+        clock.look()  # after the deadline questions continue to come, and a context is expensive
         self.context = z3.Context()
         self.domains = domains
         self.clock = clock
@@ -59,13 +59,13 @@ class Terms(ABC):
         self.pairs: list[tuple[Question, Text, Text, Any]] = []
         self.is_linear = True
         self.variables: list[Any] = []
-        """Every variable, in the order in which they were made."""
+        """Every variable, in the order of creation."""
         self._count = 0
 
     # -- small words -----------------------------------------------------------------------------------------------
 
     def symbol(self, name: str) -> str:
-        """Return a name that no other variable has, and that SMT-LIB takes without quoting."""
+        """Return a name that no other variable has, and that SMT-LIB accepts without quoting."""
         self.clock.look()
         self._count += 1
         return f"{re.sub('[^A-Za-z0-9_.]', '_', name[:40])}_{self._count}"
@@ -81,7 +81,7 @@ class Terms(ABC):
         return self.variables[-1]
 
     def number(self, name: str) -> Any:
-        """Return a fresh number, whole or not."""
+        """Return a fresh real number."""
         self.variables.append(z3.Real(self.symbol(name), self.context))
         return self.variables[-1]
 
@@ -116,7 +116,7 @@ class Terms(ABC):
         return not part if isinstance(part, bool) else z3.Not(part)
 
     def state(self, condition: Term) -> None:
-        """Note something that holds in every state."""
+        """Add a fact that holds in every state."""
         if condition is not True:
             self.facts.append(z3.BoolVal(False, self.context) if condition is False else condition)
 
@@ -127,7 +127,7 @@ class Terms(ABC):
         """Return the value of a reference."""
 
     def made(self, names: Names, domain: Domain, has_holder: Term = True) -> Slot:
-        """Return a new slot of that name for any value of a domain, or for none where there is no object to hold it."""
+        """Return a new slot for any value of a domain, or for no value where `has_holder` is false."""
         kinds = sorted(domain.kinds)
         if domain.undefined or has_holder is not True:
             kinds.append("undefined")
@@ -180,7 +180,7 @@ class Terms(ABC):
     # -- expressions -----------------------------------------------------------------------------------------------
 
     def truth(self, tree: Expression) -> Truth:
-        """Return when a condition holds and when it fails: in a state it is neither iff it is false there."""
+        """Return when a condition holds and when it fails; it is false in a state iff neither is true."""
         self.clock.look()
         match tree:
             case Defined(reference=reference):
@@ -234,7 +234,7 @@ class Terms(ABC):
 
     @staticmethod
     def value_in(slot: Slot) -> Value:
-        """Return the value that a slot holds."""
+        """Return the value of a slot."""
         payloads = {
             "null": None,
             "boolean": slot.boolean,
@@ -291,7 +291,7 @@ class Terms(ABC):
         return z3.ToReal(payload.length)
 
     def text_length(self, text: Text) -> Any:
-        """Return the length of any text."""
+        """Return the length of a text that is not an enum member."""
         if text.length is None:
             text.length = self.integer(f"len {'.'.join(text.names)}")
         return text.length
@@ -392,7 +392,7 @@ class Terms(ABC):
 
     @staticmethod
     def bounded(cases: int, limit: int) -> None:
-        """Raise TooLarge where something has too many cases to be written out."""
+        """Raise TooLarge where there are too many cases to write out."""
         if cases > limit:
             raise TooLarge
 
@@ -404,7 +404,7 @@ class Terms(ABC):
         return self.either(*(text.number == number for number in fitting))
 
     def atom(self, text: Text, atom: Atom) -> Term:
-        """Return the answer to one question about any text."""
+        """Return the answer to one question about a text that is not an enum member."""
         if atom.question != "is" and not atom.literal:
             return True
         if text.max_length is not None and len(atom.literal) > text.max_length:
@@ -429,7 +429,7 @@ class Terms(ABC):
     # -- arrays ----------------------------------------------------------------------------------------------------
 
     def member(self, item_tree: Expression, item: tuple[str, Any], array: tuple[str, Any]) -> Truth:
-        """Return when an array holds an item of a known kind, and when looking for it fails."""
+        """Return when an array contains an item of a known kind, and when the search for it fails."""
         word, payload = array
         if word != "array":
             return Truth(False, True)
@@ -453,7 +453,7 @@ class Terms(ABC):
         return self.holds(payload, item[0], item[1])
 
     def holds(self, array: Array, word: str, literal: Any) -> Truth:
-        """Return when an array holds a literal, and when looking for it fails on an item of another kind."""
+        """Return when an array contains a literal, and when the search for it fails on an item of another kind."""
         key = (word, literal)
         if key not in array.holds:
             can_hold = array.items is None or array.items.admits(literal)
@@ -467,5 +467,5 @@ class Terms(ABC):
 
 
 def compares(items: Domain | None, word: str) -> bool:
-    """Return whether every item can be compared with a value of this kind: looking for it can't fail."""
+    """Return whether every item can be compared with a value of this kind, so that a search can't fail."""
     return word == "null" or (items is not None and items.kinds <= {word, "null"} and word not in ("array", "object"))

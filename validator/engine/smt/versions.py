@@ -1,8 +1,8 @@
-"""Versions: the values that roots have along the paths of a system, as terms of Z3 that many paths share.
+"""Versions: the values of roots along the paths of a system, as terms of Z3 that paths share.
 
-A version is what an assignment makes, and what it is lazily: a field of it becomes a term when something reads it.
-Where paths merge, a version is an if-then-else over the ways into the node; a question about a merged text or array is
-asked of each of its parts, once, so that what is written stays linear.
+Each assignment makes a version. It is lazy: a field becomes a term when something reads it. Where paths merge, a
+version is an if-then-else over the edges into the node. A question about a merged text or array is asked once for each
+of its parts, so that the formula stays linear.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stepward.vm.expressions.syntax import Expression, Reference
 from stepward.vm.values import freeze
 
 MAX_PUSHED: Final = 200_000
-"""Answers about parts of merged texts and arrays that are written out."""
+"""The most answers about parts of merged texts and arrays."""
 
 Fields = tuple[str, ...]
 
@@ -32,7 +32,7 @@ _ANY: Final = ANYTHING | Domain(undefined=True)
 
 
 class Version:
-    """A value of a root. `known` are the fields that were asked for; () is the value itself."""
+    """A value of a root. `known` are the fields that were read; () is the value itself."""
 
     __slots__ = ("known",)
 
@@ -41,7 +41,7 @@ class Version:
 
 
 class Leaf(Version):
-    """Any value of a domain, which is asked for field by field. `keys` names the slots that were made for it."""
+    """Any value of a domain, read field by field. `keys` are the names of its slots."""
 
     __slots__ = ("domain", "key", "keys")
 
@@ -53,7 +53,7 @@ class Leaf(Version):
 
 
 class Made(Version):
-    """A value that an expression has; it has no fields."""
+    """The value of an expression; it has no fields."""
 
     __slots__ = ("value",)
 
@@ -63,7 +63,7 @@ class Made(Version):
 
 
 class Written(Version):
-    """A value that is known whole."""
+    """A literal value."""
 
     __slots__ = ("literal",)
 
@@ -104,11 +104,11 @@ class Merged:
 
 
 Environment = dict[Names, Version]
-"""The version that each root has; never changed once it is shared."""
+"""The version of each root; not modified after it is shared."""
 
 
 class Versions(Terms):
-    """Terms whose references are read in `environment`; a root that is missing there may have any value."""
+    """Terms whose references are read in `environment`; a root outside of it may have any value."""
 
     def __init__(self, domains: Domains, clock: Clock) -> None:
         super().__init__(domains, clock)
@@ -123,7 +123,7 @@ class Versions(Terms):
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def version(self, names: Names) -> tuple[Version, Fields]:
-        """Return the version that a reference reads, and the fields of it."""
+        """Return the version of a reference's root, and the fields below it."""
         root = self.domains.root(names)
         version = self.environment.get(root)
         if version is None:
@@ -192,7 +192,7 @@ class Versions(Terms):
         return self.called("is", result)
 
     def called(self, name: str, term: Term) -> Term:
-        """Return a variable that equals the term, so that no term grows deep."""
+        """Return a variable that equals the term, so that terms stay shallow."""
         if isinstance(term, bool) or z3.is_const(term):
             return term
         variable = self.boolean(name) if z3.is_bool(term) else self.number(name)
@@ -225,9 +225,9 @@ class Versions(Terms):
         return Merged(tuple(options))
 
     def pushed(self, merged: Merged, key: Hashable, ask: Callable[[Any], Term]) -> Term:
-        """Return the answer to a question about a merged value, by what each of its parts answers.
+        """Return the answer to a question about a merged value, from the answers of its parts.
 
-        `key` is the question: what was asked before is not written again.
+        `key` identifies the question, so that an answer is written only once.
         """
         pending = [merged]
         while pending:
@@ -268,7 +268,7 @@ class Versions(Terms):
         )
 
     def member(self, item_tree: Expression, item: tuple[str, Any], array: tuple[str, Any]) -> Truth:
-        """Return when an array holds an item of a known kind, and when looking for it fails."""
+        """Return when an array contains an item of a known kind, and when the search for it fails."""
         if array[0] != "array" or isinstance(array[1], tuple):
             return super().member(item_tree, item, array)
         key = (item[0], item[1]) if _is_literal(item[1]) else object()
@@ -294,7 +294,7 @@ class Versions(Terms):
 
     @staticmethod
     def _choices(word: str, payload: Any) -> list[tuple[Term, Any]] | None:
-        """Return the values that an item can be, and when it is each; None where they are too many."""
+        """Return the possible values of an item with their conditions; None where they are too many."""
         if word in ("array", "object"):
             return None
         if _is_literal(payload):
@@ -306,7 +306,8 @@ class Versions(Terms):
         return None
 
     def _guessed(self, array: Array, payload: Any) -> Truth:
-        """Return what an array may answer when it is asked for what is not known: anything, but nothing if empty."""
+        """Return free answers for an item that is not a literal: any answer, except that an empty array contains
+        nothing."""
         found, failed = self.boolean("in"), self.boolean("in_fails")
         self.state(z3.Implies(z3.Or(found, failed), array.length >= 1))
         self.state(z3.Not(z3.And(found, failed)))
@@ -334,5 +335,5 @@ def _is_literal(payload: Any) -> bool:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Return whether two payloads or terms are one, without asking Z3."""
+    """Return whether two payloads or terms are identical, without asking Z3."""
     return one is other or (type(one) is type(other) and _is_literal(one) and one == other)

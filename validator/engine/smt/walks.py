@@ -1,7 +1,7 @@
-"""From a model of a plan's formula to a path: the edges that it takes, and the values along them.
+"""From a model of a plan's formula to a path: its edges, and the values along them.
 
-Nothing that the solver says is believed but the values of what was given: a path is walked with the machine's
-evaluator, edge by edge, and is none where a guard does not hold or a computed value does not exist.
+Only the solver's values from outside are used: the machine's evaluator follows the path edge by edge, and rejects it
+where a guard does not hold or a computed value does not exist.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _MISSING: Final = object()
 
 
 class Walk:
-    """The ways that a model takes, from the entry to BAD."""
+    """The edges that a model takes, from the entry to BAD."""
 
     def __init__(self, encoding: Encoding, model: Any) -> None:
         self.encoding = encoding
         self.ways: list[tuple[int, Way, Taken]] = []
-        """Each way with the node that it was taken into, which is not its edge's target where a plan leaps."""
+        """Each edge with the node that it enters, which differs from its target where a plan redirects it."""
         node = BAD
         while not self.ways or self.ways[-1][1] != START:
             way, taken = next(one for one in encoding.taken[node] if _is_true(model, one[1].when))
@@ -51,11 +51,11 @@ class Walk:
         self.ways.reverse()
 
     def choices(self) -> list[Any]:
-        """Return the variables of the ways that are taken."""
+        """Return the variables of the edges that are taken."""
         return [taken.when for _, _, taken in self.ways if taken.when is not True]
 
     def leaves(self) -> Iterator[Leaf]:
-        """Yield the versions on the way that the model gives values to."""
+        """Yield the versions on the path whose values come from the model."""
         start = self.ways[0][2].after
         yield from (version for version in start.values() if isinstance(version, Leaf))
         for node, _, taken in self.ways:
@@ -63,15 +63,15 @@ class Walk:
             yield from self.encoding.forgotten.get(node, {}).values()
 
     def terms(self) -> Versions:
-        """Return the terms with the slots of this walk alone."""
+        """Return the terms with the slots of this walk only."""
         narrow = copy(self.encoding.terms)
         narrow.slots = {key: narrow.slots[key] for leaf in self.leaves() for key in leaf.keys}
         return narrow
 
     def path(self, model: Any, layer: str, shown: Iterable[Names]) -> Path | None:
-        """Return the path with the values of `shown` references, those that it reads among them.
+        """Return the path with the values of the references `shown`.
 
-        None where values that are as the model says do not take it.
+        None where no values consistent with the model take it.
         """
         found = state_of(model, self.terms())
         if found is None:
@@ -87,7 +87,7 @@ class _Astray(Exception):  # noqa: N818 - never seen outside this file
 
 
 class _Held:
-    """The value of a version on one path: of one that was given, the fields that the model speaks of."""
+    """The value of a version on one path; for a value from outside, the fields that the model has."""
 
     def __init__(self, leaf: Leaf | None, found: Mapping[Names, Any], value: Any = None, prefix: Fields = ()) -> None:
         self.leaf = leaf
@@ -96,11 +96,11 @@ class _Held:
         self.prefix = prefix
 
     def below(self, fields: Fields) -> _Held:
-        """Return what is held at a field."""
+        """Return the value of a field as an object of this class."""
         return _Held(self.leaf, self.found, self.value, (*self.prefix, *fields))
 
     def get(self, fields: Fields) -> Any:
-        """Return the value of a field, or _MISSING; what the model does not speak of is the simplest that fits."""
+        """Return the value of a field, or _MISSING; where the model has none, the simplest value of its domain."""
         fields = (*self.prefix, *fields)
         if self.leaf is None:
             return _within(self.value, fields)
@@ -118,7 +118,7 @@ class _Held:
 
 
 class _Walker:
-    """Takes one walk with values."""
+    """Follows one walk with values."""
 
     def __init__(self, walk: Walk, found: State, shown: Iterable[Names]) -> None:
         self.walk = walk
@@ -197,7 +197,7 @@ class _Walker:
 
 
 def simple(domain: Domain) -> Any:
-    """Return a simple value of a domain, or _MISSING where it has none or where one is not needed."""
+    """Return a simple value of a domain, or _MISSING where it has none or where none is needed."""
     bounds = [bound for one in domain.ranges for bound in (one.low, one.high) if bound is not None]
     wholes = [int(bound) + step for bound in bounds for step in (0, 1, -1)]
     options = (True, False, 0, *bounds, *wholes, *domain.examples, "text", "", (), FrozenMap(), None)

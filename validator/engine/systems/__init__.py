@@ -1,1 +1,1 @@
-"""Systems: the product of program and monitor as a graph with guards and assignments."""
+"""Systems: the product of program and monitor as a transition system with guards and assignments."""

@@ -1,6 +1,6 @@
-"""The values that a root of a system can ever have: those that it has at the entry, and those that edges assign to it.
+"""The values that a root of a system can ever have: at the entry, and by assignments of edges.
 
-Never fewer than there are: what a loop assigned and a layer forgot is one of these.
+An over-approximation: a root that a loop assigned and a layer forgot has one of these values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stepward.vm.expressions.operators import FUNCTIONS, kind
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, FunctionCall, Minus, Reference, children
 
 MAX_FIELDS: Final = 16
-"""Fields below a root that are told apart: a loop may take a field of what it took before."""
+"""The most fields below a root that are distinguished: a loop may read a field of a field without end."""
 
 _ABSENT: Final = Domain(undefined=True)
 _UNKNOWN: Final = ANYTHING | _ABSENT
@@ -34,7 +34,7 @@ Place = tuple[Names, tuple[str, ...]]
 
 
 class Assigned:
-    """The domains of what is assigned in one system."""
+    """The domains of the assigned values in one system."""
 
     def __init__(self, system: System, domains: Domains) -> None:
         self.domains = domains
@@ -47,7 +47,7 @@ class Assigned:
         self._known: dict[Place, Domain] = {}
 
     def domain(self, root: Names, fields: tuple[str, ...]) -> Domain:
-        """Return the values that a field of a root can have, or the root itself."""
+        """Return the values that a field of a root, or the root itself, can have."""
         place = (root, fields)
         if place not in self._known:
             self._known[place] = possible(self._union(place))
@@ -63,7 +63,7 @@ class Assigned:
         return found
 
     def _copied(self, place: Place) -> list[Place]:
-        """Return the places that a value may have been copied from, with the place itself."""
+        """Return the slots that a value may have been copied from, the slot itself included."""
         seen, pending = {place: None}, [place]
         while pending:
             root, fields = pending.pop()
@@ -80,7 +80,7 @@ class Assigned:
         return root, (*reference.names[len(root) :], *fields)
 
     def _of(self, value: Value, fields: tuple[str, ...]) -> Domain:
-        """Return the values that one assignment gives; none, where it copies."""
+        """Return the values that one assignment gives; none for a copy."""
         match value:
             case Given(source=source, maybe=maybe):
                 domain = self.domains.given(source, fields)
@@ -102,7 +102,7 @@ class Assigned:
                 return _ABSENT
 
     def is_whole(self, tree: Expression) -> bool:
-        """Return whether an expression's number is whole for sure: all that it is ever made of is."""
+        """Return whether an expression's number is certainly whole, by everything that it is computed from."""
         trees, seen = [tree], set[Place]()
         while trees:
             match trees.pop():
@@ -121,11 +121,11 @@ class Assigned:
                         if not self._is_whole_at(place, trees):
                             return False
                 case _:
-                    pass  # fails where a number is needed
+                    pass  # fails where a number is required
         return True
 
     def _is_whole_at(self, place: Place, trees: list[Expression]) -> bool:
-        """Return whether what is given or written at a place is whole; what is computed there is added to `trees`."""
+        """Return whether given and literal values of a slot are whole; computed ones are added to `trees`."""
         root, fields = place
         if root not in self.values:
             return False
@@ -146,10 +146,10 @@ def _of_literal(literal: Any, fields: tuple[str, ...]) -> Domain:
 
 
 def possible(domain: Domain) -> Domain:
-    """Return the domain without ranges that hold no number; one without any value is undefined.
+    """Return the domain without empty ranges; a domain without any value becomes undefined.
 
-    What a solver is told of one value must be possible: it is told of all values at once, also of those that no path
-    of the one it looks for assigns.
+    Facts about one value must be satisfiable, because the solver gets the facts about all values at once, including
+    values that the searched path does not assign.
     """
     ranges = tuple(_tidied(one) for one in domain.ranges if not _is_empty(one))
     found = replace(domain, ranges=ranges)

@@ -1,8 +1,8 @@
-"""From a program and a monitor to a system: the product of both, pruned to what can still break the property, sliced.
+"""From a program and a monitor to a system: their product, pruned to what can still break the property, and sliced.
 
 Contract: BAD is reachable in the system if some feasible run breaks the property. The slice keeps a decision only if
-its outcomes lead to different places, and a variable only if a kept decision can observe it; every other stretch of
-the product is collapsed into the next place that matters.
+its outcomes lead to different nodes, and a variable only if a remaining decision can observe it; every other stretch of
+the product is compressed into the next node.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
 
 MAX_PAIRS: Final = 400_000
-"""Pairs of step and monitor state that the engine builds a system of."""
+"""The most pairs of step and monitor state of a system."""
 
 MAX_COUNTED: Final = 5_000
-"""Pairs with visits counted; a program that has more of them is looked at without counting."""
+"""The most pairs with counted visits; with more, the product is built without counts."""
 
 Test = tuple[tuple[Decision, tuple[int, ...]], ...]
-"""Decisions, each with the outcomes that are meant."""
+"""Decisions, each with its selected outcomes."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A property at some of its places.
+    """A property at some steps.
 
-    `kinds` are the violations that are meant, and `steps` where, None for all. `tests` are alternatives: what is bad
-    to enter is so only if all decisions of one of them have one of the outcomes beside them. `explored` is what is
-    possible beside the monitor, where that is known already.
+    `kinds` are the violations to search for, and `steps` their steps, None for all. `tests` are alternatives: an entry
+    violation counts only if all decisions of one alternative have one of their selected outcomes. `explored` is the
+    exploration of possible transitions with the monitor, if it is known already.
     """
 
     monitor: Monitor
@@ -56,7 +56,7 @@ class Question:
     explored: Exploration | None = None
 
     def asks(self, kind: str | None, step: int) -> bool:
-        """Return whether a violation is one of those that are meant."""
+        """Return whether a violation belongs to the question."""
         if kind is None or (self.kinds is not None and kind not in self.kinds):
             return False
         return self.steps is None or step in self.steps
@@ -67,10 +67,10 @@ class TooLarge(Exception):  # noqa: N818 - no error: the verdict is unknown
 
 
 class Product:
-    """The pairs of step and monitor state that paths reach, by number, and those that can still break the property.
+    """The reachable pairs of step and monitor state, by number, and those that can still break the property.
 
-    `bad` are the pairs at which a violation stands that is meant, `alive` has 1 for each from which one can be reached,
-    `out` and `before` are the pairs that follow and precede each.
+    `bad` are the pairs with a violation of the question, `alive` has 1 for each pair that can reach one, `out` and
+    `before` are the successors and predecessors of each pair.
     """
 
     def __init__(self, analyses: Analyses, question: Question) -> None:
@@ -99,13 +99,14 @@ class Product:
                     pending.append(number)
 
     def transitions(self, number: int) -> Iterator[tuple[int, Transition]]:
-        """Yield the ways out of a pair, each with the pair that it leads to, GONE where nothing can break any more."""
+        """Yield the transitions of a pair, each with its target pair, or GONE where the property can't be broken any
+        more."""
         for target, way in self.found.transitions(number):
             yield (target if target is not None and self.alive[target] else GONE), way
 
 
 def _explored(analyses: Analyses, question: Question) -> Exploration:
-    """Return the exploration of all that is possible: the one that the question brings, or one within the limits."""
+    """Return the exploration of possible transitions: the one of the question, or a new one within the limits."""
     flow, possible, found = analyses.facts.flow, analyses.transitions.possible, question.explored
     if found is None:
         found = explore_counted(flow, question.monitor, possible, most_counted=MAX_COUNTED, limit=MAX_PAIRS)
@@ -118,7 +119,7 @@ def _explored(analyses: Analyses, question: Question) -> Exploration:
 
 @dataclass
 class Slice:
-    """What is kept of a product: its places by number, and for every pair the place that comes next."""
+    """The relevant nodes of a product by number, and for every pair the next relevant node."""
 
     roots: frozenset[Names]
     kept: set[int]
@@ -137,13 +138,13 @@ class Builder:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether some path of edges breaks the property: else the graph alone proves it."""
+        """Whether some path of edges breaks the property; otherwise the graph alone proves it."""
         return bool(self.product.alive[0])
 
     # -- slicing ---------------------------------------------------------------------------------------------------
 
     def sliced(self) -> Slice:
-        """Return the slice that observes just what the property needs."""
+        """Return the smallest slice for the property."""
         roots = self.moves.closed(self._asked_at_bad())
         while True:
             kept = self._kept(roots)
@@ -154,7 +155,7 @@ class Builder:
             roots = wanted
 
     def whole(self) -> Slice:
-        """Return the slice that leaves nothing out."""
+        """Return the slice with all pairs."""
         kept = {number for number, alive in enumerate(self.product.alive) if alive}
         steps = {self.product.found.steps[number] for number in kept}
         roots = self.moves.closed(
@@ -171,7 +172,7 @@ class Builder:
         return found
 
     def _kept(self, roots: frozenset[Names]) -> set[int]:
-        """Return the pairs that matter by themselves: the entry, violations, and writers of tracked variables."""
+        """Return the pairs that are always relevant: the entry, violations, and writers of tracked variables."""
         steps = {step for root in roots for step in self.moves.writers(root)}
         kept = self.product.bad | {0}
         if steps:
@@ -180,11 +181,11 @@ class Builder:
         return kept
 
     def _places(self, kept: set[int]) -> list[int]:
-        """Return for every pair the next place, adding to `kept` the pairs whose ways lead to different ones."""
+        """Return for every pair the next relevant node; adds to `kept` the pairs with several next nodes."""
         return next_places(self.product.found.pairs, kept, self._targets, self.product.before)
 
     def _targets(self, number: int) -> Sequence[int]:
-        """Return where a pair leads; being lost counts only where a decision keeps a run from it."""
+        """Return the successors of a pair; GONE counts only where a decision can avoid the property."""
         product_ = self.product
         out = product_.out[number]
         if product_.found.steps[number] in self.moves.deciding:
@@ -203,7 +204,7 @@ class Builder:
     def system(self, slice_: Slice) -> System:
         """Return the system of a slice."""
         order = sorted(slice_.kept)
-        assert order[0] == 0, "the entry is a place"
+        assert order[0] == 0, "the entry is a node"
         slice_.nodes = {number: node for node, number in enumerate(order)}
         edges = tuple(tuple(_cheapest(self._edges(number, slice_))) for number in order)
         return System(edges, slice_.roots, self.moves.inputs(slice_.roots))
@@ -221,7 +222,7 @@ class Builder:
             if not self.analyses.transitions.is_possible(step, leaving.way):
                 continue
             assigns = tuple(self._tracked(leaving.assigns, slice_.roots))
-            for after in product_.monitor.leave(step, state, leaving.way, dict(leaving.fates)):
+            for after in product_.monitor.leave(step, state, leaving.way, dict(leaving.call_outcomes)):
                 yield from self._edge(number, leaving, assigns, after, slice_)
 
     def _edge(
@@ -233,12 +234,12 @@ class Builder:
             kind = product_.monitor.end(step, after, way)
             if self.question.asks(kind, step):
                 assert kind is not None
-                leap = Leap(step, way, leaving.fates, (number, -1), kind)
+                leap = Leap(step, way, leaving.call_outcomes, (number, -1), kind)
                 yield Edge(BAD, leaving.guards, assigns, leaving.cost, leap)
         elif way.to >= 0:
             target = product_.found.number(way.to, after)
             if target is not None and product_.alive[target]:
-                leap = Leap(step, way, leaving.fates, (number, target))
+                leap = Leap(step, way, leaving.call_outcomes, (number, target))
                 node = slice_.nodes[slice_.place[target]]
                 yield Edge(node, leaving.guards, assigns, leaving.cost, leap)
 
@@ -260,7 +261,7 @@ class Builder:
 
 
 def _cheapest(edges: Iterable[Edge]) -> list[Edge]:
-    """Return edges without those that differ from a cheaper one only by what the program calls them."""
+    """Return edges without those that differ from a cheaper one only by their step in the program."""
     best: dict[tuple[object, ...], Edge] = {}
     for edge in edges:
         key = (edge.target, edge.guards, edge.assigns)

@@ -1,4 +1,4 @@
-"""What a system copies from one reference to another, and the constants that it sets references to."""
+"""The copies between references of a system, and the constants that it assigns."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stepward.validator.engine.values.states import with_owners
 from stepward.vm.expressions.syntax import Reference
 
 MAX_REFERENCES: Final = 64
-"""References that are looked at together, unless more are asked for."""
+"""The default limit of references in all groups."""
 
 
 def alike(system: System, domains: Domains, most: int = MAX_REFERENCES) -> list[list[Names]]:
-    """Return the groups of references that are copied from one another, as far as anything reads them.
+    """Return the groups of references that are copied from one another, restricted to references that are read.
 
     Raises TooMany where there are too many.
     """
@@ -25,7 +25,7 @@ def alike(system: System, domains: Domains, most: int = MAX_REFERENCES) -> list[
         if isinstance(one.value, Computed) and isinstance(one.value.tree, Reference):
             copies.setdefault(one.root, {})[one.value.tree.names] = None
     leader: dict[Names, Names] = {}
-    # An object is copied with what is asked of it below: it is cut like the other as well.
+    # An object is copied with its fields, so the fields share their cuts as well.
     names = dict.fromkeys(with_owners(system.references, domains))
     pending = list(names)
     while pending:
@@ -53,7 +53,7 @@ def _leader(leader: dict[Names, Names], name: Names) -> Names:
 
 
 def constants(system: System, domains: Domains, groups: list[list[Names]]) -> Iterator[tuple[Names, Any]]:
-    """Yield the values that references are set to, and the texts that only some of their sources have."""
+    """Yield the values that are assigned to references, and the texts that only some of their sources have."""
     set_to: dict[Names, list[Assign]] = {}
     for one in assigns(system):
         set_to.setdefault(one.root, []).append(one)

@@ -1,4 +1,4 @@
-"""Which references of a system may still be read, at each node: what a predicate of an invariant has to speak of."""
+"""Live references of a system at each node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stepward.validator.engine.values.states import references_of
 from stepward.vm.expressions.syntax import Reference
 
 MAX_NAMES: Final = 16
-"""Names of a reference; what lies deeper is not followed, and so may be anything."""
+"""The most names of a reference; deeper fields are not followed, and so may be anything."""
 
 
 class Liveness:
@@ -25,7 +25,7 @@ class Liveness:
             self.at[node] = set()
             for edge in ways:
                 before.setdefault(edge.target, set()).add(node)
-        pending = list(range(len(system.edges)))  # taken from its end: what comes last is asked first
+        pending = list(range(len(system.edges)))  # processed from its end
         waiting = set(pending)
         while pending:
             node = pending.pop()
@@ -44,7 +44,7 @@ class Liveness:
         return self._roots[names]
 
     def _through(self, edge: Edge) -> set[Names]:
-        """Return what is live before an edge."""
+        """Return the live references before an edge."""
         live = self.at[edge.target]
         for assign in reversed(edge.assigns):
             killed = {names for names in live if self._root(names) == assign.root}

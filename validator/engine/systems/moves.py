@@ -1,7 +1,7 @@
-"""Moves: everything that can become of one step, with the states in which it can and what it assigns.
+"""Moves: all outcomes of one step, with the states in which each is possible and with its assignments.
 
 This is the language's meaning of a step (specs/language.md, "Failure", "Parallel", "Data") as guarded assignments.
-Where it is not told apart whether something happens (an argument whose type may refuse it), both are moves.
+Where the abstraction can't distinguish whether something happens (such as a refused argument), both are moves.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from stepward.vm.reading.source import Path
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
 
-MAX_FATES: Final = 64
-"""Combinations of what becomes of sub-steps that are told apart; beyond that their outputs may be there or not."""
+MAX_CALL_OUTCOMES: Final = 64
+"""The most combinations of sub-step outcomes; beyond that each output may be defined or not."""
 
 MAX_SPLITS: Final = 3
-"""Boolean expressions of one `set` that are told apart by their value."""
+"""The most Boolean expressions of one `set` that are split by their value."""
 
 SUCCEEDS: Final[CallOutcome] = "succeeds"
 FALLS_BACK: Final[CallOutcome] = "times out"
@@ -68,17 +68,17 @@ Guards = tuple[Guard, ...]
 
 
 class Leaving(NamedTuple):
-    """One way in which a step is left: when that can be, what it assigns, and what it takes from `max_steps`."""
+    """One move of a step: its transition, its guards, its assignments, and its cost in `max_steps`."""
 
     way: Transition
     guards: Guards
     assigns: tuple[Assign, ...]
-    fates: tuple[tuple[int | None, CallOutcome], ...]
+    call_outcomes: tuple[tuple[int | None, CallOutcome], ...]
     cost: int
 
 
 class _Part(NamedTuple):
-    """A call and the states in which it starts and in which it does not: each a choice of guards."""
+    """A call with the alternatives of guards under which it starts, and under which it is refused."""
 
     sub: int | None
     call: Call
@@ -88,7 +88,7 @@ class _Part(NamedTuple):
 
 
 class Moves:
-    """The moves of a program's steps, each made when it is first asked for."""
+    """The moves of a program's steps, each made on first use."""
 
     def __init__(self, analyses: Analyses, domains: Domains) -> None:
         self.facts, self.analyses = analyses.facts, analyses
@@ -101,13 +101,13 @@ class Moves:
         self._roots: dict[Decision, frozenset[Names]] = {}
 
     def of(self, number: int) -> tuple[Leaving, ...]:
-        """Return every way in which a step can be left."""
+        """Return every move of a step."""
         if number not in self._known:
             self._known[number] = tuple(self._all(number, self.flow.steps[number]))
         return self._known[number]
 
     def starts(self, number: int, sub: int | None) -> tuple[Guards, ...]:
-        """Return the choices of guards under which a step or sub-step starts once control is there."""
+        """Return the choices of guards under which a step or sub-step starts when control reaches it."""
         step = self.flow.steps[number]
         part = step if sub is None else step.sub_steps[sub]
         return self._part(number, sub, part).starts if isinstance(part, Call) else _ALWAYS
@@ -122,7 +122,7 @@ class Moves:
         return list(dict.fromkeys([one.step for one in sources if one.step is not None]))
 
     def feeds(self, root: Names) -> set[Names]:
-        """Return the variables whose values a variable may take over, or be computed from."""
+        """Return the variables that a variable may be copied from, or computed from."""
         found: set[Names] = set()
         # Outputs and errors come from outside: nothing feeds them.
         for source in self.facts.meaning.names.variables.get(root[0], ()) if len(root) == 1 else ():
@@ -135,7 +135,7 @@ class Moves:
         return found
 
     def closed(self, roots: Iterable[Names]) -> frozenset[Names]:
-        """Return variables with all those whose values they may take over."""
+        """Return variables with all variables that their values may come from."""
         found = set(roots)
         pending = list(found)
         while pending:
@@ -154,7 +154,7 @@ class Moves:
         return known
 
     def inputs(self, roots: Iterable[Names]) -> tuple[tuple[Names, Source], ...]:
-        """Return those of some variables that are inputs, each with its source."""
+        """Return the inputs among some variables, each with its source."""
         found = ((root, self.facts.meaning.names.meaning(root)) for root in sorted(roots))
         return tuple(
             (root, source) for root, meant in found if meant for source in meant.sources[:1] if source.kind == "input"
@@ -162,7 +162,7 @@ class Moves:
 
     @cached_property
     def deciding(self) -> frozenset[int]:
-        """The steps of which the state decides what becomes of them, and not only what happens outside."""
+        """The steps whose outcome depends on the state, and not only on events outside."""
         conditions = (number for number, _ in self.facts.conditions)
         return self.analyses.uncertain_starts.union(conditions)
 
@@ -188,7 +188,7 @@ class Moves:
     # -- conditions ------------------------------------------------------------------------------------------------
 
     def decision(self, number: int) -> Decision | None:
-        """Return what a condition step decides; None where an expression of it can't be read."""
+        """Return the decision of a condition step; None where an expression does not parse."""
         if number not in self._decisions:
             trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())]
             known = tuple(tree for tree in trees if tree is not None)
@@ -196,7 +196,7 @@ class Moves:
         return self._decisions[number]
 
     def evaluated(self, number: int, path: Path) -> Decision | None:
-        """Return what is evaluated where an expression reads something: all of a condition, one value of a `set`."""
+        """Return the decision that evaluates an expression: all of a condition, or one value of a `set`."""
         if isinstance(self.flow.steps[number], ConditionStep):
             return self.decision(number)
         clauses = self.facts.meaning.clauses_of.get(number, ())
@@ -251,7 +251,8 @@ class Moves:
         return next((clause.tree for clause in clauses if clause.path == ("steps", number, "set", name)), None)
 
     def _readable(self, number: int, trees: list[Expression]) -> Decision | None:
-        """Return whether all is there that expressions read, and nothing null that may not be; None if certain."""
+        """Return the decision whether the reads of expressions succeed (defined, and not null where needed); None if
+        certain."""
         doubtful = self._doubtful.get((number, None), {})
         names = references_of(trees)
         wanted: list[Expression] = [Defined(0, 0, Reference(0, 0, name)) for name in names if name in doubtful]
@@ -264,7 +265,8 @@ class Moves:
     def _assigned(
         self, step: SetStep, trees: dict[str, Expression | None], known: dict[str, Literal]
     ) -> Iterator[Assign]:
-        """Yield the assignments of a `set` one after the other: what is still read waits under a primed name."""
+        """Yield the assignments of a `set` in order; a name that is still read gets its new value under a primed name
+        first."""
         values: dict[str, Any] = {}
         for name, value in step.set.items():
             tree = trees.get(name)
@@ -318,7 +320,7 @@ class Moves:
         return (start,), (tuple(refused) if is_sure else _ALWAYS)
 
     def _type_question(self, value: Any, spec: TypeSpec) -> list[Expression] | None:
-        """Return what must hold for an argument to be of its type; None where conditions can't say it."""
+        """Return the conditions under which an argument is of its type; None where conditions can't express it."""
         found = list(embedded(value))
         if not found or not found[0].whole or found[0].path:
             return None
@@ -345,7 +347,7 @@ class Moves:
 
     @cached_property
     def _doubtful(self) -> dict[tuple[int, int | None], dict[Names, bool | None]]:
-        """What each step or sub-step reads that may be undefined; None for what never exists."""
+        """The references of each step or sub-step that may be undefined; None for those that never exist."""
         result: dict[tuple[int, int | None], dict[Names, bool | None]] = {}
         for reading, _ in self.analyses.assignment.doubtful:
             result.setdefault((reading.step, reading.sub), {})[reading.reference.names] = True
@@ -359,36 +361,36 @@ class Moves:
             if way.kind in ("success", "fallback"):
                 if way.kind == "fallback" and not part.falls_back:
                     continue
-                fate = SUCCEEDS if way.kind == "success" else FALLS_BACK
-                yield from (self.left(step, way, guards, fate) for guards in part.starts)
+                call_outcome = SUCCEEDS if way.kind == "success" else FALLS_BACK
+                yield from (self.left(step, way, guards, call_outcome) for guards in part.starts)
             elif way.kind in ("failed", "skipped"):
                 yield from (self.left(step, way, guards, FAILED) for guards in part.starts)
                 yield from (self.left(step, way, guards, UNSTARTED) for guards in part.refused)
 
-    def left(self, step: Call, way: Transition, guards: Guards, fate: CallOutcome) -> Leaving:
-        """Return how a call is left in a way, where these guards hold."""
-        retries = step.max_retries - 1 if fate == FAILED and step.on_error == "retry" else 0
-        assigns = (*self._outputs(step, fate), *self._error(step, has_one=fate in (FAILED, UNSTARTED)))
-        return Leaving(way, guards, assigns, ((None, fate),), 1 + retries)
+    def left(self, step: Call, way: Transition, guards: Guards, call_outcome: CallOutcome) -> Leaving:
+        """Return the move of a call with a given outcome."""
+        retries = step.max_retries - 1 if call_outcome == FAILED and step.on_error == "retry" else 0
+        assigns = (*self._outputs(step, call_outcome), *self._error(step, has_one=call_outcome in (FAILED, UNSTARTED)))
+        return Leaving(way, guards, assigns, ((None, call_outcome),), 1 + retries)
 
-    def _outputs(self, call: Failing, fate: CallOutcome) -> Iterator[Assign]:
+    def _outputs(self, call: Failing, call_outcome: CallOutcome) -> Iterator[Assign]:
         root = (call.id, "output")
-        if fate == SUCCEEDS:
+        if call_outcome == SUCCEEDS:
             yield Assign(root, Given(self.facts.meaning.names.outputs[call.id]))
-        elif fate == FALLS_BACK:
+        elif call_outcome == FALLS_BACK:
             assert isinstance(call, Call)
             yield Assign(root, Literal(call.fallback))
         else:
             yield Assign(root, Undefined())
         if call.output_key is not None:
-            yield Assign((call.output_key,), Computed(Reference(0, 0, root)) if fate in _GIVES else Undefined())
+            yield Assign((call.output_key,), Computed(Reference(0, 0, root)) if call_outcome in _GIVES else Undefined())
 
     def _error(self, step: Failing, *, has_one: bool) -> Iterator[Assign]:
         source = self.facts.meaning.names.outputs[step.id]._replace(kind="error")
         yield Assign((step.id, "error"), Given(source) if has_one else Undefined())
 
     def _unset(self, step: AnyStep) -> Iterator[Assign]:
-        """Yield what a step assigns that is not started again."""
+        """Yield the assignments of a step that is not started again."""
         if isinstance(step, Failing):
             for part in step.sub_steps:
                 yield from self._outputs(part, FAILED)
@@ -400,11 +402,11 @@ class Moves:
 
     def _parallel(self, number: int, step: ParallelStep, ways: Iterable[Transition]) -> Iterator[Leaving]:
         parts = [self._part(number, sub, part) for sub, part in enumerate(step.parallel_steps)]
-        choices = [list(self._fates(part)) for part in parts]
+        choices = [list(self._call_outcomes(part)) for part in parts]
         total = 1
         for each in choices:
             total *= len(each)
-        combinations = list(product(*choices)) if total <= MAX_FATES else None
+        combinations = list(product(*choices)) if total <= MAX_CALL_OUTCOMES else None
         for way in ways:
             if way.kind not in ("success", "failed", "skipped"):
                 continue
@@ -413,19 +415,19 @@ class Moves:
                 continue
             for chosen in combinations:
                 fails = any(
-                    fate in (FAILED, UNSTARTED) and part.call.on_error != "skip"
-                    for part, (fate, _) in zip(parts, chosen, strict=True)
+                    call_outcome in (FAILED, UNSTARTED) and part.call.on_error != "skip"
+                    for part, (call_outcome, _) in zip(parts, chosen, strict=True)
                 )
                 if fails is (way.kind != "success"):
                     yield self._joined(
                         step,
                         way,
-                        [(part, fate) for part, (fate, _) in zip(parts, chosen, strict=True)],
+                        [(part, call_outcome) for part, (call_outcome, _) in zip(parts, chosen, strict=True)],
                         tuple(guard for _, guards in chosen for guard in guards),
                     )
 
     @staticmethod
-    def _fates(part: _Part) -> Iterator[tuple[CallOutcome, Guards]]:
+    def _call_outcomes(part: _Part) -> Iterator[tuple[CallOutcome, Guards]]:
         for guards in part.starts:
             yield SUCCEEDS, guards
             if part.falls_back:
@@ -434,25 +436,27 @@ class Moves:
         yield from ((UNSTARTED, guards) for guards in part.refused)
 
     def _joined(
-        self, step: ParallelStep, way: Transition, fates: list[tuple[_Part, CallOutcome]], guards: Guards
+        self, step: ParallelStep, way: Transition, call_outcomes: list[tuple[_Part, CallOutcome]], guards: Guards
     ) -> Leaving:
         assigns: list[Assign] = []
-        for part, fate in fates:
-            assigns.extend(self._outputs(part.call, fate))
-            assigns.extend(self._error(part.call, has_one=fate in (FAILED, UNSTARTED)))
+        for part, call_outcome in call_outcomes:
+            assigns.extend(self._outputs(part.call, call_outcome))
+            assigns.extend(self._error(part.call, has_one=call_outcome in (FAILED, UNSTARTED)))
         whole = SUCCEEDS if way.kind == "success" else FAILED
         assigns.extend(self._outputs(step, whole))
         assigns.extend(self._error(step, has_one=whole == FAILED))
-        failed = [part.call for part, fate in fates if fate == FAILED and part.call.on_error != "skip"]
+        failed = [
+            part.call for part, call_outcome in call_outcomes if call_outcome == FAILED and part.call.on_error != "skip"
+        ]
         retries = sum(call.max_retries - 1 for call in failed if call.on_error == "retry")
         if whole == FAILED and step.on_error == "retry":
-            # Each round costs one, and makes the calls again that failed, with their own retries; not what was skipped.
+            # Each round costs one, and repeats the calls that failed, with their own retries, but not those skipped.
             retries += (step.max_retries - 1) * (1 + len(failed) + retries)
-        told = ((None, whole), *((part.sub, fate) for part, fate in fates))
-        return Leaving(way, guards, tuple(assigns), told, 1 + len(fates) + retries)
+        told = ((None, whole), *((part.sub, call_outcome) for part, call_outcome in call_outcomes))
+        return Leaving(way, guards, tuple(assigns), told, 1 + len(call_outcomes) + retries)
 
     def _blurred(self, step: ParallelStep, way: Transition) -> Leaving:
-        """Return one move for all that may become of many sub-steps: their outputs may be there or not."""
+        """Return one move for all outcomes of many sub-steps: each output may be defined or not."""
         assigns: list[Assign] = []
         outputs = self.facts.meaning.names.outputs
         for part in step.parallel_steps:
@@ -481,7 +485,7 @@ _END_FAILS: Final = Transition("failed", END, Ending("FAILED", "error"))
 
 
 def outcomes(step: ConditionStep, way: Transition) -> tuple[int, ...]:
-    """Return the outcomes of a condition step's decision that a way out of it stands for."""
+    """Return the outcomes of a condition step's decision that lead to a transition."""
     if way.kind == "failed":
         return (FAILS,)
     if way.kind == "uncovered":

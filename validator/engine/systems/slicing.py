@@ -1,4 +1,4 @@
-"""Slicing: which places of a graph matter, and for every other node the one place that comes next."""
+"""Slicing: the relevant nodes of a graph, and for every other node the next relevant one."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 GONE: Final = -2
-"""Stands for where a path leads that does not matter any more."""
+"""Stands for a target from which nothing relevant follows."""
 
 UNSET: Final = -3
-"""The place of a node from which no place can be reached."""
+"""The next node of a node that reaches no relevant node."""
 
 
 def next_places(
     size: int, kept: set[int], targets: Callable[[int], Sequence[int]], before: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Return for every node the next place, and add to `kept` the nodes whose ways lead to different ones.
+    """Return for every node the next relevant node; adds to `kept` the nodes with several next nodes.
 
-    Each node starts without one, takes that of its targets, and becomes a place itself where two meet: this is never
-    taken back, so it ends. `targets` are nodes, or GONE; `before` are the nodes that lead to each.
+    Each node starts with UNSET, takes the next node of its targets, and becomes relevant itself where these differ.
+    That is never undone, so the loop ends. `targets` are nodes, or GONE; `before` are the predecessors of each node.
     """
     place = [UNSET] * size
     for number in kept:
@@ -43,7 +43,7 @@ def next_places(
                 break
             place[number] = value
             earlier = before[number]
-            if len(earlier) == 1 and not queued[earlier[0]]:  # the next to be looked at, as if it were queued
+            if len(earlier) == 1 and not queued[earlier[0]]:  # process it next, without the queue
                 number = earlier[0]
                 continue
             for one in earlier:

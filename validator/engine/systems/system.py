@@ -1,8 +1,8 @@
-"""Systems: what the layers of the engine search, a graph whose edges have guards and assign variables.
+"""Systems: the transition systems that the layers of the engine search. Edges have guards and assign variables.
 
-A system stands for all runs of a program beside the monitor of one property. Its question is always the same: is there
-a path from the entry to `BAD` on which every guard holds? A system may have more paths than the program has runs,
-never fewer: without such a path the property is proved, and a path is only a candidate, which the machine confirms.
+A system describes all runs of a program with the monitor of one property. Its question is always the same: is there a
+path from the entry to `BAD` on which every guard holds? A system may have more paths than the program has runs, never
+fewer: without such a path the property is proved. A path is only a candidate, which the machine confirms.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DOES_NOT_HOLD: Final = (NONE_HOLDS, FAILS)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Decision:
-    """Boolean expressions that are evaluated in order until one holds or fails; each is one object, and compared so.
+    """Boolean expressions that are evaluated in order until one holds or fails. Objects are compared by identity.
 
     Its outcome is the position of the expression that holds, NONE_HOLDS or FAILS.
     """
@@ -65,21 +65,21 @@ class Guard(NamedTuple):
 
 
 class Given(NamedTuple):
-    """Any value of the type of an input, an output or an error; may be undefined as well where that is not known."""
+    """Any value of the type of an input, an output or an error; `maybe` says that it may also be undefined."""
 
     source: Source
     maybe: bool = False
 
 
 class Literal(NamedTuple):
-    """One value. `1` and `true` are two, which Python takes for one."""
+    """One value. Unlike in Python, `1` and `true` differ."""
 
     value: Any
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Literal) and same(self.value, other.value)
 
-    def __ne__(self, other: object) -> bool:  # else that of tuples would be asked
+    def __ne__(self, other: object) -> bool:  # otherwise the one of tuples would be used
         return not self == other
 
     def __hash__(self) -> int:
@@ -89,8 +89,8 @@ class Literal(NamedTuple):
 class Computed(NamedTuple):
     """The value of an expression in the state before; a plain reference copies its fields along.
 
-    Where the expression fails the edge can't be taken; a layer need not see that. Two are one if they copy the same, or
-    have one tree: where two trees differ in a constant alone, `1` and `true` are one to Python.
+    Where the expression fails the edge can't be taken; a layer may ignore that. Two are equal if they copy the same
+    reference, or have the same tree object: Python does not distinguish trees that differ only in `1` and `true`.
     """
 
     tree: Expression
@@ -118,7 +118,7 @@ Value = Given | Literal | Computed | Undefined
 
 
 class Assign(NamedTuple):
-    """A root (a variable, an output or an error) and its new value; everything below it changes, too."""
+    """A root (a variable, an output or an error) and its new value; all of its fields change, too."""
 
     root: Names
     value: Value
@@ -127,19 +127,19 @@ class Assign(NamedTuple):
 class Leap(NamedTuple):
     """What an edge stands for in the program: a step that is left, and how.
 
-    `fates` are those of the step's call, under None, or of its sub-steps by position; empty where not told apart.
+    `call_outcomes` are those of the step's call, under None, or of its sub-steps by position; empty where not known.
     `pairs` are the numbers of the pairs of step and monitor state that the edge leaves and leads to; -1 is none.
     """
 
     step: int
     way: Transition | None
-    fates: tuple[tuple[int | None, CallOutcome], ...]
+    call_outcomes: tuple[tuple[int | None, CallOutcome], ...]
     pairs: tuple[int, int]
     kind: str = ""
 
 
 class Edge(NamedTuple):
-    """A way from a node to another, or to BAD. Guards read the state before; assigns happen one after the other."""
+    """An edge to a node, or to BAD. Guards read the state before; assignments are applied in order."""
 
     target: int
     guards: tuple[Guard, ...]
@@ -150,8 +150,10 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class System:
-    """Nodes by number, each with the edges that leave it. `roots` are the tracked ones; `inputs` those of them
-    that are defined at the entry, each with its source."""
+    """Nodes by number, each with the edges that leave it.
+
+    `roots` are the tracked roots; `inputs` are those that are defined at the entry, each with its source.
+    """
 
     edges: tuple[tuple[Edge, ...], ...]
     roots: frozenset[Names]
@@ -164,7 +166,7 @@ class System:
 
     @cached_property
     def trees(self) -> tuple[Expression, ...]:
-        """Every expression that is read: those of decisions, and those whose values are assigned."""
+        """Every expression that is read: in decisions and in assignments."""
         computed = (
             assign.value.tree
             for ways in self.edges
@@ -177,13 +179,12 @@ class System:
 
     @cached_property
     def references(self) -> tuple[Names, ...]:
-        """Every reference that a tree reads or asks for."""
+        """Every reference that a tree reads or tests."""
         return tuple(references_of(self.trees))
 
 
 class Step(NamedTuple):
-    """One edge of a path, the node that it leaves, and the values of references after it; what is undefined is left
-    out."""
+    """One edge of a path, its source node, and the values of defined references after it."""
 
     node: int
     edge: Edge
@@ -191,7 +192,7 @@ class Step(NamedTuple):
 
 
 class Path(NamedTuple):
-    """A path from the entry to BAD, and the values at its start: `layer` says who found it."""
+    """A path from the entry to BAD, and the values at its start; `layer` is the layer that found it."""
 
     layer: str
     before: State
@@ -199,7 +200,7 @@ class Path(NamedTuple):
 
 
 def has_cycle(system: System) -> bool:
-    """Return whether edges lead from a node back to it."""
+    """Return whether the edges form a cycle."""
     import networkx as nx
 
     edges = ((node, edge.target) for node, ways in enumerate(system.edges) for edge in ways)

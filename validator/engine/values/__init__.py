@@ -1,1 +1,1 @@
-"""What the references of conditions can hold, and how finely conditions look at it."""
+"""The values of references, and their partition by conditions."""

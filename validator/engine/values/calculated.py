@@ -1,8 +1,8 @@
 """Calculations as values of their own: `$a + $b` stands for any number, or for none where calculating it fails.
 
-Contract: every state of some conditions has one like it here, in which each condition comes to the same, since a
-calculation that stands in several places is one value. So what no state here does, no state does. The reverse does not
-hold: what a state here does may be more than values of the types can do. This layer proves, and never refutes.
+Contract: every state of some conditions has a counterpart here in which each condition has the same value, since a
+calculation that occurs several times is one value. So what no state here does, no state does. The reverse does not
+hold: a state here may be impossible for values of the types. This layer proves, and never refutes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from stepward.vm.expressions.syntax import (
 )
 
 CALCULATED: Final = Domain(undefined=True, ranges=(Range(),))
-"""Any number; or none, where what it is made of is missing, is no number, or has too many digits."""
+"""Any number; or none, where an operand is undefined or no number, or the result has too many digits."""
 
 _MARK: Final = "="
-"""The first of the two names of a calculation: no reference of a program has it."""
+"""The first name of a calculation's reference, which no reference of a program has."""
 
 
 class CalculatedDomains(Domains):
@@ -39,16 +39,16 @@ class CalculatedDomains(Domains):
         return CALCULATED if names[0] == _MARK else self._of_program.of(names)
 
     def parent(self, names: Names) -> Names | None:
-        """Return the reference that holds this one as its field."""
+        """Return the owner of a reference."""
         return None if names[0] == _MARK else self._of_program.parent(names)
 
     def root(self, names: Names) -> Names:
-        """Return what a reference is a field of, or is itself."""
+        """Return the root of a reference."""
         return names if names[0] == _MARK else self._of_program.root(names)
 
 
 def calculated(trees: Sequence[Expression]) -> list[Expression] | None:
-    """Return conditions with a reference in the place of each calculation; None where there is no calculation."""
+    """Return conditions with a reference instead of each calculation; None where there is no calculation."""
     found: dict[str, Names] = {}
     result = [_replaced(tree, found) for tree in trees]
     return result if found else None
@@ -60,6 +60,6 @@ def _replaced(tree: Expression, found: dict[str, Names]) -> Expression:
             names = found.setdefault(repr(tree), (_MARK, str(len(found))))
             return Reference(tree.start, tree.end, names)
         case FunctionCall() | Arithmetic() | Minus():
-            return tree  # a calculation is a value of its own in comparisons only
+            return tree  # only comparisons treat a calculation as a value of its own
         case _:
             return with_children(tree, lambda child: _replaced(child, found))

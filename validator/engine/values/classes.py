@@ -1,7 +1,8 @@
-"""Finite classes: every reference cut into the classes that its conditions tell apart, and states as bits of integers.
+"""Finite classes: every reference partitioned into the classes that its conditions distinguish; states as bits of
+integers.
 
-A number is cut at the constants that it is compared with, a text by the literals that are looked for in it; members of
-an `enum` are classes of their own. Conditions are then Boolean algebra on masks, exact and without a solver.
+A number is cut at the constants that it is compared with, a text by the literals in questions about it; members of an
+`enum` are classes of their own. Conditions are then Boolean algebra on masks, exact and without a solver.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from stepward.vm.expressions.syntax import (
 from stepward.vm.values import Number
 
 MAX_STATES: Final = 1 << 16
-"""Combinations of classes that a step may have here; a step with more is for the solver."""
+"""The most combinations of classes; a step with more is left to the solver."""
 
 
 class Outcome(NamedTuple):
@@ -43,7 +44,7 @@ class Outcome(NamedTuple):
 
 
 class Slot:
-    """One reference: its classes, each with a value that stands for it, and its place among the bits of a state."""
+    """One reference: its classes, each with a representative value, and its stride in the number of a state."""
 
     def __init__(self, names: Names, partition: Partition) -> None:
         self.names = names
@@ -58,7 +59,7 @@ class Slot:
         self.asked: dict[Any, Outcome] = {}
 
     def number_ranges(self, operator: Comparison, bound: Number) -> list[tuple[int, int]]:
-        """Return the runs of classes whose numbers compare so with `bound`, at which they are cut."""
+        """Return the ranges of classes whose numbers satisfy a comparison with `bound`, which is a cut."""
         start, end = self.first_number, self.first_number + len(self.numbers)
         low, high = start + bisect_left(self.numbers, bound), start + bisect_right(self.numbers, bound)
         runs = ((start, low), (low, high), (high, end))  # of numbers below, at and above it
@@ -66,7 +67,7 @@ class Slot:
 
 
 class Space:
-    """All states of some conditions' references, as classes. Raises TooMany where there are too many of them."""
+    """All states of some conditions' references, as classes. Raises TooMany where there are too many."""
 
     def __init__(
         self,
@@ -75,8 +76,11 @@ class Space:
         alike: Iterable[Iterable[Names]] = (),
         constants: Iterable[tuple[Names, Any]] = (),
     ) -> None:
-        """Cut what conditions read. The references of one group of `alike` have the same classes, in the same order,
-        so that a class can be copied; `constants` are values that references are set to, and cut at."""
+        """Cut the references of conditions.
+
+        The references of one group of `alike` get the same classes, in the same order, so that a class can be copied.
+        `constants` are values that are assigned to references; they are cuts as well.
+        """
         self.domains = domains
         self.cutting = Cutting(trees, domains, alike, constants)
         self.slots: dict[Names, Slot] = {}
@@ -98,7 +102,7 @@ class Space:
 
     @cached_property
     def possible(self) -> int:
-        """The states in which every field has its owner, and every object the fields that it must have."""
+        """The states in which every field has its owner, and every object its required fields."""
         mask = self.all
         for name, slot in self.slots.items():
             owner = self.domains.parent(name)
@@ -157,7 +161,8 @@ class Space:
         return self._ask(slot, repr(tree), lambda one: _evaluated(tree, {names: one}))
 
     def _quick(self, slot: Slot, operator: Comparison, value: Any) -> Outcome | None:
-        """Answer for a slot of many classes of one kind, and perhaps that of no value, without looking at each."""
+        """Answer without a loop over the classes, for a slot with many classes of one kind and perhaps an undefined
+        one."""
         missing = self._run(slot, 0, 1) if slot.values[0] is UNDEFINED else 0
         count = len(slot.values) - bool(missing)
         takes = OPERATORS[operator].takes
@@ -171,7 +176,7 @@ class Space:
         return None
 
     def _listed(self, slot: Slot, operator: Comparison, items: tuple[Any, ...], missing: int) -> Outcome | None:
-        """Answer whether one of some values is equal, for a slot of many texts, or of many numbers, and such values."""
+        """Answer whether the value is one of several, for a slot of many texts, or of many numbers."""
         count, classes = len(slot.values) - bool(missing), 0
         if len(slot.index) == count and all(isinstance(item, str) for item in items):
             classes = _bits_at(slot.index[item] for item in items if item in slot.index)
@@ -196,7 +201,8 @@ class Space:
         return known
 
     def _combined(self, tree: Expression) -> Outcome:
-        """Evaluate what reads several references; their classes are single values, or `_slot` had refused."""
+        """Evaluate an expression with several references; their classes are single values, or `_slot` would have
+        refused."""
         slots = [self.slots[name] for name in references_of([tree])]
         combinations: list[dict[Names, Any]] = [{}]
         masks = [self.all]
@@ -215,7 +221,7 @@ class Space:
         return Outcome(holds, fails)
 
     def expand(self, slot: Slot, classes: int) -> int:
-        """Return the states in which the reference is in one of the classes."""
+        """Return the states in which the reference has one of the classes."""
         mask, start = 0, 0
         while classes >> start:
             rest = classes >> start
@@ -227,7 +233,7 @@ class Space:
         return mask
 
     def _run(self, slot: Slot, start: int, end: int) -> int:
-        """Return the states in which the reference is in one of the classes from `start` to before `end`."""
+        """Return the states in which the reference has one of the classes from `start` to before `end`."""
         if end <= start:
             return 0
         block = ((1 << (end - start) * slot.stride) - 1) << start * slot.stride
@@ -245,7 +251,7 @@ class Space:
     # -- states ----------------------------------------------------------------------------------------------------
 
     def only(self, state: State) -> int:
-        """Return the set of the one state in which references have these values, which stand for classes."""
+        """Return the set of the one state with these representative values."""
         mask = self.all
         for name, slot in self.slots.items():
             wanted = state.get(name, UNDEFINED)
@@ -273,7 +279,7 @@ class Space:
 
 
 def kind_of_class(value: Any) -> str:
-    """Return the kind of the value that stands for a class, or `undefined`."""
+    """Return the kind of the representative of a class, or `undefined`."""
     return "undefined" if value is UNDEFINED else kind(value)
 
 

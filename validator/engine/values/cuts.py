@@ -1,7 +1,7 @@
-"""Cuts: what conditions ask of each reference, and the classes of values that they can't tell apart.
+"""Cuts: the questions of conditions about each reference, and the classes of values that they can't distinguish.
 
-A number is cut at the constants that it is compared with, a text by the literals that are looked for in it; members of
-an `enum` are classes of their own. Each class has one value that stands for it: the simplest.
+A number is cut at the constants that it is compared with, a text by the literals in questions about it; members of an
+`enum` are classes of their own. Each class has one representative: the simplest value.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from stepward.vm.expressions.syntax import (
 from stepward.vm.values import FrozenMap, Number
 
 MAX_CLASSES: Final = 1 << 12
-"""Classes of one reference to a text of any kind, or of what is compared with other references."""
+"""The most classes of one reference to any text or array."""
 
 MAX_MEMBERS: Final = 1 << 15
-"""Classes of one reference whose values are numbers or the members of an `enum`."""
+"""The most classes of one reference whose values are numbers or the members of an `enum`."""
 
 MAX_LENGTH: Final = 10_000
-"""Code points of a text that stands for a length."""
+"""The most code points of a text that represents a length."""
 
 MAX_PARTS: Final = 64
-"""Parts of a literal that a text is held against, where a literal is asked whether it contains the text."""
+"""The most parts of a literal in a question whether the literal contains a text."""
 
 MAX_POINTS: Final = 64
-"""Whole numbers between two bounds that are each a class, where a number is compared with another reference."""
+"""The most whole numbers that are each a class, where a number is compared with another reference."""
 
 UNDEFINED: Final = object()
 
@@ -58,7 +58,7 @@ class TooMany(Exception):  # noqa: N818 - no error: the next layer is asked
 
 @dataclass
 class Cuts:
-    """What conditions ask of one reference."""
+    """The questions of conditions about one reference."""
 
     numbers: set[Number] = field(default_factory=set)
     atoms: dict[Atom, None] = field(default_factory=dict)
@@ -68,15 +68,15 @@ class Cuts:
 
     @property
     def asks_length(self) -> bool:
-        """Whether a condition asks how long it is."""
+        """Whether a condition asks for its length."""
         return bool(self.lengths)
 
 
 class Cutting:
-    """The references of some conditions, what is asked of each, and the values that each can have.
+    """The references of some conditions, with their cuts and their domains.
 
-    The references of one group of `alike` are cut alike, so that a class of one is a class of the other; `constants`
-    are values that references are set to, and cut at.
+    The references of one group of `alike` share their cuts, so that a class of one is a class of the other; `constants`
+    are values that are assigned to references, and are cuts as well.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Cutting:
         for tree in trees:
             self._collect(tree)
         for name, domain in self.domain.items():
-            if domain.forms:  # a text that is known is a class of its own, beside all that have a pattern
+            if domain.forms:  # a known text is a class of its own, apart from texts with a pattern
                 self.cuts[name].atoms.update((Atom("is", text), None) for text in domain.texts)
         for name, value in constants:
             if name not in self.cuts:
@@ -121,7 +121,7 @@ class Cutting:
                 constant, other = (left, right) if isinstance(left, Constant) else (right, left)
                 if single is None or not isinstance(constant, Constant):
                     self._need_whole(tree)
-                elif isinstance(other, FunctionCall):  # one that asks for a length
+                elif isinstance(other, FunctionCall):  # the function asks for a length
                     self.cuts[single.names].lengths.update([0, *_numbers(constant.value)])
                 elif constant is left:
                     self._cut_by_left(row, constant.value, self.cuts[single.names])
@@ -171,12 +171,12 @@ def class_values(domain: Domain, cuts: Cuts) -> list[Any]:
         values.append(FrozenMap())
     if len(values) > (MAX_CLASSES if domain.any_text or domain.array else MAX_MEMBERS):
         raise TooMany
-    assert values or domain.is_empty, "a state that no class stands for is proved not to be"
+    assert values or domain.is_empty, "a missing class would be taken for impossible"
     return values
 
 
 def single_reference(tree: Compare) -> Reference | None:
-    """Return the one reference of a comparison with a constant, or None where it compares something else."""
+    """Return the only reference of a comparison with a constant, or None for another comparison."""
     left, right = tree.left, tree.right
     side, other = (right, left) if isinstance(left, Constant) else (left, right)
     inner = side.operand if isinstance(side, FunctionCall) and FUNCTIONS[side.function].asks == "length" else side
@@ -196,7 +196,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _number_classes(domain: Domain, cuts: Cuts) -> Iterator[Number]:
-    """Yield a number for each class, in ascending order: the constants, and what lies between two of them."""
+    """Yield a number for each class, in ascending order: the constants, and one between each two."""
     bounds = {bound for one in domain.ranges for bound in (one.low, one.high) if bound is not None}
     if cuts.whole:
         bounds |= _every_number(domain)
@@ -211,13 +211,14 @@ def _number_classes(domain: Domain, cuts: Cuts) -> Iterator[Number]:
         if numbers:
             yield min(numbers, key=simplicity)
         elif any_:
-            raise TooMany  # two constants that lie too close for a number of few digits between them
+            raise TooMany  # no number of few digits is between two constants
         if high is not None and (covered.points[False][number] or (covered.points[True][number] and high == int(high))):
             yield high
 
 
 class _Covered:
-    """How many ranges hold each point, and each gap before and behind the points; ranges of whole numbers apart."""
+    """The number of ranges that contain each point, and each gap around the points; separate for ranges of whole
+    numbers."""
 
     def __init__(self, points: list[Number], ranges: Iterable[Range]) -> None:
         count, index = len(points), {point: number for number, point in enumerate(points)}
@@ -230,7 +231,7 @@ class _Covered:
                 continue
             held[one.integral][max(low, 0)] += 1
             held[one.integral][high + 1] -= 1
-            if low < high:  # the gap of a number comes before the point of that number
+            if low < high:  # the gap with a number is before the point with that number
                 gaps[one.integral][low + 1] += 1
                 gaps[one.integral][high + 1] -= 1
         self.points = {integral: list(accumulate(each)) for integral, each in held.items()}
@@ -238,7 +239,7 @@ class _Covered:
 
 
 def _every_number(domain: Domain) -> set[Number]:
-    """Return all numbers of a domain of few; raises TooMany for one of many."""
+    """Return all numbers of a small domain; raises TooMany for a large one."""
     found: set[Number] = set()
     for one in domain.ranges:
         if one.low is None or one.high is None or not (one.integral or one.low == one.high):
@@ -280,9 +281,9 @@ def _text_classes(domain: Domain, cuts: Cuts) -> list[str]:
 
 
 def _formed_classes(domain: Domain, cuts: Cuts) -> list[str] | None:
-    """Return a text for each class of the texts that patterns and lengths admit, and the texts that are known.
+    """Return a text for each class of the texts that patterns and lengths allow, and the known texts.
 
-    None where that is too much to look at.
+    None where the search is too large.
     """
     atoms = (*cuts.atoms, *(Atom("is", text) for text in domain.texts))
     found = list(domain.texts)
@@ -291,11 +292,11 @@ def _formed_classes(domain: Domain, cuts: Cuts) -> list[str] | None:
         if texts is None:
             return None
         found += [text for text in texts if not any(_is_alike(text, one, atoms, cuts.lengths) for one in found)]
-    return found or None  # the types admit no text at all: what comes of that is for who knows no patterns
+    return found or None  # the types allow no text at all: continue without patterns
 
 
 def _unformed_classes(domain: Domain, cuts: Cuts) -> list[str]:
-    """Return a text for each class of texts, whether it has a pattern or not; a literal that has none is left out."""
+    """Return a text for each class of texts, ignoring patterns, but without literals that the domain excludes."""
     atoms = cuts.atoms | {Atom("is", text): None for text in domain.texts}
     found = _text_classes(replace(domain, forms=(), texts=()), replace(cuts, atoms=atoms))
     literals = {atom.literal for atom in atoms if atom.question == "is"}
@@ -309,7 +310,7 @@ def _known(found: list[str] | None) -> list[str]:
 
 
 def _is_alike(text: str, other: str, atoms: Iterable[Atom], lengths: Iterable[Number]) -> bool:
-    """Return whether two texts are of one class."""
+    """Return whether two texts belong to one class."""
     return all((len(text) < one, len(text) > one) == (len(other) < one, len(other) > one) for one in lengths) and all(
         atom.of(text) is atom.of(other) for atom in atoms
     )
@@ -324,7 +325,7 @@ def _length_classes(cuts: Cuts, longest: int | None) -> list[int]:
 
 
 def _array_classes(domain: Domain, cuts: Cuts) -> list[tuple[Any, ...]]:
-    """Arrays are told apart by their length only; their members are for the solver."""
+    """Return arrays that differ in their length only; their items are left to the solver."""
     if cuts.members or cuts.whole:
         raise TooMany
     if not cuts.asks_length:
@@ -338,7 +339,7 @@ def _array_classes(domain: Domain, cuts: Cuts) -> list[tuple[Any, ...]]:
 
 
 def _an_item(items: Domain | None) -> Any:
-    """Return a value that an array can hold; UNDEFINED where it can hold none."""
+    """Return a possible item of an array; UNDEFINED where there is none."""
     if items is None or items.null:
         return None
     if items.texts or items.any_text:

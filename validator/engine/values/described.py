@@ -1,4 +1,4 @@
-"""Classes as certificates write them: the values that one value stands for, by the cuts that it lies between."""
+"""Classes as certificates write them: each by the cuts around its representative value."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from stepward.vm.values import Number
 
 
 def described(value: Any, domain: Domain, cuts: Cuts, *, by_source: bool = False) -> Any:
-    """Return the class that a value stands for among the values of a domain.
+    """Return the description of the class of a value in a domain.
 
-    `by_source` says that it stands for the values that one source gives between two cuts, whatever bounds the others
-    have.
+    `by_source` leaves out the bounds of the domain as cuts, for a value that one of several sources gives.
     """
     if value is UNDEFINED:
         return "undefined"
@@ -40,7 +39,7 @@ def described(value: Any, domain: Domain, cuts: Cuts, *, by_source: bool = False
 
 
 def _is_flat(value: tuple[Any, ...]) -> bool:
-    """Return whether an array holds scalars alone."""
+    """Return whether an array contains only scalars."""
     return all(kind(item) not in ("array", "object") for item in value)
 
 
@@ -68,7 +67,7 @@ def _text(value: str, domain: Domain, cuts: Cuts, *, by_source: bool) -> Any:
 
 
 def _length(length: int, cuts: set[Number]) -> dict[str, int]:
-    """Return the lengths between which a length lies, both left out; one that is cut at stands for itself."""
+    """Return the cuts around a length, both excluded; a length that is a cut is a class of its own."""
     points = sorted({0, *cuts})
     if length in points:
         return {"above": length - 1, "below": length + 1}

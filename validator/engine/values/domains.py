@@ -1,9 +1,8 @@
-"""The values that a reference can have, by the types of what gives them; never fewer than there are.
+"""The values that a reference can have, by the types of its sources; never fewer than there are.
 
-What is proved for every value of a domain holds in every run, because the machine enforces these types. A domain says
-nothing about the path that leads to a condition: a name that is no input may be undefined, and one that several steps
-assign has the values of all of them. A `pattern` that
-nobody can follow is left out, which only adds values.
+A proof for every value of a domain holds in every run, because the machine enforces these types. A domain is
+independent of the path to a condition: a name that is not an input may be undefined, and one that several steps assign
+has the values of all of them. A `pattern` that is not supported is left out, which only adds values.
 """
 
 from __future__ import annotations
@@ -29,41 +28,41 @@ from stepward.vm.values import Number
 Names = tuple[str, ...]
 
 MAX_COPIES: Final = 8
-"""Assignments of one name to another that are followed to where a value is from."""
+"""The longest chain of copies that is followed to the source of a value."""
 
 
 def primed(names: Names) -> Names:
-    """Return the name under which the new value of a variable waits while the old one is still read."""
+    """Return the name for the new value of a variable while the old value is still read."""
     return (names[0] + "'", *names[1:])
 
 
 def real(names: Names) -> Names:
-    """Return the name of the program that a primed one stands for."""
+    """Return the name in the program for a primed name."""
     return (names[0].removesuffix("'"), *names[1:]) if names[0].endswith("'") else names
 
 
 class Range(NamedTuple):
-    """Numbers from `low` to `high`, both included; None is no bound. Integral: whole numbers only."""
+    """Numbers from `low` to `high`, both included; None is no bound. `integral` allows whole numbers only."""
 
     low: Number | None = None
     high: Number | None = None
     integral: bool = False
 
     def holds(self, number: Number) -> bool:
-        """Return whether the number lies in the range."""
+        """Return whether the number is in the range."""
         if self.integral and number != int(number):
             return False
         return (self.low is None or self.low <= number) and (self.high is None or number <= self.high)
 
 
 class Form(NamedTuple):
-    """Texts in which a pattern is found, of at most `max_length` code points."""
+    """Texts that match a pattern, with at most `max_length` code points."""
 
     pattern: str
     max_length: int | None
 
     def has(self, text: str) -> bool:
-        """Return whether a text is one of them."""
+        """Return whether a text has this form."""
         return (self.max_length is None or len(text) <= self.max_length) and matches(self.pattern, text)
 
 
@@ -71,8 +70,8 @@ class Form(NamedTuple):
 class Domain:
     """The values of one reference, by kind.
 
-    `texts` are the only texts, unless `any_text`; then a text has at most `max_length` code points. Where there are
-    `forms` as well, a text is of one of them, or one of `texts`.
+    `texts` are the only texts, unless `any_text`; then a text has at most `max_length` code points. With `forms`, a
+    text has one of these forms, or is one of `texts`.
     """
 
     undefined: bool = False
@@ -112,7 +111,7 @@ class Domain:
         )
 
     def admits(self, value: object) -> bool:
-        """Return whether a value is one of the domain's."""
+        """Return whether a value belongs to the domain."""
         match kind(value):
             case "null":
                 return self.null
@@ -132,26 +131,26 @@ class Domain:
         return self.is_object
 
     def has_number(self, number: Number) -> bool:
-        """Return whether a number is one of the domain's."""
-        for one in self.ranges:  # noqa: SIM110 - asked of every condition: a generator takes twice the time
+        """Return whether a number belongs to the domain."""
+        for one in self.ranges:  # noqa: SIM110 - called for every condition: a generator takes twice the time
             if one.holds(number):
                 return True
         return False
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """Texts that it has: those that are known, and a few of each form."""
+        """Some texts of the domain: the known texts, and a few of each form."""
         return (*self.texts, *(text for form in self.forms for text in shortest(*form)))
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no value of any kind."""
+        """Whether the domain has no value of any kind."""
         has_text = bool(self.texts) or self.any_text
         return not (self.null or self.booleans or self.ranges or has_text or self.array or self.is_object)
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The kinds of its values; `undefined` is none."""
+        """The kinds of the values; `undefined` is not one of them."""
         has = {
             "null": self.null,
             "boolean": bool(self.booleans),
@@ -190,7 +189,7 @@ ANYTHING: Final = of_kinds(ANY)
 
 
 def of_constant(value: object) -> Domain:
-    """Return the domain of one value; of an array its kind alone."""
+    """Return the domain of one value; for an array or object only its kind."""
     if isinstance(value, bool):
         return Domain(booleans=frozenset({value}))
     if isinstance(value, int | Decimal):
@@ -201,7 +200,7 @@ def of_constant(value: object) -> Domain:
 
 
 def _of_members(members: Iterable[object]) -> Domain:
-    """Return the domain of some values; texts and numbers, of which there may be many, are not joined one by one."""
+    """Return the domain of some values; texts and numbers, of which there may be many, are joined at once."""
     texts, ranges, others = {}, {}, NOTHING
     for member in members:
         one = of_constant(member)
@@ -214,7 +213,7 @@ def _of_members(members: Iterable[object]) -> Domain:
 
 
 def of_type(spec: TypeSpec, items: Domain | None = None) -> Domain:
-    """Return the values of a declared type."""
+    """Return the domain of a declared type."""
     if spec.enum is not None:
         return _of_members(spec.members())
     found = []
@@ -234,7 +233,7 @@ def of_type(spec: TypeSpec, items: Domain | None = None) -> Domain:
 
 
 class Domains:
-    """The domains of a program's references, each made when it is first asked for."""
+    """The domains of a program's references, each computed on first use."""
 
     def __init__(self, meaning: Meaning) -> None:
         self._meaning = meaning
@@ -244,7 +243,7 @@ class Domains:
         self._undefined: dict[int, tuple[Domain, Domain]] = {}
 
     def of(self, names: Names) -> Domain:
-        """Return the values of a reference. A field is undefined only where its owner is: see `is_required`."""
+        """Return the values of a reference. A required field is undefined only where its owner is."""
         found = self._known.get(names)
         if found is None:
             meant = self._meaning.names.meaning(real(names))
@@ -253,17 +252,17 @@ class Domains:
         return found
 
     def parent(self, names: Names) -> Names | None:
-        """Return the reference that holds this one as its field; None for a variable or an output."""
+        """Return the owner of a field; None for a variable, an output or an error."""
         meant = self._meaning.names.meaning(real(names))
         return names[:-1] if meant is not None and meant.fields else None
 
     def root(self, names: Names) -> Names:
-        """Return the variable, output or error that a reference is a field of, or is itself."""
+        """Return the root of a reference: a variable, output or error."""
         meant = self._meaning.names.meaning(real(names))
         return names[: len(names) - len(meant.fields)] if meant is not None else names
 
     def given(self, source: Source, fields: tuple[str, ...] = ()) -> Domain:
-        """Return the values that one input, output or error can have, or a field of it."""
+        """Return the values that one input, output or error, or a field of it, can have."""
         return self._at(source, fields, 0)
 
     def _meant(self, meant: Resolution, copies: int) -> Domain:
@@ -277,12 +276,12 @@ class Domains:
         found = self._at(sources[0], fields, copies)
         for source in sources[1:]:
             found |= self._at(source, fields, copies)
-        # Of the sources of a name an input is the first; a call that fails or is skipped takes the value away again.
+        # An input is the first source of its name. A call that fails or is skipped makes the name undefined again.
         is_given = sources[0].kind == "input" and all(source.kind == "set" for source in sources[1:])
         return found if is_given or fields else self._or_undefined(found)
 
     def _or_undefined(self, found: Domain) -> Domain:
-        """Return a domain with the possibility that there is no value, one for all names that have it."""
+        """Return a domain with `undefined` added, as one object for all names that have it."""
         known = self._undefined.get(id(found))
         if known is None:
             known = self._undefined[id(found)] = found, replace(found, undefined=True)
@@ -309,12 +308,12 @@ class Domains:
         return replace(found, undefined=True) if is_optional else found
 
     def _of_type(self, spec: TypeSpec, source: Source, fields: tuple[str, ...]) -> Domain:
-        """Return the domain of a declared type, one for all names that have it."""
+        """Return the domain of a declared type, as one object for all names that have it."""
         known = self._of_types.get(id(spec))
         if known is None:
             if "array" in spec.kinds:
                 return of_type(spec, self._items(source, fields))
-            # The type is kept beside its domain: its number is its own only as long as it lives.
+            # The type is stored with its domain, because its id is unique only during its lifetime.
             known = self._of_types[id(spec)] = spec, of_type(spec)
         return known[1]
 
@@ -327,12 +326,13 @@ class Domains:
         return of_kinds(view.kinds) if view.is_known and not view.never else None
 
     def _is_required(self, source: Source, fields: tuple[str, ...], optional: bool) -> bool:
-        """Return whether an object here always has the field."""
+        """Return whether the owning object always has the field."""
         owner = self._meaning.typing.spec((source, fields[:-1]))
         return not optional if owner is None else fields[-1] in owner.required
 
     def _assigned(self, source: Source, fields: tuple[str, ...], copies: int) -> Domain:
-        """A `set` name has the values of its expression: one constant, those of what it copies, or all of a kind."""
+        """Return the domain of a `set` name: one constant, the domain of a copied reference, or all values of a
+        kind."""
         assert source.step is not None
         step = self._meaning.program.steps[source.step]
         assert isinstance(step, SetStep)
@@ -345,7 +345,7 @@ class Domains:
             meant = self._meaning.names.meaning((*tree.names, *fields))
             if meant is not None:
                 found = self._meant(meant, copies + 1)
-                return found if fields else replace(found, undefined=False)  # what was copied was there
+                return found if fields else replace(found, undefined=False)  # a copied value was defined
         if tree is None or isinstance(tree, Reference) or fields:
             return ANYTHING | Domain(undefined=bool(fields))
         return of_kinds(result_kinds(tree))

@@ -1,8 +1,8 @@
-"""The classes of texts that patterns, questions and lengths cut together, by automata.
+"""The partition of texts by patterns, questions and lengths together, computed with automata.
 
-Each question about a text is a pattern as well: equal to a literal, holding, beginning or ending with one. In the
-product of all their automata each state stands for texts with the same answers; the first text that leads there is a
-shortest.
+Each question about a text is a pattern as well: equal to a literal, containing it, beginning or ending with it. In the
+product of all these automata each state represents texts with the same answers; the first text that reaches a state is
+a shortest one.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from stepward.vm.patterns.syntax import Sequence as Parts
 from stepward.vm.values import Number
 
 MAX_WAYS: Final = 16
-"""Combinations of patterns that a text is sought for."""
+"""The most combinations of patterns that are searched for a text."""
 
 MAX_ATOMS: Final = 64
-"""Questions that are asked together."""
+"""The most questions in one product."""
 
 
 def asked(atom: Atom) -> Node:
@@ -45,10 +45,10 @@ def asked(atom: Atom) -> Node:
 def cut_by_automata(
     atoms: Iterable[Atom], lengths: Iterable[Number], pattern: str | None, longest: int | None, most: int
 ) -> list[str] | None:
-    """Return a shortest text for each class of the texts that a pattern is found in, up to a length.
+    """Return a shortest text for each class of the texts that match a pattern, up to a length.
 
-    Two texts are of one class when they give the same answer to each atom, and their lengths lie alike among `lengths`:
-    below, at, or above each. None where there are more than `most`, or where that is too much to look at.
+    Two texts belong to one class when they give the same answer to each atom, and their lengths compare equally with
+    each of `lengths`: below, at, or above. None where there are more than `most`, or where the search is too large.
     """
     questions = list(dict.fromkeys(atoms))
     known = [] if pattern is None else [tree_of(pattern)]
@@ -75,9 +75,9 @@ def cut_by_automata(
 def formed_text(
     wanted: Wanted, types: Iterable[tuple[tuple[Form, ...], tuple[str, ...]]], avoid: Iterable[str] = ()
 ) -> str | None:
-    """Return the shortest text found that is as wanted, is none of `avoid`, and is of every type; None for none found.
+    """Return the shortest text found that is as wanted, not in `avoid`, and of every type; None if there is none.
 
-    Each type is given by its forms and by the other texts that it has.
+    Each type is given by its forms and by its other texts.
     """
     types, refused = list(types), set(avoid)
     for text in dict.fromkeys(text for _, known in types for text in known):

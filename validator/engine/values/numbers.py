@@ -1,4 +1,4 @@
-"""Numbers of a witness: exact, finite decimals, and the simplest that will do."""
+"""Numbers of a witness: exact, finite decimals, and as simple as possible."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final
 from stepward.vm.values import MAX_DIGITS, Number, ValueRefused, exact
 
 MAX_PLACES: Final = 60
-"""Decimal places in which a number between two others is looked for."""
+"""The most decimal places of a number between two others."""
 
 
 def number_of(fraction: Fraction) -> Number | None:
-    """Return the number of the language that a fraction is; None where it has no finite decimal, or too many digits."""
+    """Return a fraction as a number of the language; None where it has no finite decimal, or too many digits."""
     rest, places = fraction.denominator, 0
     twos = (rest & -rest).bit_length() - 1
     rest >>= twos
@@ -38,7 +38,7 @@ def _written(digits: int, places: int) -> Number | None:
 
 
 def between(low: Number | None, high: Number | None, *, integral: bool) -> Number | None:
-    """Return the simplest number between two others, neither included: few decimal places, then near to zero."""
+    """Return the simplest number strictly between two others: few decimal places first, then near to zero."""
     for places in range(1 if integral else MAX_PLACES):
         unit = 10**places
         first = None if low is None else math.floor(Fraction(low) * unit) + 1
@@ -55,7 +55,7 @@ def between(low: Number | None, high: Number | None, *, integral: bool) -> Numbe
 
 
 def simplicity(value: object) -> tuple[int, int, int]:
-    """Order values for a witness: what is plain and short first, what is missing last."""
+    """Return a sort key for values of a witness: simple and short ones first, undefined last."""
     if isinstance(value, bool):
         return 0, int(not value), 0
     if isinstance(value, int | Decimal):

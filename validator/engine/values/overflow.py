@@ -1,6 +1,6 @@
-"""Whether arithmetic may give a number of over a thousand digits, which fails what computes it.
+"""Whether arithmetic may give a number of over a thousand digits, which makes the computation fail.
 
-Said not to happen only where no run can: with whole numbers of few digits from outside, and no loop that multiplies.
+The answer is no only where no run can: with whole numbers of few digits from outside, and no loop that multiplies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_PRODUCTS: Final = 5
 MAX_DOUBLINGS: Final = 1_000
-"""Products, and steps that add, that make no thousand digits of numbers of MAX_DIGITS."""
+"""The most products, and steps that add, that stay below a thousand digits from numbers of MAX_DIGITS."""
 
 MAX_DIGITS: Final = 19
 
@@ -40,14 +40,14 @@ class Overflow:
         return any(not self._is_short(node) for node in read) or not self._grows_slowly(nodes, read)
 
     def _is_short(self, reference: Reference) -> bool:
-        """Whether what comes from outside for a reference is a whole number of few digits."""
+        """Whether all values from outside for a reference are whole numbers of few digits."""
         meant = self.facts.meaning.names.meaning(reference.names)
         sources = [source for source in meant.sources if source.kind != "set"] if meant is not None else []
         ranges = [one for source in sources for one in self.domains.given(source, meant.fields).ranges] if meant else []
         return all(one.integral and _is_short(one.low) and _is_short(one.high) for one in ranges)
 
     def _grows_slowly(self, nodes: list[Expression], read: list[Reference]) -> bool:
-        """Whether no run is long enough for so many digits: a constant is added each time, or little is multiplied."""
+        """Whether no run is long enough for so many digits: each step adds a constant, or few steps multiply."""
         signs = [sign for node in nodes if isinstance(node, Arithmetic) for sign, _ in node.rest]
         if len(read) <= 1 and "*" not in signs:
             return True
@@ -57,14 +57,14 @@ class Overflow:
 
     @cached_property
     def _products(self) -> int:
-        """How often the assignments of the program multiply."""
+        """The number of multiplications in the assignments of the program."""
         trees = [clause.tree for clause in self.facts.meaning.clauses if not clause.is_condition and clause.tree]
         chains = [node for tree in trees for node in walk(tree) if isinstance(node, Arithmetic)]
         return sum(sign == "*" for node in chains for sign, _ in node.rest)
 
 
 def _is_short(value: Any) -> bool:
-    """Whether a constant is no number, or a whole one of few digits; None, which is no bound, is neither."""
+    """Whether a constant is not a number, or a whole one of few digits; false for None, which is a missing bound."""
     if isinstance(value, int):
         return abs(value) < 10**MAX_DIGITS
     return value is not None and not isinstance(value, Decimal)

@@ -1,8 +1,8 @@
-"""The classes of one reference: a value that stands for each, and of which class every other value is.
+"""The classes of one reference: a representative value for each, and the class of every other value.
 
-The value that stands for a class is one of many. Whether a source of the reference can give a value of a class is asked
-of the class, never of that one value: a tool whose texts are all empty gives none of the texts "x", and yet a text that
-does not contain "ok".
+The representative of a class is one of many values. Whether a source of the reference can give a value of a class is
+asked of the class, never of its representative: a tool whose texts are all empty never gives the text "x", but gives a
+text that does not contain "ok".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stepward.validator.engine.values.domains import Domain
 
 
 class Partition:
-    """The classes of a domain under some cuts; raises TooMany where there are too many of them."""
+    """The classes of a domain under some cuts; raises TooMany where there are too many."""
 
     def __init__(self, domain: Domain, cuts: Cuts, *, may_be_missing: bool) -> None:
         bounds = {bound for one in domain.ranges for bound in (one.low, one.high) if bound is not None}
@@ -36,13 +36,13 @@ class Partition:
         assert len(self._number) == len(self.values), "two values of one class"
 
     def class_of(self, value: Any) -> int | None:
-        """Return the class of a value, which may be UNDEFINED; None for a value that is none of the domain's."""
+        """Return the class of a value, which may be UNDEFINED; None for a value outside of the domain."""
         return self._number.get(self._place(value))
 
     def classes_of(self, domain: Domain) -> int:
-        """Return the classes that have a defined value of a domain, as the bits of an integer.
+        """Return the classes with a defined value of a domain, as the bits of an integer.
 
-        Raises TooMany where that is not easily told, and where it has a value that is of no class.
+        Raises TooMany where that is not easy to compute, and where a value of the domain has no class.
         """
         found = 0
         for value in class_values(domain, self.cuts):
@@ -53,7 +53,7 @@ class Partition:
         return found
 
     def _place(self, value: Any) -> Hashable:
-        """Return what tells the class of a value from all others."""
+        """Return a key that is equal exactly for values of the same class."""
         if isinstance(value, str):
             if value in self._texts:
                 return value

@@ -1,7 +1,7 @@
-"""What needs no reasoning: conditions that plainly have both values.
+"""Conditions that obviously have both values, and so need no reasoning.
 
-Most conditions compare with a constant in the midst of what their types admit. Seeing that spares a clean program the
-layers that prove.
+Most conditions compare with a constant in the middle of the range of their types. Recognising that spares a clean
+program the proof layers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stepward.vm.expressions.syntax import Compare, Constant, Expression, Logic,
 
 
 def plainly_open(tree: Expression, domains: Domains) -> bool:
-    """Return whether a condition is true in some state and false in another, where that is plain to see."""
+    """Return whether a condition is obviously true in some state and false in another."""
     match tree:
         case Compare(operator=operator, left=Reference(names=names), right=Constant(value=value)):
             return _is_inside(operator, value, domains.of(names))
@@ -30,7 +30,7 @@ def plainly_open(tree: Expression, domains: Domains) -> bool:
 
 
 def _are_apart(operands: tuple[Expression, ...]) -> bool:
-    """Whether each operand reads a name that no other one reads, or has a field of."""
+    """Whether no operand reads a name, or a field or owner of a name, that another operand reads."""
     names = [name for operand in operands for name in references_of([operand])]
     return all(
         one[: len(two)] != two and two[: len(one)] != one

@@ -1,8 +1,9 @@
-"""The shortest text for every way in which questions about a text can be answered, up to a length.
+"""The shortest text for each combination of answers to some questions, up to a length.
 
-A text is read sign by sign. What is kept of it is its longest end with which a literal begins (as in the automaton of
-Aho and Corasick, 1975), whether that is all of it, and which literals it has held or begun with. Two texts of which the
-same is kept answer alike from then on, so a breadth-first search finds every answer, by its shortest text.
+A text is read character by character. Its state is the longest suffix that is a prefix of a literal (as in the
+automaton of Aho and Corasick, 1975), whether that is the whole text, and which literals it has contained or begun with.
+Two texts in the same state answer alike from then on, so a breadth-first search finds every combination of answers,
+each by its shortest text.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import Final, NamedTuple
 from stepward.validator.engine.values.texts import Atom, separator
 
 MAX_READ: Final = 20_000
-"""States of one search."""
+"""The most states of one search."""
 
 
 class _Read(NamedTuple):
-    """What is kept of a text: its end, whether that is all, and the atoms that hold whatever follows."""
+    """The state after a prefix of a text: its suffix, whether that is the whole prefix, and the atoms that are already
+    true."""
 
     end: str
     is_all: bool
@@ -25,10 +27,9 @@ class _Read(NamedTuple):
 
 
 def shortest(atoms: Iterable[Atom], longest: int) -> list[str] | None:
-    """Return the shortest text for each way in which texts of at most `longest` signs answer; None where the search
-    is too large.
+    """Return the shortest text for each combination of answers of texts up to `longest` characters.
 
-    A sign that no literal has stands for all such signs.
+    None where the search is too large. One character that no literal has represents all such characters.
     """
     asked = list(dict.fromkeys(atoms))
     literals = [atom.literal for atom in asked]
@@ -71,7 +72,7 @@ def _held(end: str, asked: list[Atom], *, is_all: bool) -> Iterable[Atom]:
 
 
 def _answers(read: _Read, asked: list[Atom]) -> frozenset[Atom]:
-    """Return the atoms that hold of a text that ends here."""
+    """Return the atoms that are true for a text that ends here."""
     here = (
         atom
         for atom in asked

@@ -1,7 +1,7 @@
-"""The simplest values of a type, for witnesses: 0, "", false, the first enum member, [] and {} where they will do.
+"""The simplest values of a type, for witnesses: 0, "", false, the first enum member, [] and {} where they fit.
 
-Every value that is yielded is of the type, as the machine holds it against it; where none is, the type is too hard for
-what is tried here, or has no values.
+Every value that is yielded is of the type, as the machine checks it. Without one, the type is too hard for these
+attempts, or has no values.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from stepward.vm.patterns.languages import shortest
 from stepward.vm.values import ValueRefused, exact, freeze
 
 MAX_CANDIDATES: Final = 16
-"""Values of one type that are tried."""
+"""The most values of one type that are tried."""
 
 _ORDER: Final = ("integer", "number", "string", "boolean", "array", "object", "null")
 _ANYTHING: Final = TypeSpec()
 
 
 def simplest(spec: TypeSpec | None) -> tuple[Any, ...]:
-    """Return values of a type, the simplest first; `spec` is None where anything goes."""
+    """Return values of a type, the simplest first; `spec` is None for any type."""
     return tuple(islice(fitting(_values(spec or _ANYTHING), spec), MAX_CANDIDATES))
 
 
 def fitting(values: Iterable[Any], spec: TypeSpec | None) -> Iterator[Any]:
-    """Yield the values, frozen, that are of a type, each once."""
+    """Yield the values that are of a type, frozen, each once."""
     seen: set[tuple[type, Any]] = set()
     for value in values:
         try:
             frozen = freeze(value)
         except ValueRefused:
             continue
-        # 0 and false are equal in Python, and two values here.
+        # 0 and false are equal in Python, but different here.
         key = (type(frozen), frozen)
         if key not in seen and fits(frozen, spec):
             seen.add(key)
@@ -103,7 +103,7 @@ _OF: Final[dict[str, Callable[[TypeSpec], Iterator[Any]]]] = {
 
 
 def beside(constant: Any) -> Iterator[Any]:
-    """Yield the values that a comparison with a constant tells apart: itself, and just past it."""
+    """Yield the values that a comparison with a constant distinguishes: the constant, and values just beside it."""
     if isinstance(constant, bool) or constant is None:
         yield from (constant, not constant)
     elif isinstance(constant, int | Decimal):

@@ -1,6 +1,6 @@
-"""States of a condition: the values of its references, and what the machine's evaluator says of them.
+"""States of a condition: the values of its references, and the evaluator's result for them.
 
-Whatever a layer claims to have found is a state, and a state is believed only when the evaluator shows the claim.
+A state that a layer finds counts only when the machine's evaluator shows its claim.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from stepward.vm.expressions.syntax import Expression, all_references
 from stepward.vm.values import to_json
 
 State = Mapping[Names, Any]
-"""The values of references by their names; what is undefined is left out."""
+"""The values of references by name; undefined references are left out."""
 
 _LONGEST: Final = 60
 
 
 def references_of(trees: Iterable[Expression]) -> list[Names]:
-    """Return the references that conditions read or ask for, in the order of the text, each once."""
+    """Return the references that conditions read or test, in the order of the text, each once."""
     return list(dict.fromkeys(reference.names for tree in trees for reference in all_references(tree)))
 
 
 def with_owners(names: Iterable[Names], domains: Domains) -> list[Names]:
-    """Return references with the objects that they are fields of, owners first."""
+    """Return references with their owners, owners first."""
     found: dict[Names, None] = {}
     for name in names:
         chain = [name]
@@ -37,7 +37,7 @@ def with_owners(names: Iterable[Names], domains: Domains) -> list[Names]:
 
 
 def outcome(tree: Expression, state: State) -> bool | None:
-    """Return what a condition is in a state; None where it fails."""
+    """Return the value of a condition in a state; None where it fails."""
 
     def lookup(names: Names) -> Any:
         if names not in state:
@@ -51,7 +51,7 @@ def outcome(tree: Expression, state: State) -> bool | None:
 
 
 def decided(trees: Iterable[Expression], lookup: Lookup) -> int | None:
-    """Return the position of the first expression that holds, -1 where none does; None where one fails before.
+    """Return the position of the first expression that holds, -1 if none holds; None where one fails before.
 
     `lookup` raises UndefinedReferenceError where a reference has no value.
     """
@@ -65,7 +65,7 @@ def decided(trees: Iterable[Expression], lookup: Lookup) -> int | None:
 
 
 def is_possible(state: State, names: Iterable[Names], domains: Domains) -> bool:
-    """Return whether each value is one of its reference's, and each object has the fields that it must have."""
+    """Return whether each value is in its reference's domain, and each object has its required fields."""
     for name in names:
         domain, owner = domains.of(name), domains.parent(name)
         has_owner = owner is None or isinstance(state.get(owner), dict)
@@ -78,7 +78,7 @@ def is_possible(state: State, names: Iterable[Names], domains: Domains) -> bool:
 
 
 def shown(state: State, names: Iterable[Names]) -> str:
-    """Write the values of references as a message says them: `$amount` is 500."""
+    """Return the values of references in the words of a message: `$amount` is 500."""
     return " and ".join(f"`${'.'.join(name)}` is {_value(state, name)}" for name in names)
 
 

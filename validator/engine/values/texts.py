@@ -1,9 +1,9 @@
-"""What is asked of a text: equality with literals, literals inside it, before it, behind it, and its length.
+"""Questions about a text: equality with literals, literals in it, before it, behind it, and its length.
 
-No string solver is asked, because such solvers hang on a dozen `contains`. A question about a text is an *atom*, one
-boolean; `rules` says how the atoms of one text hang together, and `text_of` writes the text that a choice of atoms
-describes. The rules are true of every text, so that what they rule out can't be. Where no length is asked for they are
-complete as well: a sign that no literal has keeps the parts of a text apart.
+No string solver is used, because such solvers hang on a dozen `contains`. A question about a text is an *atom*, one
+Boolean; `facts` adds the relations between the atoms of one text, and `text_of` writes a text with given answers. These
+relations hold for every text, so what they rule out is impossible. Where no length is asked for they are complete as
+well: a character that no literal has separates the parts of a text.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ANSWERS: Final[dict[Question, Callable[[str, str], bool]]] = {
 }
 
 MAX_ORDERED: Final = 5
-"""Parts of a text that are tried in every order when the text has to be short."""
+"""The most parts of a text that are tried in every order."""
 
 
 class Atom(NamedTuple):
-    """A question about a text, and the literal that it names."""
+    """A question about a text, and its literal."""
 
     question: Question
     literal: str
@@ -38,7 +38,7 @@ class Atom(NamedTuple):
 
 
 def implied(atom: Atom, other: Atom) -> bool:
-    """Return whether every text of which `atom` holds is one of which `other` holds."""
+    """Return whether every text for which `atom` holds is one for which `other` holds."""
     if other.question == "is":
         return atom == other
     if atom.question == "is":
@@ -49,7 +49,7 @@ def implied(atom: Atom, other: Atom) -> bool:
 
 
 def excluded(atom: Atom, other: Atom) -> bool:
-    """Return whether no text is one of which both atoms hold."""
+    """Return whether no text satisfies both atoms."""
     for one, two in ((atom, other), (other, atom)):
         if one.question == "is":
             return not two.of(one.literal)
@@ -59,7 +59,7 @@ def excluded(atom: Atom, other: Atom) -> bool:
 
 
 def least_length(atom: Atom, other: Atom) -> int:
-    """Return the length of the shortest text of which both atoms hold, or less."""
+    """Return a lower bound of the length of a text that satisfies both atoms."""
     a, b = atom.literal, other.literal
     if a in b or b in a:
         return max(len(a), len(b))
@@ -72,7 +72,7 @@ def least_length(atom: Atom, other: Atom) -> int:
 
 
 def joined(first: str, second: str) -> str:
-    """Return `first` and then `second`, overlapping as far as they can."""
+    """Return the concatenation of two texts, with the largest overlap."""
     for shared in range(min(len(first), len(second)), 0, -1):
         if first.endswith(second[:shared]):
             return first + second[shared:]
@@ -80,7 +80,7 @@ def joined(first: str, second: str) -> str:
 
 
 def parts_of(question: Question, text: str) -> list[str]:
-    """Return the texts of which a literal is one, that it contains, or that it starts or ends with."""
+    """Return the texts that satisfy a question about a literal: itself, its parts, its prefixes or suffixes."""
     ends = range(len(text) + 1)
     match question:
         case "is":
@@ -96,7 +96,7 @@ def parts_of(question: Question, text: str) -> list[str]:
 
 
 def separator(literals: Iterable[str]) -> str:
-    """Return a sign that stands in none of the literals: a letter where there is one."""
+    """Return a character that no literal contains, a letter if possible."""
     used = set("".join(literals))
     for sign in "xyzabcdefghijklmnopqrstuvwXYZ0123456789-_":
         if sign not in used:
@@ -106,20 +106,20 @@ def separator(literals: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a text must be like: an answer for each atom, and its length where that was asked."""
+    """The requirements on a text: an answer for each atom, and a length if one was asked for."""
 
     answers: Mapping[Atom, bool]
     length: int | None = None
 
     def fits(self, text: str) -> bool:
-        """Return whether the text is one."""
+        """Return whether a text satisfies the requirements."""
         if self.length is not None and len(text) != self.length:
             return False
         return all(atom.of(text) is answer for atom, answer in self.answers.items())
 
 
 def text_of(wanted: Wanted, avoid: Iterable[str] = ()) -> str | None:
-    """Return the simplest text found that is as wanted and none of `avoid`; None where none was found."""
+    """Return the simplest text found that is as wanted and not in `avoid`; None if there is none."""
     refused = set(avoid)
     return next((text for text in _candidates(wanted, refused) if text not in refused and wanted.fits(text)), None)
 
@@ -153,7 +153,7 @@ def _padded(shapes: list[str], length: int, start: str, end: str, sign: str) -> 
 
 
 def _shapes(start: str, inner: list[str], end: str, sign: str) -> Iterator[str]:
-    """Yield texts that begin, end and hold what they must: tight ones first, then ones with signs between."""
+    """Yield texts with the required prefix, suffix and parts: overlapping ones first, then ones with separators."""
     orders = permutations(inner) if len(inner) <= MAX_ORDERED else iter([tuple(inner)])
     for order in orders:
         text = ""
@@ -170,15 +170,15 @@ def _true(wanted: Wanted, question: Question) -> list[str]:
 
 
 def _maximal(parts: list[str]) -> list[str]:
-    """Return the parts that are not inside another."""
+    """Return the parts that no other part contains."""
     return [part for part in dict.fromkeys(parts) if not any(part != other and part in other for other in parts)]
 
 
 def classes(atoms: Iterable[Atom], limit: int) -> list[str] | None:
-    """Return a text for every way in which the atoms can be answered; None when there are more than `limit`.
+    """Return a text for each combination of answers to the atoms; None when there are more than `limit`.
 
-    Complete: of every text the answers are those of one of these. Such a text is a literal, or it can be written as the
-    longest of the literals that it starts with, those that it holds, and the longest that it ends with, kept apart.
+    Complete: the answers of every text are those of one of these. Such a text is a literal, or it consists of the
+    longest literal that it starts with, those that it contains, and the longest that it ends with, all separated.
     """
     asked = list(dict.fromkeys(atoms))
     inner = list(dict.fromkeys(atom.literal for atom in asked if atom.question == "contains" and atom.literal))

@@ -1,1 +1,2 @@
-"""Runs that show a violation: found along a path, told as inputs and answers, replayed on the machine."""
+"""Counterexamples: runs that show a violation, found along a path, written as inputs and answers, replayed on the
+machine."""

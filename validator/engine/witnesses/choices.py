@@ -1,4 +1,4 @@
-"""Combinations that are worth a try, the plainest first."""
+"""Combinations of choices in the order in which to try them, the simplest first."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stepward.validator.engine.witnesses.witness import Does
 from stepward.vm.language.steps import ParallelStep
 
 MAX_TRIES: Final = 150
-"""Runs that one witness may take to find."""
+"""The most runs in the search for one witness."""
 
 
 def parts_of(step: ParallelStep, how: str) -> Iterator[tuple[Does, ...]]:
-    """Yield what the sub-steps may do for a parallel step to end in a way, the plainest first."""
+    """Yield the behaviours of the sub-steps for which a parallel step ends as `how` says, the simplest first."""
     if how == USED_UP:
         yield ()
         return
@@ -37,7 +37,7 @@ def parts_of(step: ParallelStep, how: str) -> Iterator[tuple[Does, ...]]:
 
 
 def few_first(choices: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yield one choice from every list, those with few other than the first before those with many."""
+    """Yield one choice from every list, first those with few choices other than the first of their list."""
     for number in range(len(choices) + 1):
         if number <= 2 or len(choices) <= 4:
             yield from _with_changes(choices, number, 0)

@@ -1,4 +1,4 @@
-"""From a path of a system to one of the program: every step on the way, and the values that lead a run along it."""
+"""From a path of a system to one of the program: every step on it, and the values that lead a run along it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DOES: Final[Mapping[str, Does]] = {
 
 
 class Traced:
-    """A path of the program: its moves, and what is known of the values on it."""
+    """A path of the program: its moves, and the known values on it."""
 
     def __init__(self, analyses: Analyses, builder: Builder, path: Path, witnesses: Witnesses) -> None:
         self.facts = analyses.facts
@@ -58,7 +58,7 @@ class Traced:
         self.known = Known(inputs, self._outputs, self._turns)
 
     def _started(self, inputs: dict[str, Any]) -> Walker | None:
-        """Return a run with the inputs that the path asks for, and the plain ones beside."""
+        """Return a run with the inputs of the path, and the simplest values for the other inputs."""
         known: dict[Names, Any] = {}
         try:
             for source in self.witnesses.inputs:
@@ -68,7 +68,7 @@ class Traced:
         return Walker(self.builder, self.witnesses, known)
 
     def _follow(self, leap: Leap) -> None:
-        """Let the run take a step of the path, as long as it is known what it does."""
+        """Let the run take a step of the path, as long as its behaviour is known."""
         place = len(self.moves)
         try:
             if self._walker is not None:
@@ -78,15 +78,16 @@ class Traced:
 
     def _add(self, leap: Leap) -> None:
         step = self.facts.flow.steps[leap.step]
-        fates = dict(leap.fates)
-        if isinstance(step, ParallelStep) and fates:
+        call_outcomes = dict(leap.call_outcomes)
+        if isinstance(step, ParallelStep) and call_outcomes:
             parts = range(len(step.parallel_steps))
-            self._turns[len(self.moves)] = tuple(_DOES[fates[sub]] for sub in parts)
+            self._turns[len(self.moves)] = tuple(_DOES[call_outcomes[sub]] for sub in parts)
         self.moves.append(Move(step.id, how(leap.way) if leap.way is not None else "starts"))
         self.leaps.append(leap)
 
     def _fill(self, start: int, goal: int) -> None:
-        """Add the way through a stretch that the slice left out: the run's own, or, if unknown, the shortest."""
+        """Add the steps of a stretch that the slice left out: those of the run or, if these are unknown, the shortest
+        path."""
         try:
             if self._walker is not None:
                 for taken in self._walker.walk(start, goal):
@@ -117,7 +118,7 @@ class Traced:
     # -- values ----------------------------------------------------------------------------------------------------
 
     def _given(self, assigns: tuple[Any, ...], after: State) -> None:
-        """Note the outputs of a transition; one has several names, and each may know other fields of it."""
+        """Store the outputs of a transition. An output has several names, and each may know other fields."""
         place = len(self.moves)
         sources: dict[Names, Source] = {}
         for one in assigns:
@@ -130,7 +131,8 @@ class Traced:
                 self._learn(place, sources[one.root], _assembled(one.root, after))
 
     def _learn(self, place: int, source: Source, value: Any) -> None:
-        """Note what one name knows of an output; that of a parallel step is an object of the outputs of its parts."""
+        """Store the fields of an output that one name knows. The output of a parallel step is an object of its parts'
+        outputs."""
         step = self.facts.flow.steps[source.step] if source.step is not None else None
         if isinstance(step, ParallelStep) and source.sub is None:
             for part in step.parallel_steps:
@@ -152,7 +154,7 @@ class Traced:
         return found
 
     def _whole(self, root: Names, state: State, source: Source) -> Any:
-        """Return a value with the fields that the state names, and those that its type demands."""
+        """Return a value with the fields that the state names, and those that its type requires."""
         return completed(_assembled(root, state), self.facts.meaning.typing.effective(source))
 
 
@@ -165,7 +167,7 @@ def _assembled(name: Names, state: State) -> Any:
 
 
 def _merged(first: Any, second: Any) -> Any:
-    """Return what two names know of one value."""
+    """Return the union of the fields that two names know of one value."""
     if not isinstance(first, dict) or not isinstance(second, dict):
         return second
     return first | {name: _merged(first.get(name), value) for name, value in second.items()}

@@ -1,4 +1,4 @@
-"""Whether the values of a state are of their types, once what their types demand is completed."""
+"""Whether the values of a state belong to their types, after required fields and items are added."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stepward.vm.values import freeze
 
 
 def is_admitted(analyses: Analyses, state: State) -> bool:
-    """Return whether every value is one that some source of it may give: no `pattern` refuses it."""
+    """Return whether every value is one that some source may give, so that no `pattern` refuses it."""
     names, typing = analyses.facts.meaning.names, analyses.facts.meaning.typing
     for name in state:
         meant = names.meaning(name)
         if meant is not None and meant.fields:
-            continue  # a part of what it is a field of
+            continue  # it is checked with its owner
         value = _whole(name, state)
         sources = meant.sources if meant is not None else ()
         if not any(source.kind == "set" or _is_of(value, typing.effective(source)) for source in sources):
@@ -40,7 +40,7 @@ def _is_of(value: Any, spec: TypeSpec | None) -> bool:
 
 
 def completed(value: Any, spec: TypeSpec | None) -> Any:
-    """Return a value with what its type demands and nobody asked for: the fields of objects, the items of arrays."""
+    """Return a value completed with everything that its type requires: fields of objects, items of arrays."""
     if isinstance(value, list | tuple):
         return _items(tuple(value), spec.items if spec is not None else None)
     if not isinstance(value, dict):
@@ -57,12 +57,12 @@ _ITEMLESS: Final = object()
 
 
 def _items(values: tuple[Any, ...], spec: TypeSpec | None) -> Any:
-    """Return the items of an array, each completed; one that is not of the item type gives way to the simplest."""
+    """Return the items of an array, each completed; an item that does not fit is replaced by the simplest one."""
     last: Any = _ITEMLESS
     made: Any = None
     found = []
     for value in values:
-        if value is not last:  # most arrays that are made up repeat one item
+        if value is not last:  # most generated arrays repeat one item
             last, made = value, completed(value, spec)
             if not fits(made, spec):
                 made = next(iter(simplest(spec)), made)

@@ -1,9 +1,9 @@
-"""Replay: a witness run on the real machine, and what is to be seen there.
+"""Replay: runs a witness on the real machine, and observes the result.
 
-The machine gets a journal in memory, a clock that nobody waits for, and the script of the witness as its tools and its
-model. The violation shows iff the journal holds the rejection of just that rule at just that step, or, for
-`followed_by`, the run ends there and owes; for SW202, iff what reads the reference is blocked while it is undefined;
-for SW302 and SW305, iff the condition takes no branch, or takes one while a later one holds.
+The machine gets a journal in memory, a clock without waiting, and the script of the witness as its tools and its model.
+The violation is confirmed iff the journal has the rejection by exactly that rule at exactly that step or, for
+`followed_by`, the run ends there with the obligation open; for SW202, iff the step that reads the reference is blocked
+while it is undefined; for SW302 and SW305, iff the condition takes no branch, or takes one while a later one holds.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ ERROR: Final = "it fails in this witness"
 """The error of a call that fails in a witness."""
 
 MAX_MACHINES: Final = 8
-"""Machines that are kept: each has its plan of the program ready."""
+"""The most machines that are cached, each with its plan of the program."""
 
 MAX_COURTS: Final = 24
-"""Sets of rules under which one witness is run."""
+"""The most sets of rules for one witness."""
 
 
 class Refused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
-    """The machine does not even start the run of a witness: its inputs or its program are refused."""
+    """The machine refuses to start the run of a witness because of its inputs or its program."""
 
 
 class _Clock(ManualClock):
-    """Nobody waits, and nothing is late but what the script says is."""
+    """A clock without waiting. Only the script makes a call late."""
 
     is_late = False
 
     async def limit(self, awaited: Awaitable[T], seconds: float) -> T:  # noqa: ARG002
-        """Return what is awaited; raises TimeoutError when the script says that it took too long."""
+        """Return the awaited result; raises TimeoutError when the script says that it took too long."""
         self.is_late = False
         result = await awaited
         if self.is_late:
@@ -80,7 +80,7 @@ class _Script:
         self.missing = None
 
     def has(self, name: str) -> bool:  # noqa: ARG002
-        """Return true: what is called answers by step, whatever the tool."""
+        """Return true: calls are answered by step, independent of the tool."""
         return True
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:  # noqa: ARG002
@@ -106,11 +106,11 @@ class _Script:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay showed.
+    """The result of a replay.
 
-    `why` says it in words: the violation, or what happened instead. `set_aside` are the rules that had to be left out
-    because one of them stops this run before the one that is meant is asked. `moves` is the path that the run took,
-    `unstarted` what did not start, `missing` the first call for which the witness has no answer.
+    `why` describes the violation, or what happened instead. `set_aside` are the rules that had to be left out because
+    one of them stops this run before the claimed violation. `moves` is the path of the run, `unstarted` the steps that
+    did not start, `missing` the first call for which the witness has no answer.
     """
 
     confirmed: bool
@@ -124,11 +124,11 @@ class Replayed:
 
     @property
     def is_barred(self) -> bool:
-        """Whether something did not start for a rule."""
+        """Whether a rule prevented the start of something."""
         return any(one.rule for one in self.unstarted)
 
     def history(self) -> History:
-        """Return the run as its journal has it."""
+        """Return the history of the run from its journal."""
         found = load(self.journal, self.run.id, lambda *documents: stored_plan(self.journal, *documents))
         assert found is not None, "the run was made"
         return found
@@ -136,7 +136,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class _Court:
-    """The rules under which a witness is run: a program and its policies, and the names of the rules set aside."""
+    """The rules for a run of a witness: a program and its policies, and the names of the rules set aside."""
 
     program: Program
     policies: tuple[Policy, ...]
@@ -149,7 +149,7 @@ def replay(witness: Witness) -> Replayed:
 
 
 class Replayer:
-    """Replays witnesses of one program under its policies; `steps` counts what the machine was made to do so far."""
+    """Replays witnesses of one program under its policies; `steps` counts the records of all runs so far."""
 
     def __init__(self, program: Program, policies: tuple[Policy, ...]) -> None:
         self.program = program
@@ -164,16 +164,16 @@ class Replayer:
         self._owners = {part.id: step.id for step in program.steps for part in step.sub_steps}
 
     def replay(self, witness: Witness) -> Replayed:
-        """Run a witness under all rules; where one stops the run too early, again without it, as long as there is one.
+        """Run a witness under all rules; while another rule stops the run too early, run it again under fewer rules.
 
-        First all others are set aside, then the rule that is meant at all other places: the machine stops a run where
-        a rule is broken first, and a finding speaks of every place at which it can be. A run that shows nothing is the
-        one under the rule that is meant: what other rules stop says nothing of it.
+        First all other rules are set aside, then the claimed rule is restricted to the claimed step: the machine stops
+        a run at the first violation, but a finding can be about a later one. If no run confirms the violation, the
+        result is the run under the claimed rule alone, because the stops of other rules show nothing about it.
         """
-        # What another rule stops, is that rule's affair: what does not follow then, does not break this one.
+        # If another rule stops the run, a missing Q does not break this one.
         number = 0 if self._is_named_once(witness.claim) and witness.claim.code != "SW405" else 1
         shown = seen = self._replayed(witness, number)
-        # A narrowed rule that stops nothing says nothing of the next one: it may be of another pair of steps.
+        # A restricted rule that stops nothing shows nothing about the next one, which may be for another pair of steps.
         while not seen.confirmed and (seen.is_barred or number > 1) and number + 1 < len(self._courts(witness.claim)):
             number += 1
             seen = self._replayed(witness, number)
@@ -181,7 +181,7 @@ class Replayer:
         return seen if seen.confirmed else shown
 
     def _is_named_once(self, claim: Claim) -> bool:
-        """Whether a rejection that names the rule can mean no other one: two policies may use one name."""
+        """Whether a rejection that names the rule is unambiguous: two policies may use one name."""
         homes: list[tuple[str | None, tuple[AnyRule, ...]]] = [(None, self.program.guardrails)]
         homes += [(policy.policy, policy.guardrails) for policy in self.policies]
         owners = {home for home, rules in homes if any(rule.name == claim.rule for rule in rules)}
@@ -253,7 +253,7 @@ class Replayer:
 
 
 def _outside_loops(function: Callable[[], T]) -> T:
-    """Call what needs an event loop of its own: where one runs already, in a thread."""
+    """Call a function that needs its own event loop: in a thread if a loop is running already."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -266,7 +266,7 @@ def _outside_loops(function: Callable[[], T]) -> T:
 
 
 def _readable(program: Program, policies: tuple[Policy, ...]) -> _Court:
-    """Return program and policies without the rules that can't be read: no machine runs a program with one."""
+    """Return program and policies without the rules that do not parse: the machine refuses a program with one."""
     unread = [rule for rule in program.guardrails if isinstance(rule, Never) and not _is_read(rule.when)]
     if not unread:
         return _Court(program, policies)
@@ -282,7 +282,7 @@ def _is_read(when: str | None) -> bool:
 
 
 def _alone(whole: _Court, claim: Claim) -> tuple[_Court, list[AnyRule]]:
-    """Return program and policies with the rule that is meant and no other, and that rule."""
+    """Return program and policies with only the claimed rule, and that rule."""
     program, policies = whole.program, whole.policies
     others = list(whole.set_aside)
     own: list[AnyRule] = []
@@ -305,7 +305,7 @@ def _alone(whole: _Court, claim: Claim) -> tuple[_Court, list[AnyRule]]:
 
 
 def _narrow(alone: _Court, own: list[AnyRule], claim: Claim, meaning: Meaning) -> Iterator[_Court]:
-    """Yield the rules to run under when the one that is meant speaks of the place of the claim only."""
+    """Yield sets of rules in which the claimed rule is restricted to the claimed step."""
     set_aside = (*alone.set_aside, f"{claim.rule} at other steps")
     for rule in own:
         for narrow in _narrowed(rule, claim, meaning):
@@ -317,7 +317,7 @@ def _narrow(alone: _Court, own: list[AnyRule], claim: Claim, meaning: Meaning) -
 
 
 def _narrowed(rule: AnyRule, claim: Claim, meaning: Meaning) -> Iterator[AnyRule]:
-    """Yield rules that say of the place of the claim, and of no other, what a rule says."""
+    """Yield rules that restrict a rule to the claimed step."""
     here = meaning.flow.position.get(claim.step)
     if isinstance(rule, Requires | Never):
         field = "protects" if isinstance(rule, Requires) else "never"
@@ -341,7 +341,7 @@ def _both(rule: AnyRule, first: Hit, second: Hit) -> AnyRule:
 
 
 def _allowing_the_rest(policies: tuple[Policy, ...], claim: Claim, meaning: Meaning) -> Iterator[Policy]:
-    """Yield the policies, their allow-lists with every tool on them that the place of the claim does not call."""
+    """Yield the policies, with allow-lists extended by every tool that the claimed step does not call."""
     here = meaning.flow.position.get(claim.step)
     calls = [(site.step, site.call.tool) for site in meaning.calls if isinstance(site.call, ToolCall)]
     named = {tool for step, tool in calls if step == here}

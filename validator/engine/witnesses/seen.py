@@ -1,4 +1,4 @@
-"""What a run on the machine shows of the violation that a witness claims, read off its journal."""
+"""Reads from the journal of a run whether it shows the violation that a witness claims."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Asked = tuple[str, int, int]
 
 
 class Record(NamedTuple):
-    """What the journal holds of one event."""
+    """One event in the journal."""
 
     kind: str
     body: Mapping[str, Any]
@@ -34,7 +34,7 @@ class Record(NamedTuple):
 
 
 class Unstarted(NamedTuple):
-    """A step that did not start: for a rule or, where `rule` is empty, for what it reads; `why` hides nothing."""
+    """A step that did not start: because of a rule or, where `rule` is empty, of its reads; `why` is not redacted."""
 
     step: str
     rule: str
@@ -54,7 +54,7 @@ _HOW: Final = {"success": "succeeds", "fallback": "times out, fallback", "skippe
 
 
 def moves_of(records: tuple[Record, ...], owners: Mapping[str, str]) -> Iterator[Move]:
-    """Yield the steps of a run and what became of them, in the words of a finding's path."""
+    """Yield the steps of a run with their outcomes, in the words of a finding's path."""
     for record in records:
         body = record.body
         if "step" in body and ("next" in body or "ends" in body):
@@ -73,7 +73,7 @@ def _how(record: Record) -> str:
 
 
 class Seen:
-    """A run that was made, looked at for what the witness claims."""
+    """A finished run, searched for the violation that the witness claims."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Seen:
         self.parts = parts
 
     def violation(self) -> str | None:
-        """Return what shows the violation, or None."""
+        """Return the words for the violation, or None."""
         if self.claim.code == "SW202":
             return self._undefined()
         if self.claim.code == "SW305":
@@ -106,15 +106,15 @@ class Seen:
         return self._rejected()
 
     def unstarted(self) -> Iterator[Unstarted]:
-        """Yield what did not start, and why."""
+        """Yield the steps that did not start, with the reason."""
         for number, record in enumerate(self.records):
             if record.kind in ("blocked", "rejected"):
                 yield Unstarted(record.body["step"], record.body.get("rule", ""), self._why(number))
 
     def _why(self, number: int) -> str:
-        """Return why something did not start, as the machine says it before it takes out what is sensitive.
+        """Return why something did not start, in the machine's words before redaction.
 
-        A value as short as `a` leaves no word of a message whole.
+        Redaction of a value as short as `a` would leave no word of a message intact.
         """
         error = str(self.records[number].body["error"])
         if REDACTED not in error:
@@ -144,7 +144,8 @@ class Seen:
         return f"the run ends {self.run.status} (uncovered) at `{self.claim.step}`"
 
     def _overlapping(self) -> str | None:
-        """Return that two cases held when the condition was evaluated: one that it took, and a later one."""
+        """Return in words that two cases held when the condition was evaluated: the one that it took, and a later
+        one."""
         for number, record in enumerate(self.records):
             if self._is_missing(record):
                 return None
@@ -156,7 +157,7 @@ class Seen:
         return None
 
     def _cases(self, number: int) -> list[bool | None]:
-        """Return what the cases of the condition were before a record; None for one that fails."""
+        """Return the values of the cases before a record; None for one that fails."""
         reader, clauses = self._reader(number), self._clauses()
         found: list[bool | None] = []
         for tree in clauses:
@@ -174,7 +175,8 @@ class Seen:
         return f"the run ends {self.run.status}{reason} at `{self.claim.step}`: {how}"
 
     def _undefined(self) -> str | None:
-        """Return that what reads the reference was blocked while that was undefined, before the script ran out."""
+        """Return in words that the claimed step was blocked while the reference was undefined, before the script
+        ended."""
         reference = self.claim.reference or ""
         for number, record in enumerate(self.records):
             body = record.body
@@ -194,7 +196,7 @@ class Seen:
         return (record.body["step"], record.body["visit"], record.note.get("attempt")) == self.missing
 
     def _is_undefined(self, number: int, reference: str) -> bool:
-        """Return whether a reference is undefined before a record: of two, the machine names only the first."""
+        """Return whether a reference is undefined before a record: the machine names only the first of several."""
         try:
             self._reader(number).raw(tuple(reference.removeprefix("$").split(".")))
         except UndefinedReferenceError:
@@ -224,7 +226,7 @@ class Seen:
         return found
 
     def instead(self) -> str:
-        """Return what happened in place of the violation."""
+        """Return in words what happened instead of the violation."""
         if self.missing is not None:
             step, visit, attempt = self.missing
             return f"the witness has no answer for attempt {attempt} of `{step}` at visit {visit}"

@@ -1,8 +1,8 @@
-"""Witnesses from paths: the simplest inputs and answers that make the machine follow a path, found by running it.
+"""Witnesses from paths: the simplest inputs and answers with which the machine follows a path, found by running it.
 
-A path says what becomes of each step. What it leaves open are values: the simplest of each type come first, and where
-the run leaves the path at a condition, the values that it reads are varied around what it compares them with. Nothing
-is claimed here that the machine has not confirmed.
+A path gives the outcome of each step and leaves values open. The simplest values of each type are tried first. Where
+the run leaves the path at a condition, the values that it reads are varied around the constants that it compares. Every
+witness is confirmed by the machine.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ if TYPE_CHECKING:
     from stepward.validator.failures import Failures
 
 MAX_RECORDS: Final = 20_000
-"""Records that the machine may write for all witnesses of one program; findings beyond that have none."""
+"""The most records of the machine for all witnesses of one program; later findings have no witness."""
 
 MAX_SPOTS: Final = 6
-"""Places where the values come from that one step reads, and that are varied."""
+"""The most sources whose values are varied for one step."""
 
 RECORDS_PER_STEP: Final = 20
-"""Records that are added to that for each step of the program: a witness may visit them all."""
+"""Additional records for each step of the program, because a witness may visit them all."""
 
 MAX_SEARCH: Final = 5_000
-"""Records that the search for one witness may write before it tries no further run, and four for each of its moves."""
+"""The records after which the search for one witness stops, without the four for each of its moves."""
 
 MAX_CHASED: Final = 8
-"""Assignments of one name to another that are followed to where a value is from."""
+"""The longest chain of copies that is followed to the source of a value."""
 
 Spot = tuple[Source, tuple[str, ...]]
-"""An input or an output, and the field of it that a step reads."""
+"""An input or an output, and its field that a step reads."""
 
 Values = dict[Spot, Any]
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the engine found out about a path: values of inputs, of outputs by place on the path and call, and what
-    the parts of parallel steps do, by place. What is left open is tried."""
+    """The engine's knowledge about a path: values of inputs, of outputs (by position on the path, and call), and the
+    behaviour of the parts of parallel steps (by position). The rest is tried."""
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[tuple[int, str], Any] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Known:
 
 @dataclass(frozen=True)
 class _Goal:
-    """A violation to be shown: `kind` is how the search called it."""
+    """A violation to show; `kind` is its kind in the search."""
 
     claim: Claim
     kind: str
@@ -76,7 +76,7 @@ class _Goal:
 
 
 class Witnesses:
-    """Makes the witnesses of one program's findings, and remembers what that has cost."""
+    """Makes the witnesses of one program's findings, within a common budget."""
 
     def __init__(self, analyses: Analyses, clock: Clock, failures: Failures) -> None:
         self.facts, self.analyses = analyses.facts, analyses
@@ -90,10 +90,10 @@ class Witnesses:
         self._until = self._most
 
     def evidence(self, claim: Claim, kind: str, path: tuple[Move, ...], layer: str) -> Evidence:
-        """Return the evidence for a violation: its path, and the witness where one is found that the machine confirms.
+        """Return the evidence for a violation: its path, and the witness if the machine confirms one.
 
-        The search calls the path real whatever the values are. When no run confirms that, the evidence says why:
-        checker and machine disagree, and one of them is wrong.
+        The search has found the path feasible for any values. When no run confirms it, the evidence says why: checker
+        and machine disagree, and one of them is wrong.
         """
         found = Evidence(layer, path=path)
         goal = _Goal(claim, kind, path)
@@ -108,7 +108,7 @@ class Witnesses:
                 return found
 
     def confirm(self, claim: Claim, kind: str, path: tuple[Move, ...], known: Known) -> Witness | str:
-        """Return the witness of a path that the machine confirms, or in words why there is none."""
+        """Return the witness of a path that the machine confirms, or the words why there is none."""
         goal = _Goal(claim, kind, path, known)
         match self._tried(goal):
             case Witness() as witness:
@@ -119,7 +119,7 @@ class Witnesses:
                 return why
 
     def _tried(self, goal: _Goal) -> Witness | Replayed | _Unmade:
-        """Return a witness, or the first run that was none, or why none was made."""
+        """Return a witness, or the first run that showed nothing, or why no run was made."""
         self._tries = 0
         self._until = min(self._most, self.replayer.steps + MAX_SEARCH + 4 * len(goal.path))
         try:
@@ -128,16 +128,16 @@ class Witnesses:
             return _Unmade(f"the runs that were tried for this program have {self._most} records, and no more are made")
         except OutOfTime:
             raise
-        except Valueless as error:  # it makes no run, and that is no disagreement
+        except Valueless as error:  # without values there is no run, and no disagreement
             return _Unmade(str(error))
         except Refused as error:
             return _Unmade(f"the machine does not start it: {error}")
         except Exception as error:
-            # The finding stands, whatever becomes of its replay; that the machine breaks is a bug, and said as one.
+            # The finding remains valid if its replay fails; an exception in the machine is reported as a bug.
             return _Unmade(f"the machine broke in a replay ({type(error).__name__}: {error})", is_bug=True)
 
     def _shown(self, goal: _Goal) -> Witness | Replayed | None:
-        """Return a witness that the machine confirms, or what the first, simplest one led to."""
+        """Return a witness that the machine confirms, or the first and simplest run."""
         first: Replayed | None = None
         for turns in self._turns(goal):
             found = self._valued(goal, turns)
@@ -149,11 +149,11 @@ class Witnesses:
         return first
 
     def _is_told_otherwise(self, shown: Replayed, goal: _Goal) -> bool:
-        """Whether other findings say why the run stopped short.
+        """Whether other findings explain why the run stopped early.
 
-        Either a step could not start although nothing was undefined there, or with arguments that its tool does not
-        take in any case (SW203, SW207, SW208 and others tell of that), or the same rule is broken on the path before:
-        the machine stops there.
+        Either a step could not start although nothing was undefined, or with arguments that its tool never accepts
+        (SW203, SW207, SW208 and others report that), or the same rule is broken earlier on the path: the machine stops
+        there.
         """
         for one in shown.unstarted:
             if one.rule == "sensitive-to-model":
@@ -163,12 +163,12 @@ class Witnesses:
         return bool(shown.moves) and shown.moves[-1] != goal.path[-1] and self._is_stopped_by(shown, goal.claim)
 
     def _replayed(self, witness: Witness) -> Replayed:
-        """Replay a witness, which is bounded by its budget; OutOfTime is raised beside it, never in it."""
+        """Replay a witness, which is bounded by its own budget; OutOfTime is raised before it, never inside of it."""
         self.clock.look()
         return self.failures.spared(lambda: self.replayer.replay(witness))
 
     def _fits(self, step: str) -> bool:
-        """Whether a step or sub-step hands over what its tool takes; what calls none does."""
+        """Whether a step or sub-step passes arguments that its tool accepts; true for steps without calls."""
         return all(self.analyses.arguments_fit(site.step) for site in self.meaning.calls if site.call.id == step)
 
     @staticmethod
@@ -178,7 +178,7 @@ class Witnesses:
     # -- values --------------------------------------------------------------------------------------------------------
 
     def _valued(self, goal: _Goal, turns: _Turns) -> Witness | Replayed | None:
-        """Try values: the simplest, then others where the run leaves the path, as long as that brings it further."""
+        """Try values: the simplest, then others where the run leaves the path, as long as the run gets further."""
         values: Values = {}
         best = self._try(goal, turns, values)
         first = best
@@ -210,7 +210,7 @@ class Witnesses:
         return None
 
     def _spots(self, number: int) -> list[Spot]:
-        """Return where the values come from that a step reads, `set` names followed to their origins."""
+        """Return the sources of the values that a step reads, with `set` names followed to their origins."""
         found: dict[Spot, None] = {}
         for reading in self.analyses.assignment.readings_at(number):
             for spot in self._origins(reading, MAX_CHASED, set()):
@@ -232,7 +232,7 @@ class Witnesses:
                         yield from self._origins(inner, left - 1, seen)
 
     def _choices(self, spot: Spot, number: int) -> list[Any]:
-        """Return the values that are worth a try at a spot, for what one step does with it."""
+        """Return the values to try for a source, given the constants and types of one step."""
         trees = [clause.tree for clause in self.meaning.clauses_of.get(number, ()) if clause.tree is not None]
         constants = [node.value for tree in trees for node in walk(tree) if isinstance(node, Constant)]
         tried = [value for constant in constants for value in beside(constant)]
@@ -241,7 +241,7 @@ class Witnesses:
         return [_AS_IS, *fitting((*tried, *simplest(spec)), spec)][:12]
 
     def _asked(self, spot: Spot, number: int) -> Iterator[TypeSpec]:
-        """Yield the types of the arguments that a step fills from a spot."""
+        """Yield the types of the arguments that a step fills from a source."""
         for _, call in self.program.steps[number].calls:
             if not isinstance(call, ToolCall):
                 continue
@@ -258,7 +258,7 @@ class Witnesses:
         return spec
 
     def _value(self, source: Source, values: Values) -> Any:
-        """Return the value that an input or an output gets: the simplest, with what is varied put in."""
+        """Return the value of an input or an output: the simplest, with the varied fields replaced."""
         result = self.plain(source)
         spec = self.meaning.typing.effective(source)
         for (owner, fields), value in values.items():
@@ -269,7 +269,7 @@ class Witnesses:
         return result
 
     def varied(self, source: Source, number: int) -> Iterator[Any]:
-        """Yield other values of an output, which a condition at a step may tell apart from the plain one."""
+        """Yield other values of an output that a condition at a step may distinguish from the simplest one."""
         result, spec = self.plain(source), self.meaning.typing.effective(source)
         for spot in self._spots(number):
             if spot[0] == source:
@@ -279,7 +279,7 @@ class Witnesses:
                         yield changed
 
     def plain(self, source: Source) -> Any:
-        """Return the value that an input or an output gets where nothing asks for another; raises Valueless."""
+        """Return the default value for an input or an output; raises Valueless."""
         if source not in self._known:
             spec = self.meaning.typing.effective(source)
             wanted = self._wanted.get(source, [])
@@ -290,7 +290,7 @@ class Witnesses:
         return self._known[source]
 
     def _first(self, spec: TypeSpec | None) -> Any:
-        """Return the simplest value of a type: many calls share one."""
+        """Return the simplest value of a type, cached because many calls share a type."""
         if id(spec) not in self._firsts:
             found = simplest(spec)
             if not found:
@@ -299,7 +299,7 @@ class Witnesses:
         return self._firsts[id(spec)][1]
 
     def _wished(self, spec: TypeSpec | None, wanted: list[TypeSpec]) -> Any:
-        """Return the simplest value of a type that is of others, too, where there is one."""
+        """Return the simplest value of a type that also belongs to other types, if there is one."""
         good = (value for value in simplest(spec) if all(fits(value, one) for one in wanted))
         more = fitting((value for one in wanted for value in simplest(one)), spec)
         better = (value for value in more if all(fits(value, one) for one in wanted))
@@ -308,7 +308,7 @@ class Witnesses:
 
     @cached_property
     def _firsts(self) -> dict[int, tuple[TypeSpec | None, Any]]:
-        """The simplest value of each type by its number in memory, which is its own as long as the type is kept."""
+        """The simplest value of each type by its id, which is unique while the type is stored."""
         return {}
 
     @cached_property
@@ -317,7 +317,7 @@ class Witnesses:
 
     @cached_property
     def _wanted(self) -> dict[Source, list[TypeSpec]]:
-        """The types of the arguments that each input or output is handed to as it is."""
+        """The types of the arguments that each input or output is passed to unchanged."""
         result: dict[Source, list[TypeSpec]] = {}
         for site in self.meaning.calls:
             if not isinstance(site.call, ToolCall):
@@ -330,10 +330,10 @@ class Witnesses:
                             result.setdefault(source, []).append(spec)
         return result
 
-    # -- what becomes of each step -------------------------------------------------------------------------------------
+    # -- outcomes of steps --------------------------------------------------------------------------------------------
 
     def _turns(self, goal: _Goal) -> Iterator[_Turns]:
-        """Yield what the parts of the parallel steps on a path may do, the plainest first."""
+        """Yield behaviours of the parts of the parallel steps on a path, the simplest first."""
         places: list[int] = []
         choices: list[list[Any]] = []
         for place, move in enumerate(goal.path):
@@ -386,7 +386,7 @@ class Witnesses:
         )
         witness, seen = self._with_siblings(goal, witness, values)
         if goal.kind == "missing" and goal.path[-1].how == "starts" and not seen.confirmed:
-            # Only a run that is cut off ends here: one out of budget is.
+            # Only a run that is stopped ends here, for example by its budget.
             spent = spent_after(seen, len(goal.path) - 1)
             if spent:
                 witness = replace(witness, max_steps=spent)
@@ -394,7 +394,7 @@ class Witnesses:
         return witness if seen.confirmed else seen
 
     def _with_siblings(self, goal: _Goal, witness: Witness, values: Values) -> tuple[Witness, Replayed]:
-        """Replay a witness; where parts of its last step start beside the one that is stopped, they return."""
+        """Replay a witness; where other parts of its last step start beside the rejected one, they return."""
         seen = self._replayed(witness)
         last = self._step(goal.path[-1])
         parts = {part.id: part for part in last.sub_steps}
@@ -411,7 +411,7 @@ class Witnesses:
 
     @cached_property
     def inputs(self) -> tuple[Source, ...]:
-        """The inputs that have to be given: those with a default are left to it, unless a path needs another value."""
+        """The inputs that need a value: one with a default keeps it, unless a path needs another value."""
         if self.program.inputs is not None:
             return tuple(Source("input", name, ("inputs", name)) for name in self.program.inputs)
         found: dict[Source, None] = {}
@@ -430,19 +430,19 @@ class Witnesses:
 
 
 _Turns = dict[int, tuple[Does, ...]]
-"""What the sub-steps of a parallel step do, by the place on the path."""
+"""The behaviours of the sub-steps of a parallel step, by position on the path."""
 
 
 @dataclass(frozen=True)
 class _Unmade:
-    """No run was made, and why; `is_bug` says that the machine broke."""
+    """The reason why no run was made; `is_bug` says that the machine failed."""
 
     why: str
     is_bug: bool = False
 
 
 class Valueless(Exception):  # noqa: N818 - reads better where it is caught than with a suffix
-    """A type of which no value was found."""
+    """No value of a type was found."""
 
 
 _AS_IS: Final = object()
@@ -455,7 +455,7 @@ _DOES: Final[Mapping[str, Does]] = {
 
 
 def _with(value: Any, fields: tuple[str, ...], inner: Any) -> Any:
-    """Return a value with another one in a field of it."""
+    """Return a value with another value in one of its fields."""
     if not fields:
         return inner
     held = value if isinstance(value, dict) else {}

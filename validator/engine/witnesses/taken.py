@@ -1,4 +1,4 @@
-"""A run beside the path that it was made for: how far it took that, what it did instead, and what it may spend."""
+"""A run compared with the path that it was made for: the common moves, the first difference, and its budget."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stepward.vm.language.steps import AnyStep, Failing
 
 
 def instead(shown: Replayed, path: tuple[Move, ...]) -> str:
-    """Return in words what the run does that was tried for a path."""
+    """Return in words how the run that was tried differs from the path."""
     place = len(common(shown.moves, path))
     if place < min(len(path), len(shown.moves)) and shown.moves[place].step == path[place].step:
         took, wanted = shown.moves[place], path[place]
@@ -22,7 +22,7 @@ def instead(shown: Replayed, path: tuple[Move, ...]) -> str:
 
 
 def common(moves: tuple[Move, ...], path: tuple[Move, ...]) -> tuple[Move, ...]:
-    """Return the moves that a run and a path have in common from the start."""
+    """Return the moves that a run and a path share from the start."""
     count = 0
     for taken, wanted in zip(moves, path, strict=False):
         if taken != wanted:
@@ -32,7 +32,8 @@ def common(moves: tuple[Move, ...], path: tuple[Move, ...]) -> tuple[Move, ...]:
 
 
 def budget(size: int, steps: Iterator[AnyStep]) -> int:
-    """Return a budget that a path can't use up: a power of two, so that one machine serves most paths of a program."""
+    """Return a budget larger than the cost of a path: a power of two, so that one machine serves most paths of a
+    program."""
     cost = max(32, size, 1 + sum(map(_most, steps)))
     return 1 << cost.bit_length()
 
@@ -44,7 +45,7 @@ def _most(step: AnyStep) -> int:
 
 
 def spent_after(seen: Replayed, moves: int) -> int:
-    """Return the steps that a run had spent after so many moves."""
+    """Return the steps that a run had used after so many moves."""
     from stepward.vm.machine.apply import apply
     from stepward.vm.machine.state import before
 

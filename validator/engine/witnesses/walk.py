@@ -1,9 +1,9 @@
-"""Between two places of a path: the way that a run takes there by itself, with the values that it has by then.
+"""Fills the stretches between the nodes of a path with the steps of a run and its values.
 
-The slice of a question leaves out what the question does not depend on: whatever a run does between one place and the
-next, it gets there. So no branch is prescribed there. The walk evaluates the conditions as the machine will, with the
-simplest values for what nobody asked about, and goes where they lead. What comes back from a call is varied only where
-the run would go round in a loop or end before it gets there. The machine confirms all of it, as it does any witness.
+The slice of a question leaves out everything that the question does not depend on: whatever a run does between one node
+and the next, it arrives there. So the branches are free. The walk evaluates conditions as the machine will, with the
+simplest values for everything that is not constrained, and follows them. The results of calls are varied only where the
+run would loop or end too early. The machine confirms all of it, as for any witness.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
     from stepward.validator.engine.witnesses.synthesis import Witnesses
 
 MAX_TRIES: Final = 200
-"""Other values of calls that are tried on one stretch."""
+"""The most other results of calls that are tried on one stretch."""
 
 MAX_ROUNDS: Final = 100
-"""Rounds of a loop that a walk makes on one stretch."""
+"""The most rounds of a loop on one stretch."""
 
 MIN_STEPS: Final = 10_000
 PATIENCE: Final = 4
-"""A walk may take so many steps on one stretch, and for each pair of program and rule that many more."""
+"""A walk has MIN_STEPS steps on one stretch, and PATIENCE more for each pair of the product."""
 
 
 class Unsure(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
-    """The walk can't say what the machine does next: a value is not known, or no value leads on."""
+    """The walk can't predict the machine: a value is not known, or no value leads further."""
 
 
 class Taken(NamedTuple):
-    """A step that the run left, and what its calls returned where that is not the simplest."""
+    """A step that the run left, and the results of its calls that differ from the simplest ones."""
 
     leap: Leap
     outputs: Mapping[str, Any]
@@ -61,7 +61,7 @@ class Taken(NamedTuple):
 
 @dataclass(slots=True)
 class _Entry:
-    """One step of a walk: where it was, how it was left, how to undo that, and what its calls could return instead."""
+    """One step of a walk: its pair, its move, how to undo it, and other results of its calls."""
 
     pair: int
     leaving: Leaving
@@ -73,11 +73,11 @@ class _Entry:
 
 _MISSING: Final = object()
 _UNKNOWN: Final = object()
-"""A value of which the walk does not know whether it is there."""
+"""A value that may be undefined, as far as the walk knows."""
 
 
 class Walker:
-    """A run in the making: the values that it has, step after step. `inputs` are those at its start."""
+    """A run under construction: its values, step after step. `inputs` are the values at its start."""
 
     def __init__(self, builder: Builder, witnesses: Witnesses, inputs: Mapping[Names, Any]) -> None:
         self.facts, self.analyses = builder.analyses.facts, builder.analyses
@@ -91,23 +91,24 @@ class Walker:
     # -- steps that the path prescribes ----------------------------------------------------------------------------
 
     def follow(self, leap: Leap, outputs: Mapping[str, Any]) -> None:
-        """Take a step of the path: `outputs` are what its calls return. Raises Unsure where a run would not."""
+        """Take a step of the path; `outputs` are the results of its calls. Raises Unsure where a run would not take
+        it."""
         for leaving in self._open(leap.step):
-            if leaving.way == leap.way and (not leap.fates or leaving.fates == leap.fates):
+            if leaving.way == leap.way and (not leap.call_outcomes or leaving.call_outcomes == leap.call_outcomes):
                 self._assign(leaving, outputs)
                 self.visits[leap.step] += 1
                 return
-        raise Unsure("the run goes another way")
+        raise Unsure("the run takes another branch")
 
     # -- stretches between -----------------------------------------------------------------------------------------
 
     def walk(self, start: int, goal: int) -> list[Taken]:
-        """Go from one pair of the product to another, and return the steps taken; raises Unsure where that fails."""
+        """Walk from one pair of the product to another, and return the steps; raises Unsure where that fails."""
         distances = self._distances.setdefault(goal, _Distances(self.product, goal))
         return _Stretch(self, distances, start).to(goal)
 
     def options(self, pair: int, distances: _Distances) -> list[tuple[int, Leaving]]:
-        """Return the ways out of a pair that a run can take now and that lead on, the shortest first."""
+        """Return the moves from a pair that a run can take now, the one closest to the goal first."""
         step, state = self.product.found.steps[pair], self.product.found.states[pair]
         plain = self._plain(pair, step)
         if plain is not None:
@@ -116,7 +117,7 @@ class Walker:
         for leaving in self._open(step):
             if leaving.way.to < 0:
                 continue
-            for after in self.product.monitor.leave(step, state, leaving.way, dict(leaving.fates)):
+            for after in self.product.monitor.leave(step, state, leaving.way, dict(leaving.call_outcomes)):
                 target = self.product.found.number(leaving.way.to, after)
                 if target is not None and self.product.alive[target]:
                     found.append((target, leaving))
@@ -125,7 +126,7 @@ class Walker:
         return found
 
     def _plain(self, pair: int, step: int) -> tuple[int, Leaving] | None:
-        """Return the way out of most calls: they start for certain, and whatever becomes of them, one pair follows."""
+        """Return the only move of most calls: they certainly start, and every outcome leads to the same pair."""
         targets, part = self.product.out[pair], self.facts.flow.steps[step]
         if len(targets) != 1 or not self.product.alive[targets[0]] or not isinstance(part, Call):
             return None
@@ -137,7 +138,7 @@ class Walker:
         return targets[0], self.moves.left(part, goes_on, (), SUCCEEDS)
 
     def _open(self, step: int) -> Iterator[Leaving]:
-        """Yield the ways in which the machine can leave a step now."""
+        """Yield the moves of a step that are possible now."""
         most = self.facts.flow.steps[step].max_visits
         is_used_up = most is not None and self.visits[step] >= most
         known: dict[Decision, int] = {}
@@ -154,13 +155,13 @@ class Walker:
         return known[decision]
 
     def take(self, pair: int, leaving: Leaving, target: int, outputs: dict[str, Any]) -> _Entry:
-        """Leave a step; `outputs` are what its calls return where that is not the simplest."""
+        """Leave a step; `outputs` are the results of its calls that differ from the simplest ones."""
         undo = self._assign(leaving, outputs)
         self.visits[self.product.found.steps[pair]] += 1
         return _Entry(pair, leaving, target, outputs, undo)
 
     def undo(self, entry: _Entry) -> None:
-        """Go back to before a step."""
+        """Restore the values before a step."""
         for root, value in reversed(entry.undo):
             if value is _MISSING:
                 self.env.pop(root, None)
@@ -171,7 +172,7 @@ class Walker:
     # -- values ----------------------------------------------------------------------------------------------------
 
     def _assign(self, leaving: Leaving, outputs: Mapping[str, Any]) -> list[tuple[Names, Any]]:
-        """Make the assignments of a step, and return what was there before."""
+        """Apply the assignments of a step, and return the old values."""
         env, undo = self.env, []
         for one in leaving.assigns:
             value = self._assigned(one, outputs)
@@ -210,7 +211,7 @@ class Walker:
         root = self.moves.domains.root(names)
         value = self.env.get(root, _MISSING)
         if value is _UNKNOWN:
-            raise Unsure("nobody knows whether it has a value")
+            raise Unsure("it is not known whether it has a value")
         for field in names[len(root) :]:
             value = value.get(field, _MISSING) if isinstance(value, dict) else _MISSING
         if value is _MISSING:
@@ -219,7 +220,7 @@ class Walker:
 
 
 class _Stretch:
-    """One walk from a pair to another, with what was tried on it."""
+    """One walk from a pair to another, with its attempts."""
 
     def __init__(self, walker: Walker, distances: _Distances, start: int) -> None:
         self.walker = walker
@@ -227,9 +228,9 @@ class _Stretch:
         self.pair = start
         self.trail: list[_Entry] = []
         self.met: dict[Hashable, list[int]] = {}
-        """Where on the trail the walk was at each step in each state of the monitor."""
+        """The positions on the trail at which the walk was at each step in each state of the monitor."""
         self.admitted: Counter[Hashable] = Counter()
-        """How often it may have been there: once more for each round of a loop that nothing ends earlier."""
+        """How often it may be there: once more for each round of a loop that can't be left earlier."""
         self.tries = 0
         self.left = MIN_STEPS + PATIENCE * walker.product.found.pairs
 
@@ -257,28 +258,29 @@ class _Stretch:
         return [Taken(self._leap(entry), entry.outputs) for entry in self.trail]
 
     def _key(self, pair: int) -> Hashable:
-        """Return what makes two places of a walk the same: counts of visits do not."""
+        """Return the key by which two positions of a walk are the same, ignoring counts of visits."""
         found = self.walker.product.found
         state: Any = found.states[pair]
         return found.steps[pair], state[0] if found.is_counted else state
 
     def _leap(self, entry: _Entry) -> Leap:
         step = self.walker.product.found.steps[entry.pair]
-        return Leap(step, entry.leaving.way, entry.leaving.fates, (entry.pair, entry.target))
+        return Leap(step, entry.leaving.way, entry.leaving.call_outcomes, (entry.pair, entry.target))
 
     def _take(self, leaving: Leaving, target: int, outputs: dict[str, Any]) -> None:
         self.trail.append(self.walker.take(self.pair, leaving, target, outputs))
         self.pair = target
 
     def _admit(self, place: int) -> None:
-        """Let the walk make one more round of the loop that begins at a place on the trail."""
+        """Allow one more round of the loop that begins at a position on the trail."""
         for key in {self._key(entry.pair) for entry in self.trail[place:]}:
             self.admitted[key] = len(self.met[key])
             if self.admitted[key] > MAX_ROUNDS:
                 raise Unsure("the run does not leave a loop")
 
     def _back(self, first: int) -> bool:
-        """Let the last call since a place on the trail return something else; False where none is left to try."""
+        """Change the result of the last call since a position on the trail; False where there is no other result to
+        try."""
         for place in range(len(self.trail) - 1, first - 1, -1):
             entry = self.trail[place]
             if entry.others is None:
@@ -297,7 +299,7 @@ class _Stretch:
         return False
 
     def _cut(self, place: int) -> None:
-        """Undo the trail from a place on."""
+        """Undo the trail from a position on."""
         while len(self.trail) > place:
             entry = self.trail.pop()
             self.walker.undo(entry)
@@ -305,7 +307,7 @@ class _Stretch:
             self.met[self._key(self.pair)].pop()
 
     def _others(self, place: int) -> Iterator[dict[str, Any]]:
-        """Yield what the calls of a step could return for a condition behind it on the trail."""
+        """Yield other results of the calls of a step, for a condition after it on the trail."""
         sources = [
             one.value.source
             for one in self.trail[place].leaving.assigns
@@ -319,7 +321,7 @@ class _Stretch:
 
 
 class _Distances:
-    """How many steps lie between each pair and a goal, found backwards from there as far as they are asked for."""
+    """The distance of each pair to a goal in steps, computed backwards on demand."""
 
     def __init__(self, product: Product, goal: int) -> None:
         self._before = product.before
@@ -328,7 +330,7 @@ class _Distances:
         self._pending = deque([goal])
 
     def of(self, pair: int) -> int:
-        """Return the distance of a pair, more than any other where the goal can't be reached."""
+        """Return the distance of a pair, larger than any other where the goal can't be reached."""
         while pair not in self._known and self._pending:
             number = self._pending.popleft()
             for earlier in self._before[number]:

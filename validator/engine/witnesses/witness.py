@@ -1,7 +1,7 @@
-"""Witnesses: inputs, and a script of what everybody outside answers, that lead a run to a violation.
+"""Witnesses: inputs, and a script of all answers from outside, that lead a run to a violation (a counterexample).
 
-A witness is one JSON object (specs/witness.md). It holds the program and the policies, so that whoever doubts a finding
-needs that file and `stepward replay`, nothing else.
+A witness is one JSON object (specs/witness.md). It contains the program and the policies, so that checking a finding
+needs only that file and `stepward replay`.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from stepward.vm.values import ValueRefused, freeze, to_json
 
 VERSION: Final = 1
 MAX_BYTES: Final = 64 << 20
-"""Bytes of a witness file that are read."""
+"""The most bytes of a witness file."""
 
 Does = Literal["returns", "fails", "times out", "in doubt"]
-"""What a tool or a model does when it is called."""
+"""The behaviours of a tool or a model in a call."""
 
 Code = Literal["SW202", "SW302", "SW305", "SW401", "SW402", "SW403", "SW404", "SW405", "SW406"]
-"""The findings that a witness can be about."""
+"""The codes of findings that can have a witness."""
 
 
 class WitnessRefused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
-    """A file or an object is no witness, or none of the program that it names: the message says what is wrong."""
+    """A file or an object is not a valid witness, or not one of its program; the message says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a witness shows: that `rule` (of `policy`, where that is a name) is broken at `step`.
+    """The claim of a witness: `rule` (of `policy`, if that is a name) is broken at `step`.
 
-    For SW202 there is no rule, and `reference` is what `step`, which may be a sub-step, reads while it is undefined.
-    For SW302 and SW305 there is neither: the condition `step` takes no branch, or two of its cases hold.
+    For SW202 there is no rule, and `reference` is read by `step`, which may be a sub-step, while it is undefined. For
+    SW302 and SW305 there is neither: the condition `step` takes no branch, or two of its cases hold.
     """
 
     code: Code
@@ -51,10 +51,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a tool or a model does at a visit of a step or sub-step: at one attempt, or at all that have no own answer.
+    """The behaviour of a tool or a model at a visit of a step or sub-step, for one attempt or for all other attempts.
 
-    `value` is what it returns: the output of a tool, the reply of a model. A reply that the program does not accept
-    is a failed attempt, as it is in life.
+    `value` is the result: the output of a tool, or the reply of a model. A reply that the program does not accept is a
+    failed attempt, as in any run.
     """
 
     step: str
@@ -79,8 +79,8 @@ class Answer:
 class Witness:
     """A run that breaks a rule: replay it with `stepward.validator.engine.witnesses.replay`.
 
-    `max_steps` is the budget that the machine has for the run beside the program's own; a witness of a rule that
-    speaks of runs out of budget needs just that many. `policies` are those that apply, without their waivers.
+    `max_steps` is the budget of the machine for the run, beside the program's own; a witness for a run out of budget
+    needs exactly that many. `policies` are those that apply, without their waivers.
     """
 
     claim: Claim
@@ -95,7 +95,7 @@ class Witness:
 
     @property
     def digest(self) -> str:
-        """The digest of the program, as journals have it."""
+        """The digest of the program, as in journals."""
         from stepward.vm.journal.canonical import canonical, portable
         from stepward.vm.journal.records import document_digest
 
@@ -122,13 +122,13 @@ class Witness:
     def save(self, path: str | Path) -> None:
         """Write the witness to a file; raises OSError where that is not possible.
 
-        A link of that name is replaced, not followed.
+        A symbolic link of that name is replaced, not followed.
         """
         put(Path(path), self.to_json().encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Witness:
-        """Return the witness in a file; raises WitnessRefused for what is none, OSError for no file."""
+        """Return the witness in a file; raises WitnessRefused for invalid content, OSError if there is no file."""
         with Path(path).open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
@@ -140,7 +140,7 @@ class Witness:
 
     @classmethod
     def from_json(cls, text: str) -> Witness:
-        """Return the witness in a JSON text; raises WitnessRefused for what is none."""
+        """Return the witness in a JSON text; raises WitnessRefused for invalid text."""
         try:
             data = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_object)
         except json.JSONDecodeError as error:
@@ -153,7 +153,7 @@ class Witness:
 
     @classmethod
     def from_data(cls, data: Any) -> Witness:
-        """Return the witness that plain data describes; raises WitnessRefused for what is none."""
+        """Return the witness in plain data; raises WitnessRefused for invalid data."""
         whole = _Fields(data, "a witness")
         if whole.need("version", int) != VERSION:
             raise WitnessRefused(f"`version` is not {VERSION}: this version of Stepward reads no other")
@@ -183,7 +183,7 @@ class Witness:
 
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {"SW202": ("reference",), "SW302": (), "SW305": ()}
-"""What a claim names beside the step, where that is no rule."""
+"""The fields of a claim beside the step, for codes without a rule."""
 
 
 def _claim(fields: _Fields) -> Claim:
@@ -215,7 +215,7 @@ def _answer(fields: _Fields) -> Answer:
 
 
 class _Fields:
-    """The fields of one object, each taken once; `close` refuses what is left."""
+    """The fields of one object, each read once; `close` refuses the rest."""
 
     def __init__(self, data: Any, what: str) -> None:
         if not isinstance(data, dict):
@@ -232,7 +232,7 @@ class _Fields:
         return self.data[name]
 
     def need(self, name: str, kind: type) -> Any:
-        """Return a field of a kind."""
+        """Return a field with a value of a kind."""
         value = self.any(name)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             word = {int: "a whole number", str: "text", list: "a list", dict: "an object"}[kind]
@@ -240,18 +240,18 @@ class _Fields:
         return value
 
     def maybe(self, name: str, kind: type) -> Any:
-        """Return a field of a kind, or None where there is none."""
+        """Return a field of a kind, or None if it is absent."""
         return None if self.data.get(name) is None else self.need(name, kind)
 
     def count(self, name: str) -> int:
-        """Return a field that counts from 1."""
+        """Return a field with a number of at least 1."""
         value = self.need(name, int)
         if value < 1:
             raise WitnessRefused(f"`{name}` of {self.what} counts from 1")
         return int(value)
 
     def close(self) -> None:
-        """Refuse the fields that nobody took."""
+        """Refuse the fields that were not read."""
         left = sorted(name for name in self.data if name not in self.taken and self.data[name] is not None)
         if left:
             raise WitnessRefused(f"{self.what} has a field `{left[0]}` that no witness has")
@@ -274,7 +274,7 @@ _NOT_HELD: Final = ("applies_to", "waivers")
 
 
 def without_waivers(policies: tuple[Policy, ...]) -> tuple[Policy, ...]:
-    """Return policies as a witness holds them: a waiver says that a rule may be broken, not that it is kept."""
+    """Return policies as witnesses contain them: a waiver allows a violation, but the rule is still broken."""
     return tuple(
         Policy.from_dict({name: value for name, value in policy.to_data().items() if name not in _NOT_HELD})
         for policy in policies
