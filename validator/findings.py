@@ -14,7 +14,7 @@ from stepward.vm.reading.source import Mend, Place, Span
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
     from stepward.validator.engine.certificates.certificate import Certificate
-    from stepward.validator.engine.certificates.ground import Ground
+    from stepward.validator.engine.certificates.ground import ProofPart
     from stepward.validator.engine.witnesses.witness import Witness
     from stepward.validator.failures import Failure
 
@@ -60,7 +60,7 @@ class Evidence:
     state: tuple[tuple[str, Any], ...] = ()
     witness: Witness | None = field(default=None, compare=False)
     unconfirmed: str = field(default="", compare=False)
-    certificate: tuple[Ground, ...] = field(default=(), compare=False, repr=False)
+    certificate: tuple[ProofPart, ...] = field(default=(), compare=False, repr=False)
 
     def to_data(self, *, witness: bool = True) -> dict[str, Any]:
         """Return the evidence as plain data; what is empty is left out, and without `witness` that is, too."""

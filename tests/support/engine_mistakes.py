@@ -106,9 +106,9 @@ def the_branches_are_exchanged(patch: Patch) -> None:
 
 @planted()
 def nobody_goes_to_the_error_step(patch: Patch) -> None:
-    true = ways.Ways.is_possible
+    true = ways.TransitionChoices.is_possible
     patch.setattr(
-        ways.Ways,
+        ways.TransitionChoices,
         "is_possible",
         lambda self, step, way: (way.kind, way.to < 0) != ("failed", False) and true(self, step, way),
     )
@@ -116,8 +116,8 @@ def nobody_goes_to_the_error_step(patch: Patch) -> None:
 
 @planted(sign="fallback")
 def nobody_falls_back(patch: Patch) -> None:
-    true = ways.Ways.is_possible
-    patch.setattr(ways.Ways, "is_possible", lambda self, step, way: way.kind != "fallback" and true(self, step, way))
+    true = ways.TransitionChoices.is_possible
+    patch.setattr(ways.TransitionChoices, "is_possible", lambda self, step, way: way.kind != "fallback" and true(self, step, way))
 
 
 @planted()
@@ -143,7 +143,7 @@ def an_end_never_fails(patch: Patch) -> None:
     patch.setattr(
         moves.Moves,
         "_end",
-        lambda self, *asked: (one for one in true(self, *asked) if one.way.kind != "failed"),
+        lambda self, *asked: (one for one in true(self, *asked) if one.transition.kind != "failed"),
     )
 
 
@@ -324,8 +324,8 @@ def a_when_that_cannot_be_read_breaks_nothing(patch: Patch) -> None:
 
 @planted(sign="max_visits")
 def nobody_uses_up_visits(patch: Patch) -> None:
-    true = ways.Ways.is_possible
-    patch.setattr(ways.Ways, "is_possible", lambda self, step, way: way.kind != "visits" and true(self, step, way))
+    true = ways.TransitionChoices.is_possible
+    patch.setattr(ways.TransitionChoices, "is_possible", lambda self, step, way: way.kind != "visits" and true(self, step, way))
 
 
 @planted(sign="max_visits")
@@ -391,7 +391,7 @@ def sub_steps_cost_twice(patch: Patch) -> None:
 
 @planted()
 def a_decision_that_matters_is_sliced_away(patch: Patch) -> None:
-    true = slicing.next_places
+    true = slicing.next_nodes
 
     def places(size: int, kept: set[int], targets: Any, before: Any) -> list[int]:
         found = true(size, set(kept), targets, before)
@@ -400,12 +400,12 @@ def a_decision_that_matters_is_sliced_away(patch: Patch) -> None:
             for node in range(size)
         ]
 
-    patch.setattr(building, "next_places", places)
+    patch.setattr(building, "next_nodes", places)
 
 
 @planted()
 def writers_are_sliced_away(patch: Patch) -> None:
-    patch.setattr(building.Builder, "_kept", lambda self, roots: self.product.bad | {0})
+    patch.setattr(building.Builder, "_relevant_nodes", lambda self, roots: self.product.bad | {0})
 
 
 @planted()
@@ -440,14 +440,14 @@ def what_can_break_a_rule_later_is_pruned(patch: Patch) -> None:
 
 @planted()
 def a_table_of_conditions_leaves_out_who_writes(patch: Patch) -> None:
-    true = dead.DeadWays._system
+    true = dead.InfeasibleBranches._system
 
     def made(self: Any, conditions: list[int], roots: Any) -> Any:
         found, nodes = true(self, conditions, roots)
         edges = tuple(tuple(edge._replace(assigns=()) for edge in ways) for ways in found.edges)
         return system.System(edges, found.roots, found.inputs), nodes
 
-    patch.setattr(dead.DeadWays, "_system", made)
+    patch.setattr(dead.InfeasibleBranches, "_system", made)
 
 
 # -- conditions --------------------------------------------------------------------------------------------------------
@@ -645,7 +645,7 @@ def a_loop_forgets_nothing(patch: Patch) -> None:
 
 @planted(FORMULA, sign="max_steps -max_visits")
 def a_loop_is_cut_although_its_header_does_not_dominate(patch: Patch) -> None:
-    patch.setattr(plans, "_ways_in", lambda entering: entering)
+    patch.setattr(plans, "_redirected", lambda entering: entering)
 
 
 @planted(FORMULA)
@@ -672,7 +672,7 @@ def a_guard_that_fails_is_a_guard_that_does_not_hold(patch: Patch) -> None:
 @planted(FORMULA, sign="max_")
 def every_candidate_is_believed(patch: Patch) -> None:
     def confirmed(self: Any, path: Any) -> Any:
-        last = path.steps[-1].edge.leap
+        last = path.steps[-1].edge.compressed
         found = reach.Evidence(
             path.layer, path=tuple(paths.Traced(self.analyses, self.builder, path, self.engine.witnesses()).moves)
         )

@@ -17,12 +17,12 @@ from stepward.validator.engine.systems.system import (
     FAILS,
     NONE_HOLDS,
     Assign,
+    CompressedEdge,
     Computed,
     Decision,
     Edge,
     Given,
     Guard,
-    Leap,
     Literal,
     Path,
     System,
@@ -112,7 +112,7 @@ def when(*texts: str) -> Decision:
 def edge(target: int, *parts: Guard | Assign) -> Edge:
     guards = tuple(part for part in parts if isinstance(part, Guard))
     assigns = tuple(part for part in parts if isinstance(part, Assign))
-    return Edge(target, guards, assigns, 1, Leap(0, None, (), (0, 0)))
+    return Edge(target, guards, assigns, 1, CompressedEdge(0, None, (), (0, 0)))
 
 
 def holds(text: str) -> Guard:

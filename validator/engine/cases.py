@@ -143,7 +143,9 @@ class Cases:
     def covered(self) -> Answer:
         """Return whether every state in which no case fails takes a case."""
         return self._answer(
-            lambda layer: layer.uncovered(), lambda layer: layer.is_covered(), lambda state: not any(self._until(state))
+            lambda layer: layer.uncovered(),
+            lambda layer: layer.is_covered(),
+            lambda state: not any(self._evaluate_in_order(state)),
         )
 
     def exclusive(self) -> Answer:
@@ -162,7 +164,7 @@ class Cases:
 
     def overlap(self, state: State) -> tuple[int, int] | None:
         """Return the positions of the case that a state takes, and of the next case that also holds there."""
-        found = self._until(state)
+        found = self._evaluate_in_order(state)
         if not found or found[-1] is not True:
             return None
         first = len(found) - 1
@@ -186,7 +188,7 @@ class Cases:
         never_true, never_false = classes.is_never(case, True), classes.is_never(case, False)
         return None if never_true is never_false else never_false
 
-    def _until(self, state: State) -> list[bool | None]:
+    def _evaluate_in_order(self, state: State) -> list[bool | None]:
         """Evaluate cases in order, stopping at the first that is true or fails. A final None means that evaluation
         failed."""
         found: list[bool | None] = []

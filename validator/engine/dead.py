@@ -18,8 +18,8 @@ from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import LAYER as FINITE
 from stepward.validator.engine.search.finite import Table
 from stepward.validator.engine.systems.moves import Leaving, outcomes
-from stepward.validator.engine.systems.slicing import UNSET, next_places
-from stepward.validator.engine.systems.system import FAILS, Edge, Leap, System
+from stepward.validator.engine.systems.slicing import UNSET, next_nodes
+from stepward.validator.engine.systems.system import FAILS, CompressedEdge, Edge, System
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Names, real
 from stepward.vm.language.steps import ConditionStep
@@ -35,7 +35,7 @@ MAX_WORK: Final = 300_000
 
 _ONLY_FAILS: Final = frozenset({FAILS})
 
-MAX_PLACES: Final = 300
+MAX_CONDITIONS: Final = 300
 """The most conditions of one cluster; for a larger one only the types are used."""
 
 
@@ -43,7 +43,7 @@ Clusters = list[tuple[list[int], frozenset[Names]]]
 """Clusters: the conditions in list order, and the variables that they read."""
 
 
-class DeadWays:
+class InfeasibleBranches:
     """The outcomes that the conditions of a program can have, as far as tables decide them."""
 
     def __init__(self, analyses: Analyses, engine: Engine, failures: Failures) -> None:
@@ -60,18 +60,18 @@ class DeadWays:
         """Return the possible outcomes of a condition, and the layer that found them; None where no table decides."""
         return self._seen.get(number)
 
-    def is_dead(self, number: int, way: Transition) -> bool:
+    def is_dead(self, number: int, transition: Transition) -> bool:
         """Return whether no run takes a transition of a step."""
         if number in self._misread:
             return False
-        if not self.analyses.transitions.is_possible(number, way):
+        if not self.analyses.transitions.is_possible(number, transition):
             return True
         step = self.flow.steps[number]
-        if not isinstance(step, ConditionStep) or way.kind == "visits":
+        if not isinstance(step, ConditionStep) or transition.kind == "visits":
             return False
         seen = self._outcomes(number)
         # Where every evaluation fails, something is undefined, and SW202 reports it.
-        return bool(seen - {FAILS}) and not any(one in seen for one in outcomes(step, way))
+        return bool(seen - {FAILS}) and not any(one in seen for one in outcomes(step, transition))
 
     def _outcomes(self, number: int) -> frozenset[int]:
         """Return the outcomes that tables, or else the types, leave possible; empty where that is expensive to
@@ -106,7 +106,7 @@ class DeadWays:
         while pending:
             number = pending.pop()
             # Other steps have no dead transition to another step: a fallback has the target of success.
-            following = self._alive(number) if isinstance(steps[number], ConditionStep) else successors[number]
+            following = self._live_targets(number) if isinstance(steps[number], ConditionStep) else successors[number]
             for target in following:
                 if not seen[target]:
                     seen[target] = 1
@@ -115,12 +115,16 @@ class DeadWays:
             number for number, is_seen in enumerate(seen) if not is_seen and number in self.facts.graph.reachable
         )
 
-    def _alive(self, number: int) -> Sequence[int]:
+    def _live_targets(self, number: int) -> Sequence[int]:
         """Return the targets of the transitions of a condition that are not dead."""
         is_open = self.facts.decided_branch(number) is None and self._outcomes(number) <= _ONLY_FAILS
         if is_open or number in self._misread:
             return self.flow.successors[number]
-        return [way.to for way in self.flow.transitions[number] if way.to >= 0 and not self.is_dead(number, way)]
+        return [
+            transition.to
+            for transition in self.flow.transitions[number]
+            if transition.to >= 0 and not self.is_dead(number, transition)
+        ]
 
     # -- clusters --------------------------------------------------------------------------------------------------
 
@@ -128,9 +132,9 @@ class DeadWays:
     def _seen(self) -> dict[int, tuple[frozenset[int], str]]:
         result: dict[int, tuple[frozenset[int], str]] = {}
         clusters = self._clusters()[: MAX_WORK // len(self.flow.steps)]
-        apart = self._apart(clusters)
+        independent = self._clusters_with_no_shared_state(clusters)
         for conditions, roots in clusters:
-            if conditions[0] in apart:
+            if conditions[0] in independent:
                 continue
             part = f"the dead branches of `{self.flow.steps[conditions[0]].id}`"
             found = self.failures.attempt(part, partial(self._table, conditions, roots), lambda _: {})
@@ -150,7 +154,7 @@ class DeadWays:
         groups: dict[Names, list[int]] = {}
         for number, roots in read.items():
             groups.setdefault(_first(leader, min(roots)), []).append(number)
-        small = [one for one in groups.values() if len(one) <= MAX_PLACES]
+        small = [one for one in groups.values() if len(one) <= MAX_CONDITIONS]
         return [(numbers, frozenset().union(*(read[number] for number in numbers))) for numbers in small]
 
     def _read_together(self) -> dict[int, frozenset[Names]]:
@@ -173,7 +177,7 @@ class DeadWays:
                 shared.add((name,))
         return {number: roots for number, roots in read.items() if not roots.isdisjoint(shared)}
 
-    def _apart(self, clusters: Clusters) -> set[int]:
+    def _clusters_with_no_shared_state(self, clusters: Clusters) -> set[int]:
         """Return the first condition of each cluster for which a table would show nothing.
 
         No run meets two of its conditions, and each of them is obviously open: it compares variables that nothing
@@ -181,7 +185,7 @@ class DeadWays:
         """
         if self.facts.graph.has_backward_edge:
             return set()  # a run may meet a condition again
-        bits = {number: 1 << place for place, (numbers, _) in enumerate(clusters) for number in numbers}
+        bits = {number: 1 << cluster for cluster, (numbers, _) in enumerate(clusters) for number in numbers}
         passed, met = [0] * len(self.flow.steps), 0
         for number, following in enumerate(self.flow.successors):  # every edge leads to a later step
             bit = bits.get(number, 0)
@@ -226,35 +230,39 @@ class DeadWays:
 
     def _system(self, conditions: list[int], roots: frozenset[Names]) -> tuple[System, dict[int, int]]:
         """Return the system of the steps that matter to a cluster, and their nodes."""
-        kept = {0, *conditions, *(number for root in roots for number in self.moves.writers(root))}
-        kept = {number for number in kept if number in self.facts.graph.reachable}
+        relevant = {0, *conditions, *(number for root in roots for number in self.moves.writers(root))}
+        relevant = {number for number in relevant if number in self.facts.graph.reachable}
         successors = self.flow.successors
-        place = next_places(len(self.flow.steps), kept, lambda number: successors[number], self.flow.predecessors)
-        order = sorted(kept)
+        next_node = next_nodes(
+            len(self.flow.steps), relevant, lambda number: successors[number], self.flow.predecessors
+        )
+        order = sorted(relevant)
         nodes = {number: node for node, number in enumerate(order)}
         edges = []
         for number in order:
             found = dict.fromkeys(
-                edge for leaving in self.moves.of(number) for edge in self._edge(number, leaving, roots, place, nodes)
+                edge
+                for leaving in self.moves.of(number)
+                for edge in self._edge(number, leaving, roots, next_node, nodes)
             )
             edges.append(tuple(found))
         return System(tuple(edges), roots, self.moves.inputs(roots)), nodes
 
     def _edge(
-        self, number: int, leaving: Leaving, roots: frozenset[Names], place: list[int], nodes: dict[int, int]
+        self, number: int, leaving: Leaving, roots: frozenset[Names], next_node: list[int], nodes: dict[int, int]
     ) -> list[Edge]:
-        way = leaving.way
-        if not self.analyses.transitions.is_possible(number, way):
+        transition = leaving.transition
+        if not self.analyses.transitions.is_possible(number, transition):
             return []
-        target = place[way.to] if way.to >= 0 else UNSET
+        target = next_node[transition.to] if transition.to >= 0 else UNSET
         if target == UNSET and not isinstance(self.flow.steps[number], ConditionStep):
             return []
         guards = tuple(guard for guard in leaving.guards if self.moves.roots_of(guard.decision) <= roots)
         assigns = tuple(one for one in leaving.assigns if real(one.root) in roots)
         # A transition to no relevant step still shows an outcome; its edge returns to its own node.
         node = nodes[target] if target != UNSET else nodes[number]
-        leap = Leap(number, None, (), (number, -1))
-        return [Edge(node, guards, assigns, 1, leap)] if target != UNSET or guards else []
+        compressed = CompressedEdge(number, None, (), (number, -1))
+        return [Edge(node, guards, assigns, 1, compressed)] if target != UNSET or guards else []
 
 
 def _first(leader: dict[Names, Names], name: Names) -> Names:

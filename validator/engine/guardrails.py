@@ -51,7 +51,7 @@ from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
-    from stepward.validator.engine.certificates.ground import Ground
+    from stepward.validator.engine.certificates.ground import ProofPart
     from stepward.validator.engine.reach import Answer
     from stepward.validator.engine.systems.building import Question, Test
     from stepward.validator.engine.witnesses.witness import Claim
@@ -150,14 +150,14 @@ class _Judge:
     def judged(self) -> Found:
         """Judge a rule of the program or of a policy."""
         outcomes = list(vacuous(self.facts, self.rule, self.origin))
-        if self._speaks():
+        if self._applies():
             verdict, evidence, found = self._reached()
             return verdict, evidence, outcomes + found
         if outcomes:
             return Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous"), outcomes
         evidence = Evidence(LAYER, cut=(f"`{self.rule.name}` selects no step that a run reaches",))
         if self.proofs.certifies:
-            evidence = replace(evidence, certificate=self._ground(monitor_of(self.rule, self.analyses)))
+            evidence = replace(evidence, certificate=self._proof_parts(monitor_of(self.rule, self.analyses)))
         return Verdict.PROVED, evidence, []
 
     def allowed(self, hit: Hit, when: str | None) -> Found:
@@ -181,7 +181,7 @@ class _Judge:
 
     # -- verdicts ------------------------------------------------------------------------------------------------
 
-    def _speaks(self) -> bool:
+    def _applies(self) -> bool:
         """True if reachable steps match the rule's selectors; they need not for a policy's rule."""
         selectors = protected(self.rule)
         needed = selectors if isinstance(self.rule, Exclusive) else selectors[:1]
@@ -270,9 +270,9 @@ class _Judge:
 
     def _cut(self, monitor: Monitor, found: Exploration) -> Evidence:
         proof = f"none of {found.pairs} reachable pairs of step and monitor state is bad"
-        return Evidence(LAYER, cut=(proof,), certificate=self._ground(monitor, found))
+        return Evidence(LAYER, cut=(proof,), certificate=self._proof_parts(monitor, found))
 
-    def _ground(self, monitor: Monitor, found: Exploration | None = None) -> tuple[Ground, ...]:
+    def _proof_parts(self, monitor: Monitor, found: Exploration | None = None) -> tuple[ProofPart, ...]:
         """Return the proof part of an exploration, where certificates are wanted."""
         if not self.proofs.certifies:
             return ()
@@ -295,7 +295,7 @@ class _Judge:
         value = constant_value(tree)
         monitor = never(self.analyses, self.facts.hits(rule.never))
         if value is False:
-            proof = Evidence("constants", cut=(f"`{when}` is false",), certificate=self._ground(monitor))
+            proof = Evidence("constants", cut=(f"`{when}` is false",), certificate=self._proof_parts(monitor))
             return Verdict.PROVED, proof, []
         if value is True:
             return self._decide(monitor)
@@ -388,7 +388,7 @@ class _Judge:
     def _outcome(self, code: str, message: str, help: str, number: int, evidence: Evidence) -> Outcome:
         """Return the outcome to report for the rule at a step."""
         message += f" (guardrail `{self.rule.name}`{self.origin.of_policy})"
-        step, place = self.flow.steps[number].id, self._place(number)
+        step, place = self.flow.steps[number].id, self._location(number)
         return Outcome(code, message, help, place, step, self.origin.labels, evidence, self.origin.tag)
 
     def _shown(self, bad: Bad) -> Evidence:
@@ -408,7 +408,7 @@ class _Judge:
             return f"`{step}` starts with arguments that are not allowed"
         return words(self.rule, kind, step)[1]
 
-    def _place(self, number: int) -> Place:
+    def _location(self, number: int) -> Place:
         """Return the location of the step's id, or of the id of the sub-step that the rule selects."""
         for selector in protected(self.rule):
             for hit in self.facts.hits(selector):

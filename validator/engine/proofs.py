@@ -11,7 +11,7 @@ from stepward.validator.failures import Failures
 
 if TYPE_CHECKING:
     from stepward.validator.engine.conditions import Conditions
-    from stepward.validator.engine.dead import DeadWays
+    from stepward.validator.engine.dead import InfeasibleBranches
     from stepward.validator.engine.reach import Engine
     from stepward.validator.engine.witnesses.synthesis import Witnesses
 
@@ -64,8 +64,8 @@ class Proofs:
         return Engine(self.analyses, self.readable, lambda: self.witnesses, certifies=self.certifies)
 
     @cached_property
-    def dead(self) -> DeadWays:
+    def dead(self) -> InfeasibleBranches:
         """The infeasible branches of conditions."""
-        from stepward.validator.engine.dead import DeadWays
+        from stepward.validator.engine.dead import InfeasibleBranches
 
-        return DeadWays(self.analyses, self.engine, self.failures)
+        return InfeasibleBranches(self.analyses, self.engine, self.failures)

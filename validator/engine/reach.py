@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.analysis.monitors import ArrivalMonitor
 from stepward.validator.engine.certificates import grounds
-from stepward.validator.engine.certificates.ground import Ground
+from stepward.validator.engine.certificates.ground import ProofPart
 from stepward.validator.engine.certificates.grounds import cut
 from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.engine.search.explicit import LAYER as EXPLICIT
@@ -91,10 +91,10 @@ class Engine:
             return Answer(Verdict.UNKNOWN, Evidence(GRAPH, reason="program and rule have too many states together"))
         if not builder.is_reachable:
             proof = f"none of {builder.product.found.pairs} reachable pairs of step and monitor state is bad"
-            return Answer(Verdict.PROVED, Evidence(GRAPH, cut=(proof,), certificate=self.grounds(cut, builder)))
+            return Answer(Verdict.PROVED, Evidence(GRAPH, cut=(proof,), certificate=self.proof_parts(cut, builder)))
         return _Search(self, builder, claims).answer()
 
-    def grounds(self, write: Callable[..., Ground], *facts: Any) -> tuple[Ground, ...]:
+    def proof_parts(self, write: Callable[..., ProofPart], *facts: Any) -> tuple[ProofPart, ...]:
         """Return the proof parts, where certificates are wanted."""
         return (write(*facts),) if self.certifies else ()
 
@@ -158,7 +158,7 @@ class _Search:
     @cached_property
     def _whole(self) -> System | None:
         whole = self.builder.whole()
-        is_other = len(whole.kept) != len(self._sliced.edges) or whole.roots != self._sliced.roots
+        is_other = len(whole.relevant) != len(self._sliced.edges) or whole.roots != self._sliced.roots
         return self.builder.system(whole) if is_other else None
 
     def _finite(self, system: System) -> Answer | None:
@@ -194,10 +194,10 @@ class _Search:
             return self._proved(EXPLICIT, proof, grounds.states, system, search)
         return self._affordable(*found, grounds.affordable_states, system, search)
 
-    def _proved(self, layer: str, proof: str, write: Callable[..., Ground], *facts: Any) -> Answer:
+    def _proved(self, layer: str, proof: str, write: Callable[..., ProofPart], *facts: Any) -> Answer:
         """Return the answer that the property is proved, with the parts of its certificate."""
         domains = self.engine.domains
-        known = self.engine.grounds(lambda: write(self.builder, facts[0], domains, *facts[1:]))
+        known = self.engine.proof_parts(lambda: write(self.builder, facts[0], domains, *facts[1:]))
         return Answer(Verdict.PROVED, Evidence(layer, cut=(proof,), certificate=known))
 
     def _formula(self, system: System) -> Answer | None:
@@ -212,7 +212,7 @@ class _Search:
         engine.units -= found.units
         if found.verdict is Verdict.PROVED:
             assert found.proof is not None, "the solver says why"
-            known = self.engine.grounds(grounds.solved, self.builder, found.proof)
+            known = self.engine.proof_parts(grounds.solved, self.builder, found.proof)
             proof = "no values satisfy the formula of all paths"
             return Answer(Verdict.PROVED, Evidence(found.layer, cut=(proof,), certificate=known))
         if found.path is not None:
@@ -220,7 +220,7 @@ class _Search:
         self._note(found.layer, found.reason)
         return None
 
-    def _affordable(self, path: Path, cost: int, write: Callable[..., Ground], *facts: Any) -> Answer | None:
+    def _affordable(self, path: Path, cost: int, write: Callable[..., ProofPart], *facts: Any) -> Answer | None:
         most = self.facts.program.max_steps
         if most is not None and cost > most:
             proof = f"the shortest path to the violation takes {cost} steps, and `max_steps` allows {most}"
@@ -234,7 +234,7 @@ class _Search:
 
         witnesses = self.engine.witnesses()
         traced = Traced(self.analyses, self.builder, path, witnesses)
-        last = path.steps[-1].edge.leap
+        last = path.steps[-1].edge.compressed
         moves = tuple(traced.moves)
         claim = self.claims(last.kind, last.step)
         found = witnesses.confirm(claim, last.kind, moves, traced.known)
@@ -258,8 +258,8 @@ def _products(system: System) -> int:
     trees = [
         [tree for guard in edge.guards for tree in guard.decision.trees]
         + [one.value.tree for one in edge.assigns if isinstance(one.value, Computed)]
-        for ways in system.edges
-        for edge in ways
+        for edges in system.edges
+        for edge in edges
     ]
     return sum(any(_multiplies(tree) for tree in each) for each in trees)
 

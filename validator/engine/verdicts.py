@@ -26,7 +26,7 @@ from stepward.vm.expressions.syntax import Logic, Negation
 from stepward.vm.language.steps import ConditionStep
 
 if TYPE_CHECKING:
-    from stepward.validator.engine.certificates.ground import Ground
+    from stepward.validator.engine.certificates.ground import ProofPart
     from stepward.validator.engine.proofs import Proofs
     from stepward.validator.engine.witnesses.witness import Code
 
@@ -132,7 +132,9 @@ class ConditionVerdicts:
         answer = cases.covered()
         if answer.verdict is Verdict.PROVED:
             proof = "no value of its types takes no branch"
-            return Judged(Verdict.PROVED, Evidence(answer.layer, cut=(proof,), certificate=self._grounds(cases, proof)))
+            return Judged(
+                Verdict.PROVED, Evidence(answer.layer, cut=(proof,), certificate=self._proof_parts(cases, proof))
+            )
         decision = self.proofs.engine.moves.decision(number)
         assert decision is not None, "its conditions can be read"
         tests: tuple[Test, ...] = (((decision, (outcome,)),),)
@@ -149,7 +151,7 @@ class ConditionVerdicts:
         answer = cases.exclusive()
         if answer.verdict is Verdict.PROVED:
             proof = "no value of its types makes two cases hold"
-            known = self._grounds(cases, proof, overlap=True)
+            known = self._proof_parts(cases, proof, overlap=True)
             return Judged(Verdict.PROVED, Evidence(answer.layer, cut=(proof,), certificate=known))
         pairs = cases.pairs()
         if pairs is None:
@@ -158,7 +160,7 @@ class ConditionVerdicts:
         judged = self._in_context(number, "SW305", cases, answer, tests, partial(_takes, step, cases))
         return judged if judged.state is None else judged._replace(pair=cases.overlap(judged.state))
 
-    def _grounds(self, cases: Cases, shows: str, *, overlap: bool = False) -> tuple[Ground, ...]:
+    def _proof_parts(self, cases: Cases, shows: str, *, overlap: bool = False) -> tuple[ProofPart, ...]:
         """Return the proof parts that no values of its types violate a condition's property, where certificates are
         wanted."""
         if not self.proofs.certifies:
@@ -206,7 +208,7 @@ class ConditionVerdicts:
             evidence = replace(evidence, path=(*path, Move(last.step, how(state))), reason="")
         elif not is_admitted(self.analyses, state):
             return _not_judged(REFUSED, evidence.layer)
-        names = _worth_saying(cases.names, state, self.domains)
+        names = _named_in_message(cases.names, state, self.domains)
         values = tuple(("$" + ".".join(name), state[name]) for name in names if name in state)
         return Judged(found.verdict, replace(evidence, state=values), shown(state, names), state)
 
@@ -274,7 +276,7 @@ def _both_hold(cases: Cases, first: int, second: int) -> Test:
     return (*earlier, (Decision((both,)), (0,)))
 
 
-def _worth_saying(names: list[Names], state: State, domains: Domains) -> list[Names]:
+def _named_in_message(names: list[Names], state: State, domains: Domains) -> list[Names]:
     """Return the references that a message names: a field instead of its object, an undefined reference itself.
 
     A reference that is not in the state and can't be undefined was not tested, and is left out.
@@ -282,16 +284,16 @@ def _worth_saying(names: list[Names], state: State, domains: Domains) -> list[Na
     return [
         name
         for name in names
-        if (name in state or _may_lack(name, state, domains))
+        if (name in state or _may_be_undefined(name, state, domains))
         and not (isinstance(state.get(name), dict) and any(other[: len(name)] == name != other for other in names))
     ]
 
 
-def _may_lack(name: Names, state: State, domains: Domains) -> bool:
+def _may_be_undefined(name: Names, state: State, domains: Domains) -> bool:
     """Whether a reference outside of a state may be undefined, either itself or because of its owner."""
     if domains.of(name).undefined:
         return True
     owner = domains.parent(name)
     if owner is None:
         return False
-    return not isinstance(state[owner], dict) if owner in state else _may_lack(owner, state, domains)
+    return not isinstance(state[owner], dict) if owner in state else _may_be_undefined(owner, state, domains)

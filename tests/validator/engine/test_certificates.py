@@ -443,7 +443,7 @@ def flipped(step: Any, way: Any, true: Callable[..., tuple[int, ...]] = moves.ou
 
 
 def without_failures(self: Any, number: int, step: Any, ways: Any, true: Any = moves.Moves._call) -> Iterator[Any]:
-    return (one for one in true(self, number, step, ways) if one.way.kind != "failed")
+    return (one for one in true(self, number, step, ways) if one.transition.kind != "failed")
 
 
 MISTAKES: dict[str, tuple[Any, str, Any, range]] = {

@@ -86,9 +86,9 @@ def test_a_source_gives_the_classes_of_its_values(seed: int) -> None:
         return
     met = [0, 0]
     for value in VALUES:
-        number = partition.class_of(value) if (sources[0] | sources[1]).admits(value) else None
+        number = partition.class_of(value) if (sources[0] | sources[1]).allows(value) else None
         for side, one in enumerate(sources):
-            if one.admits(value):
+            if one.allows(value):
                 assert number is not None, value
                 assert same(value, partition.values[number], cuts), (value, partition.values[number])
                 assert given[side] >> number & 1, (value, one)

@@ -109,7 +109,7 @@ def test_no_run_refutes_what_a_layer_alone_proves(layer: str, monkeypatch: pytes
 
 def _by_one_value(self: Partition, domain: Any) -> int:
     known = ((number, value) for number, value in enumerate(self.values) if value is not UNDEFINED)
-    return sum(1 << number for number, value in known if domain.admits(value))
+    return sum(1 << number for number, value in known if domain.allows(value))
 
 
 def _never_uncovered(self: TransitionChoices, step: int, way: Any) -> bool | None:
@@ -123,7 +123,7 @@ PLANTED = {
     "what Python takes for one is one": (Literal, "__eq__", tuple.__eq__),
     "a list of 1 is a list of true": (explicit, "_within", lambda value: iter(())),
     "a condition never fails": (TransitionChoices, "_may_fail", lambda self, step: False),
-    "what is given is all that was given before": (transfers, "_admitted", lambda slot, domain: 1),
+    "what is given is all that was given before": (transfers, "_allowed_classes", lambda slot, domain: 1),
 }
 
 

@@ -164,7 +164,7 @@ def test_control_goes_where_the_language_says(both: list[tuple[Reading, Meaning]
             assert is_lost
             continue
         assert not is_lost
-        for own, given in zip(control.ways, meaning.flow.transitions, strict=True):
+        for own, given in zip(control.transitions, meaning.flow.transitions, strict=True):
             known = {(one.kind, one.to, one.ending.status if one.ending else None, one.branch) for one in given}
             assert {tuple(one) for one in own} == known
             count += 1

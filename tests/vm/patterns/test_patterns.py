@@ -61,7 +61,7 @@ def test_a_row_of_the_page_is_what_everybody_does(pattern: str, text: str, fits:
     spec = TypeSpec.model_validate(data)
     assert (refusal(text, spec) is None) is fits
     assert is_of(text, spec) is fits
-    assert of_type(spec).admits(text) is fits
+    assert of_type(spec).allows(text) is fits
     program = Program.from_dict(
         {
             "name": "p",

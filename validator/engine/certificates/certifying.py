@@ -14,15 +14,15 @@ def certified(one: Property, facts: ProgramFacts) -> Property:
     """Return a property; if it is proved, with a function that writes its certificate or raises NoCertificate."""
     if one.verdict is not Verdict.PROVED:
         return one
-    meaning, grounds = facts.meaning, one.evidence.certificate
+    meaning, proof_parts = facts.meaning, one.evidence.certificate
 
     def certify() -> Certificate:
         if not facts.has_control_flow:
             raise NoCertificate("the program does not say where control goes (SW101, SW106)")
-        if not grounds:
+        if not proof_parts:
             raise NoCertificate("its layer keeps no grounds")
         try:
-            parts = tuple(ground.to_data() for ground in grounds)
+            parts = tuple(part.to_data() for part in proof_parts)
         except TooMuch as error:
             raise NoCertificate(str(error)) from None
         except TooMany:

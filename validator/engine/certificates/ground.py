@@ -14,7 +14,7 @@ class TooMuch(Exception):  # noqa: N818 - no error: the proof stands, and can't 
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class ProofPart:
     """One part of a proof. `write` returns its content in a certificate, without the kind, and may raise TooMuch.
 
     `outline` returns the content for a checker that searches the states of a table itself; None where that is

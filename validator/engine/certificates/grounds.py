@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from stepward.validator.analysis.monitors import ArrivalMonitor, RuleMonitor
-from stepward.validator.engine.certificates.ground import Ground, TooMuch
+from stepward.validator.engine.certificates.ground import ProofPart, TooMuch
 from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import Table
@@ -55,7 +55,7 @@ def _forbids(monitor: Monitor) -> TypeGuard[RuleMonitor]:
     return isinstance(monitor, RuleMonitor) and isinstance(monitor.automaton, NeverAutomaton)
 
 
-def explored(flow: Flow, monitor: Monitor, found: Exploration) -> Ground:
+def explored(flow: Flow, monitor: Monitor, found: Exploration) -> ProofPart:
     """Return the proof part that a search found no bad pair."""
     counts, pairs = found.is_counted, found.visited
 
@@ -66,12 +66,12 @@ def explored(flow: Flow, monitor: Monitor, found: Exploration) -> Ground:
         ]
         return {"counts_visits": counts, "rows": rows}
 
-    return Ground("cut", write, lambda: {"counts_visits": counts})
+    return ProofPart("cut", write, lambda: {"counts_visits": counts})
 
 
-def cut(builder: Builder) -> Ground:
+def cut(builder: Builder) -> ProofPart:
     """Return the proof part that no pair from which the property can be broken is reachable."""
-    return Ground("cut", lambda: _Rows(builder).data([]), lambda: _counted(builder))
+    return ProofPart("cut", lambda: _Rows(builder).data([]), lambda: _counted(builder))
 
 
 def _counted(builder: Builder) -> dict[str, Any]:
@@ -116,15 +116,15 @@ class _Whole:
         pairs = builder.product.pairs
         self.pairs = [number for number in range(len(pairs)) if builder.product.alive[number]]
         whole = builder.system(Slice(system.roots, set(self.pairs), list(range(len(pairs)))))
-        kept = set(system.decisions)
+        relevant = set(system.decisions)
         edges = tuple(
-            tuple(edge._replace(guards=tuple(one for one in edge.guards if one.decision in kept)) for edge in ways)
-            for ways in whole.edges
+            tuple(edge._replace(guards=tuple(one for one in edge.guards if one.decision in relevant)) for edge in edges)
+            for edges in whole.edges
         )
         self.system = replace(whole, edges=edges)
 
 
-def table(builder: Builder, system: System, domains: Domains, known: Table) -> Ground:
+def table(builder: Builder, system: System, domains: Domains, known: Table) -> ProofPart:
     """Return the proof part that no reachable class of states passes an edge to a violation."""
 
     def write() -> dict[str, Any]:
@@ -138,15 +138,15 @@ def table(builder: Builder, system: System, domains: Domains, known: Table) -> G
         ]
         return {"references": coded.references(), **whole.rows.data(rows)}
 
-    return Ground("table", write, _told_by_classes(builder, known.space))
+    return ProofPart("table", write, _outline_by_classes(builder, known.space))
 
 
-def _told_by_classes(builder: Builder, space: Space) -> Callable[[], dict[str, Any]]:
+def _outline_by_classes(builder: Builder, space: Space) -> Callable[[], dict[str, Any]]:
     """Return a function that returns the references of a space with their classes."""
     return lambda: {"references": _Coded(space).references(), **_counted(builder)}
 
 
-def affordable_classes(builder: Builder, system: System, domains: Domains, known: Table, most: int) -> Ground:
+def affordable_classes(builder: Builder, system: System, domains: Domains, known: Table, most: int) -> ProofPart:
     """Return the proof part that every path to a violation costs more than the budget, by classes."""
 
     def write() -> dict[str, Any]:
@@ -160,7 +160,7 @@ def affordable_classes(builder: Builder, system: System, domains: Domains, known
         ]
         return {"references": coded.references(), **whole.rows.data(rows)}
 
-    return Ground("budget", write, _told_by_classes(builder, known.space))
+    return ProofPart("budget", write, _outline_by_classes(builder, known.space))
 
 
 class _Coded:
@@ -241,7 +241,7 @@ def _shown(names: Names) -> str:
 # -- single states -----------------------------------------------------------------------------------------------------
 
 
-def states(builder: Builder, system: System, domains: Domains, search: Search) -> Ground:
+def states(builder: Builder, system: System, domains: Domains, search: Search) -> ProofPart:
     """Return the proof part that no reachable state passes an edge to a violation."""
 
     def write() -> dict[str, Any]:
@@ -253,10 +253,10 @@ def states(builder: Builder, system: System, domains: Domains, search: Search) -
         ]
         return {"references": found.references(), **found.whole.rows.data(rows)}
 
-    return Ground("states", write, _told_by_values(builder, search))
+    return ProofPart("states", write, _outline_by_values(builder, search))
 
 
-def _told_by_values(builder: Builder, search: Search) -> Callable[[], dict[str, Any]]:
+def _outline_by_values(builder: Builder, search: Search) -> Callable[[], dict[str, Any]]:
     """Return a function that returns the references of a search with the classes of the values that its states have."""
 
     def outline() -> dict[str, Any]:
@@ -272,7 +272,7 @@ def _told_by_values(builder: Builder, search: Search) -> Callable[[], dict[str, 
     return outline
 
 
-def affordable_states(builder: Builder, system: System, domains: Domains, search: Search, most: int) -> Ground:
+def affordable_states(builder: Builder, system: System, domains: Domains, search: Search, most: int) -> ProofPart:
     """Return the proof part that every path to a violation costs more than the budget, by single states."""
 
     def write() -> dict[str, Any]:
@@ -287,7 +287,7 @@ def affordable_states(builder: Builder, system: System, domains: Domains, search
                 rows.append({**found.whole.rows.head(pair), "costs": costs})
         return {"references": found.references(), **found.whole.rows.data(rows)}
 
-    return Ground("budget", write, _told_by_values(builder, search))
+    return ProofPart("budget", write, _outline_by_values(builder, search))
 
 
 class _Classes:
@@ -400,17 +400,17 @@ class _Listed:
 # -- formulas and values -----------------------------------------------------------------------------------------------
 
 
-def solved(builder: Builder, proof: Proof) -> Ground:
+def solved(builder: Builder, proof: Proof) -> ProofPart:
     """Return the proof part that formulas are unsatisfiable."""
 
     def write() -> dict[str, Any]:
         scripts = [{"shows": one.shows, "text": one.text} for one in proof.scripts]
-        return {"places": list(_places(builder)), "scripts": scripts}
+        return {"places": list(_violations(builder)), "scripts": scripts}
 
-    return Ground("formula", write)
+    return ProofPart("formula", write)
 
 
-def _places(builder: Builder) -> Iterator[dict[str, Any]]:
+def _violations(builder: Builder) -> Iterator[dict[str, Any]]:
     """Yield the steps and the kinds of violation of a question."""
     question, flow = builder.question, builder.facts.flow
     if _forbids(question.monitor):
@@ -430,11 +430,11 @@ def _places(builder: Builder) -> Iterator[dict[str, Any]]:
 _KINDS: Final = frozenset({"bypassed", "stale", "repeated", "retried", "both", "missing"})
 
 
-def by_types(space: Space | None) -> Ground:
+def by_types(space: Space | None) -> ProofPart:
     """Return the proof part that no values allowed by the types violate a condition's property; None for constants."""
-    return Ground("cases", lambda: {"references": _Coded(space).references() if space is not None else []})
+    return ProofPart("cases", lambda: {"references": _Coded(space).references() if space is not None else []})
 
 
-def by_script(shows: str, write: Callable[[], str]) -> Ground:
+def by_script(shows: str, write: Callable[[], str]) -> ProofPart:
     """Return the proof part that one formula about the values of a condition's references is unsatisfiable."""
-    return Ground("formula", lambda: {"scripts": [{"shows": shows, "text": write()}]})
+    return ProofPart("formula", lambda: {"scripts": [{"shows": shows, "text": write()}]})

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from stepward.validator.engine.clock import Clock
-from stepward.validator.engine.systems.copies import alike, assigns, constants
+from stepward.validator.engine.systems.copies import assigns, constants, equivalence_groups
 from stepward.validator.engine.systems.liveness import Liveness
 from stepward.validator.engine.systems.system import (
     BAD,
@@ -74,7 +74,7 @@ class Search:
         self.system = system
         self.domains = domains
         self.clock = clock
-        groups = alike(system, domains, MAX_REFERENCES)
+        groups = equivalence_groups(system, domains, MAX_REFERENCES)
         self.cutting = Cutting(system.trees, domains, groups, constants(system, domains, groups))
         held = {isinstance(one, bool) for assign in assigns(system) for one in _within(assign.value)}
         if len(held) > 1 or any(one.booleans and one.ranges for one in self.cutting.domain.values()):
@@ -197,17 +197,17 @@ class Search:
     def _assigned(self, assigns: tuple[Assign, ...], env: Env, chosen: Choices) -> Iterator[tuple[Choices, Env]]:
         """Yield the environment after assignments, one for each choice of the roots that they read; none where one
         fails."""
-        for place, one in enumerate(assigns):
+        for position, one in enumerate(assigns):
             if one.root not in self.below:
                 continue
             read = self._open(one, env)
             if read:
-                is_new = any(isinstance(other.value, Given) and other.root in read for other in assigns[:place])
+                is_new = any(isinstance(other.value, Given) and other.root in read for other in assigns[:position])
                 for more, now in self._chosen(env, read):
                     held = (
                         chosen._replace(by=chosen.by | more) if is_new else chosen._replace(before=chosen.before | more)
                     )
-                    yield from self._assigned(assigns[place:], now, held)
+                    yield from self._assigned(assigns[position:], now, held)
                 return
             block = self._block(one, env)
             if block is None:
@@ -305,9 +305,9 @@ class Search:
         env: Env = {root: self._first(root) for root in self.below}
         known: list[Env] = [env]
         since = dict.fromkeys(self.below, 0)
-        for place, (_, edge, chosen) in enumerate(taken, start=1):
+        for position, (_, edge, chosen) in enumerate(taken, start=1):
             for root, block in chosen.before.items():
-                for earlier in known[since[root] : place]:
+                for earlier in known[since[root] : position]:
                     earlier[root] = block
             env = next(
                 after
@@ -315,7 +315,7 @@ class Search:
                 if made.by == chosen.by
             )
             known.append(dict(env))
-            since.update((one.root, place) for one in edge.assigns if one.root in since)
+            since.update((one.root, position) for one in edge.assigns if one.root in since)
         states = [
             self._values(one, [root for root, block in one.items() if not isinstance(block, Given)]) for one in known
         ]

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.search.transfers import Transfer, Transfers
-from stepward.validator.engine.systems.copies import alike, assigns, constants
+from stepward.validator.engine.systems.copies import assigns, constants, equivalence_groups
 from stepward.validator.engine.systems.system import (
     BAD,
     ENTRY,
@@ -63,11 +63,11 @@ class Table:
             for one in assigns(system)
             if isinstance(one.value, Computed) and is_condition(one.value.tree)
         ]
-        groups = alike(system, domains)
+        groups = equivalence_groups(system, domains)
         self.space = Space(trees, domains, groups, constants(system, domains, groups))
         self.transfers = Transfers(self.space)
         self._outcomes: dict[Decision, dict[int, int]] = {}
-        self.edges = [[(edge, *self._relation(edge)) for edge in ways] for ways in system.edges]
+        self.edges = [[(edge, *self._relation(edge)) for edge in edges] for edges in system.edges]
         if self.space.size * sum(map(len, self.edges)) > MAX_WORK:
             raise TooMany
 
@@ -146,8 +146,8 @@ class Table:
         """Return the passable edges to BAD with their source nodes; an empty list is a proof."""
         return [
             (node, edge)
-            for node, ways in enumerate(self.edges)
-            for edge, guard, transfers in ways
+            for node, edges in enumerate(self.edges)
+            for edge, guard, transfers in edges
             if edge.target == BAD and _image(self.reachable[node] & guard, transfers)
         ]
 
@@ -213,8 +213,8 @@ class Table:
     def _traced(self, node: int, last: Edge, cost: int, log: list[list[_Logged]]) -> Path:
         """Return the path that ends with an edge to BAD, found backwards through the logged arrivals."""
         into: dict[int, list[tuple[int, Edge, int, list[Transfer]]]] = {}
-        for origin, ways in enumerate(self.edges):
-            for edge, guard, transfers in ways:
+        for origin, edges in enumerate(self.edges):
+            for edge, guard, transfers in edges:
                 into.setdefault(edge.target, []).append((origin, edge, guard, transfers))
         guard, transfers = next((guard, transfers) for edge, guard, transfers in self.edges[node] if edge is last)
         goal = guard & _preimage(self.space.all, transfers)
@@ -229,9 +229,9 @@ class Table:
 
     @staticmethod
     def _before(
-        ways: list[tuple[int, Edge, int, list[Transfer]]], at: _Logged, bit: int, log: list[list[_Logged]]
+        edges: list[tuple[int, Edge, int, list[Transfer]]], at: _Logged, bit: int, log: list[list[_Logged]]
     ) -> tuple[int, Edge, _Logged, int]:
-        for origin, edge, guard, transfers in ways:
+        for origin, edge, guard, transfers in edges:
             for one in log[origin]:
                 if one.rank < at.rank and one.cost + edge.cost == at.cost:
                     before = _preimage(bit, transfers) & one.mask & guard
@@ -261,7 +261,7 @@ def _ranks(system: System) -> list[int]:
     """Return the position of each node in reverse postorder of a depth-first search."""
     import networkx as nx
 
-    graph = nx.DiGraph([(node, edge.target) for node, ways in enumerate(system.edges) for edge in ways])
+    graph = nx.DiGraph([(node, edge.target) for node, edges in enumerate(system.edges) for edge in edges])
     graph.add_node(ENTRY)
     rank = [len(system.edges)] * len(system.edges)
     for position, node in enumerate(nx.dfs_postorder_nodes(graph, ENTRY)):

@@ -120,7 +120,7 @@ def _classes(slot: Slot, holds: Callable[[Any], bool]) -> int:
     return sum(1 << number for number, value in enumerate(slot.values) if holds(value))
 
 
-def _admitted(slot: Slot, domain: Domain) -> int:
+def _allowed_classes(slot: Slot, domain: Domain) -> int:
     return slot.partition.classes_of(domain) | _classes(slot, lambda value: value is UNDEFINED)
 
 
@@ -179,7 +179,7 @@ class Transfers:
         mask = space.possible
         for slot in slots:
             domain = domains[slot.names]
-            mask &= space.expand(slot, _admitted(slot, domain))
+            mask &= space.expand(slot, _allowed_classes(slot, domain))
             if not domain.undefined:
                 owner = self.domains.parent(slot.names)
                 missing = space.expand(slot, _classes(slot, lambda value: value is UNDEFINED))

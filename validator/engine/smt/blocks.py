@@ -36,7 +36,7 @@ MAX_TIDY_UNITS: Final = 100_000
 MAX_TRIES: Final = 6
 """The most models that are tried for a path."""
 
-PLACES: Final = (0, 2, None)
+DECIMAL_PLACES: Final = (0, 2, None)
 """Numbers of decimal places that are tried in order for the numbers of a model; None: any number."""
 
 TOO_LARGE: Final = "a comparison of two texts has too many cases"
@@ -124,7 +124,7 @@ class _Search:
     def _path(self, walk: Walk, model: Any, wanted: list[Any]) -> Path | None:
         """Return the path of a walk, with few decimal places where possible."""
         numbers = [slot.number for slot in walk.terms().slots.values() if slot.number is not None]
-        for places in PLACES:
+        for places in DECIMAL_PLACES:
             chosen = model
             if places is not None and numbers:
                 grid = self._named(z3.And([z3.IsInt(number * 10**places) for number in numbers]))

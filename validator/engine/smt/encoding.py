@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import z3
 
 from stepward.validator.engine.smt.payloads import Term, Truth, Value
-from stepward.validator.engine.smt.plans import START, Plan, Way
+from stepward.validator.engine.smt.plans import START, EdgeId, Plan
 from stepward.validator.engine.smt.versions import (
     Environment,
     Fields,
@@ -65,7 +65,7 @@ class Encoding:
         self.assigned = assigned
         self.at: dict[int, Term] = {}
         self.before: dict[int, Environment] = {}
-        self.taken: dict[int, list[tuple[Way, Taken]]] = {}
+        self.taken: dict[int, list[tuple[EdgeId, Taken]]] = {}
         self.forgotten: dict[int, dict[Names, Leaf]] = {}
         self._decided: dict[tuple[int, Decision], list[tuple[Truth, Term]]] = {}
         """For each tree of a decision its truth, and when no tree up to it held or failed; with an initial entry."""
@@ -84,27 +84,27 @@ class Encoding:
     def run(self, plan: Plan, start: Environment) -> None:
         """Build the formula of a plan whose paths begin with these versions."""
         for node in plan.order:
-            ways = []
-            for way in plan.ways[node]:
-                taken = Taken(True, start, ()) if way == START else self._way(way)
+            incoming = []
+            for edge_id in plan.incoming[node]:
+                taken = Taken(True, start, ()) if edge_id == START else self._edge(edge_id)
                 if taken.when is not False:
-                    ways.append((way, taken))
-            self.taken[node] = ways
-            self._enter(node, ways, plan.forgotten.get(node, frozenset()))
+                    incoming.append((edge_id, taken))
+            self.taken[node] = incoming
+            self._enter(node, incoming, plan.forgotten.get(node, frozenset()))
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
-    def _enter(self, node: int, ways: list[tuple[Way, Taken]], forgotten: frozenset[Names]) -> None:
-        if not ways:
+    def _enter(self, node: int, incoming: list[tuple[EdgeId, Taken]], forgotten: frozenset[Names]) -> None:
+        if not incoming:
             self.at[node] = False
             return
-        if len(ways) > 1 and any(way == START for way, _ in ways):
-            ways[:] = [
-                (way, taken._replace(when=self.terms.boolean("start")) if way == START else taken)
-                for way, taken in ways
+        if len(incoming) > 1 and any(edge_id == START for edge_id, _ in incoming):
+            incoming[:] = [
+                (edge_id, taken._replace(when=self.terms.boolean("start")) if edge_id == START else taken)
+                for edge_id, taken in incoming
             ]
-        self.at[node] = self._called(f"node_{node}", self.terms.either(*(taken.when for _, taken in ways)))
-        environment = self._joined(ways)
+        self.at[node] = self._called(f"node_{node}", self.terms.either(*(taken.when for _, taken in incoming)))
+        environment = self._joined(incoming)
         if forgotten:
             self.forgotten[node] = {root: self.any_of(root) for root in sorted(forgotten)}
             environment = {**environment, **self.forgotten[node]}
@@ -119,32 +119,32 @@ class Encoding:
         return variable
 
     @staticmethod
-    def _joined(ways: list[tuple[Way, Taken]]) -> Environment:
-        first = ways[0][1].after
-        if all(taken.after is first for _, taken in ways):
+    def _joined(incoming: list[tuple[EdgeId, Taken]]) -> Environment:
+        first = incoming[0][1].after
+        if all(taken.after is first for _, taken in incoming):
             return first
         joined: Environment = {}
         for root, version in first.items():
-            parts = [(taken.when, taken.after[root]) for _, taken in ways]
+            parts = [(taken.when, taken.after[root]) for _, taken in incoming]
             joined[root] = version if all(one is version for _, one in parts) else Merge(tuple(parts))
         return joined
 
     # -- ways ------------------------------------------------------------------------------------------------------
 
-    def _way(self, way: Way) -> Taken:
+    def _edge(self, edge_id: EdgeId) -> Taken:
         """Return the condition of an edge, and the versions after it."""
-        source = self.at[way.node]
+        source = self.at[edge_id.node]
         if source is False:
             return Taken(False, {}, ())
-        edge = self.system.edges[way.node][way.position]
-        self.terms.environment = environment = self.before[way.node]
-        conditions = [source, *(self._guard(way.node, guard) for guard in edge.guards)]
+        edge = self.system.edges[edge_id.node][edge_id.position]
+        self.terms.environment = environment = self.before[edge_id.node]
+        conditions = [source, *(self._guard(edge_id.node, guard) for guard in edge.guards)]
         if any(condition is False for condition in conditions):
             return Taken(False, {}, ())
         after, made = self._assigned(edge, environment, conditions)
         if any(condition is False for condition in conditions):
             return Taken(False, {}, ())
-        when = self.terms.boolean(f"way_{way.node}_{way.position}")
+        when = self.terms.boolean(f"way_{edge_id.node}_{edge_id.position}")
         needed = self.terms.both(*conditions)
         if needed is not True:
             self.terms.facts.append(z3.Implies(when, needed))

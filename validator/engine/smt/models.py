@@ -147,9 +147,9 @@ class _Builder:
             for one, other in (pair, pair[::-1])
             if one in names and other not in names and isinstance(self.found.get(other), str)
         ]
-        wanted, ways = Wanted(answers, length), [text for text in group if text.forms]
-        if ways:
-            found = formed_text(wanted, [(text.forms, text.known) for text in ways], avoid)
+        wanted, formed = Wanted(answers, length), [text for text in group if text.forms]
+        if formed:
+            found = formed_text(wanted, [(text.forms, text.known) for text in formed], avoid)
         else:
             found = text_of(wanted, avoid)
         if found is None:
@@ -195,7 +195,7 @@ class _Builder:
         texts = items.examples if items is not None else ()
         numbers = [bound for one in items.ranges for bound in (one.low, one.high)] if items is not None else []
         for value in (*options, *texts, *(number for number in numbers if number is not None), ()):
-            if (items is None or items.admits(value)) and (_kind(value), value) not in refused:
+            if (items is None or items.allows(value)) and (_kind(value), value) not in refused:
                 compares = {word for word, _ in refused if word == _kind(value) or "null" in (word, _kind(value))}
                 if all(word not in (*compares, _kind(value)) and _kind(value) != "null" for word in odd):
                     return value

@@ -22,14 +22,14 @@ from stepward.validator.engine.systems.system import BAD, ENTRY, System
 from stepward.validator.engine.values.domains import Names, real
 
 
-class Way(NamedTuple):
+class EdgeId(NamedTuple):
     """An edge, by its source node and its position there; START is where paths begin."""
 
     node: int
     position: int
 
 
-START: Final = Way(-1_000_000_000, 0)
+START: Final = EdgeId(-1_000_000_000, 0)
 
 
 @dataclass
@@ -37,58 +37,58 @@ class Plan:
     """Nodes in topological order, the edges into each, and the roots that each forgets."""
 
     order: list[int]
-    ways: dict[int, list[Way]]
+    incoming: dict[int, list[EdgeId]]
     forgotten: dict[int, frozenset[Names]]
 
 
 def plan(system: System) -> Plan:
     """Return the plan of a system; it forgets nothing iff no cycle is on a path to BAD."""
-    kept = useful(system)
-    ways: dict[int, list[Way]] = {node: [] for node in sorted(kept)}
-    if ENTRY in kept:
-        ways[ENTRY].append(START)
-    for node in sorted(kept - {BAD}):
+    nodes = useful(system)
+    incoming: dict[int, list[EdgeId]] = {node: [] for node in sorted(nodes)}
+    if ENTRY in nodes:
+        incoming[ENTRY].append(START)
+    for node in sorted(nodes - {BAD}):
         for position, edge in enumerate(system.edges[node]):
-            if edge.target in kept:
-                ways[edge.target].append(Way(node, position))
+            if edge.target in nodes:
+                incoming[edge.target].append(EdgeId(node, position))
     forgotten: dict[int, frozenset[Names]] = {}
-    regions = [sorted(kept - {BAD})]
+    regions = [sorted(nodes - {BAD})]
     while regions:
-        for loop in loops(regions.pop(), ways):
-            heads = _cut(system, loop, ways, forgotten)
+        for loop in loops(regions.pop(), incoming):
+            heads = _cut(system, loop, incoming, forgotten)
             regions.append([node for node in loop if node not in heads])
-    return Plan(ordered(ways), ways, forgotten)
+    return Plan(ordered(incoming), incoming, forgotten)
 
 
 def _cut(
-    system: System, loop: list[int], ways: dict[int, list[Way]], forgotten: dict[int, frozenset[Names]]
+    system: System, loop: list[int], incoming: dict[int, list[EdgeId]], forgotten: dict[int, frozenset[Names]]
 ) -> set[int]:
     """Cut a loop at its entry nodes, and return them."""
     inside = set(loop)
-    entering = {node: [way for way in ways[node] if way.node not in inside] for node in loop}
+    entering = {node: [edge_id for edge_id in incoming[node] if edge_id.node not in inside] for node in loop}
     entering = {node: found for node, found in entering.items() if found}
-    written = _written(system, inside, ways)
-    for node, into in _ways_in(entering).items():
-        ways[node] = into
+    written = _written(system, inside, incoming)
+    for node, into in _redirected(entering).items():
+        incoming[node] = into
         forgotten[node] = written
     return set(entering)
 
 
-def _written(system: System, loop: set[int], ways: dict[int, list[Way]]) -> frozenset[Names]:
+def _written(system: System, loop: set[int], incoming: dict[int, list[EdgeId]]) -> frozenset[Names]:
     """Return the roots that the edges of a loop assign, without primed names."""
     return frozenset(
         assign.root
         for node in loop
-        for way in ways[node]
-        if way.node in loop
-        for assign in system.edges[way.node][way.position].assigns
+        for edge_id in incoming[node]
+        if edge_id.node in loop
+        for assign in system.edges[edge_id.node][edge_id.position].assigns
         if real(assign.root) == assign.root
     )
 
 
-def _ways_in(entering: dict[int, list[Way]]) -> dict[int, list[Way]]:
+def _redirected(entering: dict[int, list[EdgeId]]) -> dict[int, list[EdgeId]]:
     """Return the edges into each entry node of a loop: every edge from outside leads into each."""
-    every = list(dict.fromkeys(way for found in entering.values() for way in found))
+    every = list(dict.fromkeys(edge_id for found in entering.values() for edge_id in found))
     return {node: list(every) for node in entering}
 
 
@@ -103,33 +103,35 @@ def useful(system: System) -> set[int]:
             if edge.target != BAD and edge.target not in seen:
                 seen.add(edge.target)
                 pending.append(edge.target)
-    kept, pending = {BAD}, [BAD]
+    nodes, pending = {BAD}, [BAD]
     while pending:
         for node in before.get(pending.pop(), ()):
-            if node not in kept:
-                kept.add(node)
+            if node not in nodes:
+                nodes.add(node)
                 pending.append(node)
-    return kept if ENTRY in kept else {BAD}
+    return nodes if ENTRY in nodes else {BAD}
 
 
-def loops(region: Iterable[int], ways: dict[int, list[Way]]) -> list[list[int]]:
+def loops(region: Iterable[int], incoming: dict[int, list[EdgeId]]) -> list[list[int]]:
     """Return the strongly connected components of a region that contain a cycle, each in the order of its nodes."""
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(region)
-    graph.add_edges_from((way.node, node) for node in list(graph) for way in ways[node] if way.node in graph)
+    graph.add_edges_from(
+        (edge_id.node, node) for node in list(graph) for edge_id in incoming[node] if edge_id.node in graph
+    )
     parts = nx.strongly_connected_components(graph)
     return [sorted(part) for part in parts if len(part) > 1 or graph.has_edge(*part, *part)]
 
 
-def ordered(ways: dict[int, list[Way]]) -> list[int]:
+def ordered(incoming: dict[int, list[EdgeId]]) -> list[int]:
     """Return the nodes of a graph without cycles in topological order."""
     after: dict[int, list[int]] = {}
     missing: dict[int, int] = {}
-    for node, entering in ways.items():
-        missing[node] = sum(way != START for way in entering)
-        for way in entering:
-            if way != START:
-                after.setdefault(way.node, []).append(node)
+    for node, entering in incoming.items():
+        missing[node] = sum(edge_id != START for edge_id in entering)
+        for edge_id in entering:
+            if edge_id != START:
+                after.setdefault(edge_id.node, []).append(node)
     ready = [node for node, count in missing.items() if not count]
     order: list[int] = []
     while ready:
@@ -139,5 +141,5 @@ def ordered(ways: dict[int, list[Way]]) -> list[int]:
             missing[other] -= 1
             if not missing[other]:
                 ready.append(other)
-    assert len(order) == len(ways), "a cycle was left in a plan"
+    assert len(order) == len(incoming), "a cycle was left in a plan"
     return order

@@ -456,7 +456,7 @@ class Terms(ABC):
         """Return when an array contains a literal, and when the search for it fails on an item of another kind."""
         key = (word, literal)
         if key not in array.holds:
-            can_hold = array.items is None or array.items.admits(literal)
+            can_hold = array.items is None or array.items.allows(literal)
             array.holds[key] = self.boolean("holds") if can_hold else False
             array.fails[key] = False if compares(array.items, word) else self.boolean("holds fails")
             for one in (array.holds[key], array.fails[key]):

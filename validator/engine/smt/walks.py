@@ -15,7 +15,7 @@ import z3
 
 from stepward.validator.engine.smt.encoding import Encoding, Taken
 from stepward.validator.engine.smt.models import state_of
-from stepward.validator.engine.smt.plans import START, Way
+from stepward.validator.engine.smt.plans import START, EdgeId
 from stepward.validator.engine.smt.versions import Fields, Leaf, Version, Versions
 from stepward.validator.engine.systems.system import (
     BAD,
@@ -41,24 +41,24 @@ class Walk:
 
     def __init__(self, encoding: Encoding, model: Any) -> None:
         self.encoding = encoding
-        self.ways: list[tuple[int, Way, Taken]] = []
+        self.edges: list[tuple[int, EdgeId, Taken]] = []
         """Each edge with the node that it enters, which differs from its target where a plan redirects it."""
         node = BAD
-        while not self.ways or self.ways[-1][1] != START:
-            way, taken = next(one for one in encoding.taken[node] if _is_true(model, one[1].when))
-            self.ways.append((node, way, taken))
-            node = way.node
-        self.ways.reverse()
+        while not self.edges or self.edges[-1][1] != START:
+            edge_id, taken = next(one for one in encoding.taken[node] if _is_true(model, one[1].when))
+            self.edges.append((node, edge_id, taken))
+            node = edge_id.node
+        self.edges.reverse()
 
     def choices(self) -> list[Any]:
         """Return the variables of the edges that are taken."""
-        return [taken.when for _, _, taken in self.ways if taken.when is not True]
+        return [taken.when for _, _, taken in self.edges if taken.when is not True]
 
     def leaves(self) -> Iterator[Leaf]:
         """Yield the versions on the path whose values come from the model."""
-        start = self.ways[0][2].after
+        start = self.edges[0][2].after
         yield from (version for version in start.values() if isinstance(version, Leaf))
-        for node, _, taken in self.ways:
+        for node, _, taken in self.edges:
             yield from (version for version in taken.made if isinstance(version, Leaf))
             yield from self.encoding.forgotten.get(node, {}).values()
 
@@ -125,23 +125,23 @@ class _Walker:
         self.found = found
         self.domains: Domains = walk.encoding.terms.domains
         self.names = with_owners(shown, self.domains)
-        self.places = {name: self.domains.root(name) for name in self.names}
+        self.root_of = {name: self.domains.root(name) for name in self.names}
         self.held: dict[Names, _Held] = {}
         self.state: dict[Names, Any] = {}
 
     def path(self, layer: str) -> Path:
         """Return the path; raises _Astray where it can't be taken."""
-        first, _, start = self.walk.ways[0]
+        first, _, start = self.walk.edges[0]
         for root, version in start.after.items():
             self._bind(root, version)
         self._forget(first)
         before = dict(self.state)
         steps = []
-        for (_, _, _), (node, way, taken) in pairwise(self.walk.ways):
-            edge = self.walk.encoding.system.edges[way.node][way.position]
+        for (_, _, _), (node, edge_id, taken) in pairwise(self.walk.edges):
+            edge = self.walk.encoding.system.edges[edge_id.node][edge_id.position]
             self._take(edge, taken.made)
             self._forget(node)
-            steps.append(Step(way.node, edge, dict(self.state)))
+            steps.append(Step(edge_id.node, edge, dict(self.state)))
         return Path(layer, before, tuple(steps))
 
     def _forget(self, node: int) -> None:
@@ -187,8 +187,8 @@ class _Walker:
             self.held.pop(root, None)
         else:
             self.held[root] = held
-        for name, place in self.places.items():
-            if place == root:
+        for name, own_root in self.root_of.items():
+            if own_root == root:
                 value = held.get(name[len(root) :]) if held is not None else _MISSING
                 if value is _MISSING:
                     self.state.pop(name, None)
@@ -203,7 +203,7 @@ def simple(domain: Domain) -> Any:
     options = (True, False, 0, *bounds, *wholes, *domain.examples, "text", "", (), FrozenMap(), None)
     if domain.undefined:
         return _MISSING
-    return next((value for value in options if domain.admits(value)), _MISSING)
+    return next((value for value in options if domain.allows(value)), _MISSING)
 
 
 def _within(value: Any, fields: Fields) -> Any:

@@ -29,7 +29,7 @@ MAX_FIELDS: Final = 16
 _ABSENT: Final = Domain(undefined=True)
 _UNKNOWN: Final = ANYTHING | _ABSENT
 
-Place = tuple[Names, tuple[str, ...]]
+Slot = tuple[Names, tuple[str, ...]]
 """A root and fields below it."""
 
 
@@ -40,42 +40,42 @@ class Assigned:
         self.domains = domains
         self.values: dict[Names, list[Value]] = {root: [Undefined()] for root in sorted(system.roots)}
         self.values.update((root, [Given(source)]) for root, source in system.inputs)
-        for ways in system.edges:
-            for edge in ways:
+        for edges in system.edges:
+            for edge in edges:
                 for assign in edge.assigns:
                     self.values.setdefault(assign.root, []).append(assign.value)
-        self._known: dict[Place, Domain] = {}
+        self._known: dict[Slot, Domain] = {}
 
     def domain(self, root: Names, fields: tuple[str, ...]) -> Domain:
         """Return the values that a field of a root, or the root itself, can have."""
-        place = (root, fields)
-        if place not in self._known:
-            self._known[place] = possible(self._union(place))
-        return self._known[place]
+        slot = (root, fields)
+        if slot not in self._known:
+            self._known[slot] = possible(self._union(slot))
+        return self._known[slot]
 
-    def _union(self, place: Place) -> Domain:
+    def _union(self, slot: Slot) -> Domain:
         found = NOTHING
-        for root, fields in self._copied(place):
+        for root, fields in self._copied(slot):
             if root not in self.values or len(fields) > MAX_FIELDS:
                 return _UNKNOWN
             for value in self.values[root]:
                 found |= self._of(value, fields)
         return found
 
-    def _copied(self, place: Place) -> list[Place]:
+    def _copied(self, slot: Slot) -> list[Slot]:
         """Return the slots that a value may have been copied from, the slot itself included."""
-        seen, pending = {place: None}, [place]
+        seen, pending = {slot: None}, [slot]
         while pending:
             root, fields = pending.pop()
             for value in self.values.get(root, ()) if len(fields) <= MAX_FIELDS else ():
                 if isinstance(value, Computed) and isinstance(value.tree, Reference):
-                    other = self._place(value.tree, fields)
+                    other = self._slot(value.tree, fields)
                     if other not in seen:
                         seen[other] = None
                         pending.append(other)
         return list(seen)
 
-    def _place(self, reference: Reference, fields: tuple[str, ...] = ()) -> Place:
+    def _slot(self, reference: Reference, fields: tuple[str, ...] = ()) -> Slot:
         root = self.domains.root(reference.names)
         return root, (*reference.names[len(root) :], *fields)
 
@@ -103,7 +103,7 @@ class Assigned:
 
     def is_whole(self, tree: Expression) -> bool:
         """Return whether an expression's number is certainly whole, by everything that it is computed from."""
-        trees, seen = [tree], set[Place]()
+        trees, seen = [tree], set[Slot]()
         while trees:
             match trees.pop():
                 case Constant(value=value):
@@ -115,18 +115,18 @@ class Assigned:
                 case Arithmetic() | Minus() as node:
                     trees += children(node)
                 case Reference() as reference:
-                    place = self._place(reference)
-                    if place not in seen:
-                        seen.add(place)
-                        if not self._is_whole_at(place, trees):
+                    slot = self._slot(reference)
+                    if slot not in seen:
+                        seen.add(slot)
+                        if not self._is_whole_at(slot, trees):
                             return False
                 case _:
                     pass  # fails where a number is required
         return True
 
-    def _is_whole_at(self, place: Place, trees: list[Expression]) -> bool:
+    def _is_whole_at(self, slot: Slot, trees: list[Expression]) -> bool:
         """Return whether given and literal values of a slot are whole; computed ones are added to `trees`."""
-        root, fields = place
+        root, fields = slot
         if root not in self.values:
             return False
         for value in self.values[root]:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from stepward.validator.analysis.product import Exploration, Monitor, explore, explore_counted
 from stepward.validator.engine.systems.moves import Guards, Leaving, Moves
-from stepward.validator.engine.systems.slicing import GONE, next_places
+from stepward.validator.engine.systems.slicing import GONE, next_nodes
 from stepward.validator.engine.systems.system import (
     BAD,
     Assign,
+    CompressedEdge,
     Decision,
     Edge,
     Guard,
-    Leap,
     System,
 )
 from stepward.validator.engine.values.domains import Names, real
@@ -101,8 +101,8 @@ class Product:
     def transitions(self, number: int) -> Iterator[tuple[int, Transition]]:
         """Yield the transitions of a pair, each with its target pair, or GONE where the property can't be broken any
         more."""
-        for target, way in self.found.transitions(number):
-            yield (target if target is not None and self.alive[target] else GONE), way
+        for target, transition in self.found.transitions(number):
+            yield (target if target is not None and self.alive[target] else GONE), transition
 
 
 def _explored(analyses: Analyses, question: Question) -> Exploration:
@@ -122,8 +122,8 @@ class Slice:
     """The relevant nodes of a product by number, and for every pair the next relevant node."""
 
     roots: frozenset[Names]
-    kept: set[int]
-    place: list[int]
+    relevant: set[int]
+    next_node: list[int]
     nodes: dict[int, int] = field(default_factory=dict)
 
 
@@ -147,22 +147,22 @@ class Builder:
         """Return the smallest slice for the property."""
         roots = self.moves.closed(self._asked_at_bad())
         while True:
-            kept = self._kept(roots)
-            place = self._places(kept)
-            wanted = self.moves.closed(roots | self._read_by(kept))
-            if self._kept(wanted) <= kept:
-                return Slice(wanted, kept, place)
+            relevant = self._relevant_nodes(roots)
+            next_node = self._next_nodes(relevant)
+            wanted = self.moves.closed(roots | self._read_by(relevant))
+            if self._relevant_nodes(wanted) <= relevant:
+                return Slice(wanted, relevant, next_node)
             roots = wanted
 
     def whole(self) -> Slice:
         """Return the slice with all pairs."""
-        kept = {number for number, alive in enumerate(self.product.alive) if alive}
-        steps = {self.product.found.steps[number] for number in kept}
+        relevant = {number for number, alive in enumerate(self.product.alive) if alive}
+        steps = {self.product.found.steps[number] for number in relevant}
         roots = self.moves.closed(
             {root for step in steps for leaving in self.moves.of(step) for root in self._roots_of(leaving.guards)}
             | self._asked_at_bad()
         )
-        return Slice(roots, kept, list(range(self.product.found.pairs)))
+        return Slice(roots, relevant, list(range(self.product.found.pairs)))
 
     def _asked_at_bad(self) -> set[Names]:
         found: set[Names] = set()
@@ -171,18 +171,20 @@ class Builder:
                 found |= self._roots_of(guards)
         return found
 
-    def _kept(self, roots: frozenset[Names]) -> set[int]:
+    def _relevant_nodes(self, roots: frozenset[Names]) -> set[int]:
         """Return the pairs that are always relevant: the entry, violations, and writers of tracked variables."""
         steps = {step for root in roots for step in self.moves.writers(root)}
-        kept = self.product.bad | {0}
+        relevant = self.product.bad | {0}
         if steps:
             alive = self.product.alive
-            kept.update(number for number, at in enumerate(self.product.found.steps) if at in steps and alive[number])
-        return kept
+            relevant.update(
+                number for number, at in enumerate(self.product.found.steps) if at in steps and alive[number]
+            )
+        return relevant
 
-    def _places(self, kept: set[int]) -> list[int]:
-        """Return for every pair the next relevant node; adds to `kept` the pairs with several next nodes."""
-        return next_places(self.product.found.pairs, kept, self._targets, self.product.before)
+    def _next_nodes(self, relevant: set[int]) -> list[int]:
+        """Return for every pair the next relevant node; adds to `relevant` the pairs with several next nodes."""
+        return next_nodes(self.product.found.pairs, relevant, self._targets, self.product.before)
 
     def _targets(self, number: int) -> Sequence[int]:
         """Return the successors of a pair; GONE counts only where a decision can avoid the property."""
@@ -192,8 +194,8 @@ class Builder:
             return [target for target, _ in product_.transitions(number)]
         return out if len(out) == 1 else [target for target in out if product_.alive[target]]
 
-    def _read_by(self, kept: Iterable[int]) -> set[Names]:
-        steps = {self.product.found.steps[number] for number in kept}
+    def _read_by(self, relevant: Iterable[int]) -> set[Names]:
+        steps = {self.product.found.steps[number] for number in relevant}
         return {root for step in steps for leaving in self.moves.of(step) for root in self._roots_of(leaving.guards)}
 
     def _roots_of(self, guards: Guards) -> set[Names]:
@@ -203,7 +205,7 @@ class Builder:
 
     def system(self, slice_: Slice) -> System:
         """Return the system of a slice."""
-        order = sorted(slice_.kept)
+        order = sorted(slice_.relevant)
         assert order[0] == 0, "the entry is a node"
         slice_.nodes = {number: node for node, number in enumerate(order)}
         edges = tuple(tuple(_cheapest(self._edges(number, slice_))) for number in order)
@@ -217,31 +219,31 @@ class Builder:
             assert kind is not None
             cost = 0 if kind == "missing" else self.facts.cost(step) + (kind == "retried")
             for guards in self._starts(number):
-                yield Edge(BAD, guards, (), cost, Leap(step, None, (), (number, -1), kind))
+                yield Edge(BAD, guards, (), cost, CompressedEdge(step, None, (), (number, -1), kind))
         for leaving in self.moves.of(step):
-            if not self.analyses.transitions.is_possible(step, leaving.way):
+            if not self.analyses.transitions.is_possible(step, leaving.transition):
                 continue
             assigns = tuple(self._tracked(leaving.assigns, slice_.roots))
-            for after in product_.monitor.leave(step, state, leaving.way, dict(leaving.call_outcomes)):
+            for after in product_.monitor.leave(step, state, leaving.transition, dict(leaving.call_outcomes)):
                 yield from self._edge(number, leaving, assigns, after, slice_)
 
     def _edge(
         self, number: int, leaving: Leaving, assigns: tuple[Assign, ...], after: object, slice_: Slice
     ) -> Iterator[Edge]:
-        product_, way = self.product, leaving.way
+        product_, transition = self.product, leaving.transition
         step = product_.found.steps[number]
-        if way.to == END:
-            kind = product_.monitor.end(step, after, way)
+        if transition.to == END:
+            kind = product_.monitor.end(step, after, transition)
             if self.question.asks(kind, step):
                 assert kind is not None
-                leap = Leap(step, way, leaving.call_outcomes, (number, -1), kind)
-                yield Edge(BAD, leaving.guards, assigns, leaving.cost, leap)
-        elif way.to >= 0:
-            target = product_.found.number(way.to, after)
+                compressed = CompressedEdge(step, transition, leaving.call_outcomes, (number, -1), kind)
+                yield Edge(BAD, leaving.guards, assigns, leaving.cost, compressed)
+        elif transition.to >= 0:
+            target = product_.found.number(transition.to, after)
             if target is not None and product_.alive[target]:
-                leap = Leap(step, way, leaving.call_outcomes, (number, target))
-                node = slice_.nodes[slice_.place[target]]
-                yield Edge(node, leaving.guards, assigns, leaving.cost, leap)
+                compressed = CompressedEdge(step, transition, leaving.call_outcomes, (number, target))
+                node = slice_.nodes[slice_.next_node[target]]
+                yield Edge(node, leaving.guards, assigns, leaving.cost, compressed)
 
     @staticmethod
     def _tracked(assigns: Iterable[Assign], roots: frozenset[Names]) -> Iterator[Assign]:

@@ -15,7 +15,7 @@ MAX_REFERENCES: Final = 64
 """The default limit of references in all groups."""
 
 
-def alike(system: System, domains: Domains, most: int = MAX_REFERENCES) -> list[list[Names]]:
+def equivalence_groups(system: System, domains: Domains, most: int = MAX_REFERENCES) -> list[list[Names]]:
     """Return the groups of references that are copied from one another, restricted to references that are read.
 
     Raises TooMany where there are too many.
@@ -69,7 +69,7 @@ def constants(system: System, domains: Domains, groups: list[list[Names]]) -> It
 
 def assigns(system: System) -> dict[Assign, None]:
     """Return every assignment of a system, once."""
-    return dict.fromkeys(one for ways in system.edges for edge in ways for one in edge.assigns)
+    return dict.fromkeys(one for edges in system.edges for edge in edges for one in edge.assigns)
 
 
 def _field(value: Any, fields: tuple[str, ...]) -> Any:

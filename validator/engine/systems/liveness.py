@@ -21,9 +21,9 @@ class Liveness:
         self._roots: dict[Names, Names] = {}
         self.at: dict[int, set[Names]] = {BAD: set()}
         before: dict[int, set[int]] = {}
-        for node, ways in enumerate(system.edges):
+        for node, edges in enumerate(system.edges):
             self.at[node] = set()
-            for edge in ways:
+            for edge in edges:
                 before.setdefault(edge.target, set()).add(node)
         pending = list(range(len(system.edges)))  # processed from its end
         waiting = set(pending)

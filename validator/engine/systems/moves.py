@@ -70,7 +70,7 @@ Guards = tuple[Guard, ...]
 class Leaving(NamedTuple):
     """One move of a step: its transition, its guards, its assignments, and its cost in `max_steps`."""
 
-    way: Transition
+    transition: Transition
     guards: Guards
     assigns: tuple[Assign, ...]
     call_outcomes: tuple[tuple[int | None, CallOutcome], ...]
@@ -167,23 +167,25 @@ class Moves:
         return self.analyses.uncertain_starts.union(conditions)
 
     def _all(self, number: int, step: AnyStep) -> Iterator[Leaving]:
-        ways = self.flow.transitions[number]
+        transitions = self.flow.transitions[number]
         match step:
             case ConditionStep():
-                yield from self._condition(number, step, ways)
+                yield from self._condition(number, step, transitions)
             case SetStep():
-                yield from self._set(number, step, ways)
+                yield from self._set(number, step, transitions)
             case EndStep():
-                yield from self._end(number, ways)
+                yield from self._end(number, transitions)
             case ParallelStep():
-                yield from self._parallel(number, step, ways)
+                yield from self._parallel(number, step, transitions)
             case LlmStep() | ToolStep():
-                yield from self._call(number, step, ways)
+                yield from self._call(number, step, transitions)
             case _:
                 assert_never(step)
-        for way in ways:
-            if way.kind == "visits":
-                yield Leaving(way, (), tuple(self._unset(step)), tuple((sub, UNSTARTED) for sub, _ in parts(step)), 0)
+        for transition in transitions:
+            if transition.kind == "visits":
+                yield Leaving(
+                    transition, (), tuple(self._unset(step)), tuple((sub, UNSTARTED) for sub, _ in parts(step)), 0
+                )
 
     # -- conditions ------------------------------------------------------------------------------------------------
 
@@ -203,18 +205,18 @@ class Moves:
         tree = next((clause.tree for clause in clauses if clause.path == path), None)
         return Decision((tree,)) if tree is not None and is_condition(tree) else None
 
-    def _condition(self, number: int, step: ConditionStep, ways: Iterable[Transition]) -> Iterator[Leaving]:
+    def _condition(self, number: int, step: ConditionStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
         decision = self.decision(number)
-        for way in ways:
-            if way.kind == "visits":
+        for transition in transitions:
+            if transition.kind == "visits":
                 continue
-            for outcome in outcomes(step, way):
+            for outcome in outcomes(step, transition):
                 guards = (Guard(decision, outcome),) if decision is not None else ()
-                yield Leaving(way, guards, (), (), 1)
+                yield Leaving(transition, guards, (), (), 1)
 
     # -- assignments -----------------------------------------------------------------------------------------------
 
-    def _set(self, number: int, step: SetStep, ways: Iterable[Transition]) -> Iterator[Leaving]:
+    def _set(self, number: int, step: SetStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
         trees = {name: self._tree(number, name) for name, value in step.set.items() if isinstance(value, str)}
         split = [name for name, tree in trees.items() if tree is not None and is_condition(tree)][:MAX_SPLITS]
         decided = {name: Decision((tree,)) for name in split if (tree := trees[name]) is not None}
@@ -223,18 +225,19 @@ class Moves:
         may_fail = number in self.analyses.misread or any(
             tree is None or self._overflow.may_happen(tree) for tree in trees.values()
         )
-        for way in ways:
-            if way.kind == "failed":
+        for transition in transitions:
+            if transition.kind == "failed":
                 yield from (
-                    Leaving(way, guards, (), (), 1) for guards in self._set_fails(decided, readable, always=may_fail)
+                    Leaving(transition, guards, (), (), 1)
+                    for guards in self._set_fails(decided, readable, always=may_fail)
                 )
-            elif way.kind == "success":
+            elif transition.kind == "success":
                 for values in product((0, NONE_HOLDS), repeat=len(decided)):
                     guards = tuple(Guard(one, value) for one, value in zip(decided.values(), values, strict=True))
                     known = {name: Literal(value == 0) for name, value in zip(decided, values, strict=True)}
                     if readable is not None:
                         guards += (Guard(readable, 0),)
-                    yield Leaving(way, guards, tuple(self._assigned(step, trees, known)), (), 1)
+                    yield Leaving(transition, guards, tuple(self._assigned(step, trees, known)), (), 1)
 
     @staticmethod
     def _set_fails(decided: dict[str, Decision], readable: Decision | None, *, always: bool) -> Iterator[Guards]:
@@ -355,23 +358,23 @@ class Moves:
             result.setdefault((reading.step, reading.sub), {})[reading.reference.names] = None
         return result
 
-    def _call(self, number: int, step: Call, ways: Iterable[Transition]) -> Iterator[Leaving]:
+    def _call(self, number: int, step: Call, transitions: Iterable[Transition]) -> Iterator[Leaving]:
         part = self._part(number, None, step)
-        for way in ways:
-            if way.kind in ("success", "fallback"):
-                if way.kind == "fallback" and not part.falls_back:
+        for transition in transitions:
+            if transition.kind in ("success", "fallback"):
+                if transition.kind == "fallback" and not part.falls_back:
                     continue
-                call_outcome = SUCCEEDS if way.kind == "success" else FALLS_BACK
-                yield from (self.left(step, way, guards, call_outcome) for guards in part.starts)
-            elif way.kind in ("failed", "skipped"):
-                yield from (self.left(step, way, guards, FAILED) for guards in part.starts)
-                yield from (self.left(step, way, guards, UNSTARTED) for guards in part.refused)
+                call_outcome = SUCCEEDS if transition.kind == "success" else FALLS_BACK
+                yield from (self.left(step, transition, guards, call_outcome) for guards in part.starts)
+            elif transition.kind in ("failed", "skipped"):
+                yield from (self.left(step, transition, guards, FAILED) for guards in part.starts)
+                yield from (self.left(step, transition, guards, UNSTARTED) for guards in part.refused)
 
-    def left(self, step: Call, way: Transition, guards: Guards, call_outcome: CallOutcome) -> Leaving:
+    def left(self, step: Call, transition: Transition, guards: Guards, call_outcome: CallOutcome) -> Leaving:
         """Return the move of a call with a given outcome."""
         retries = step.max_retries - 1 if call_outcome == FAILED and step.on_error == "retry" else 0
         assigns = (*self._outputs(step, call_outcome), *self._error(step, has_one=call_outcome in (FAILED, UNSTARTED)))
-        return Leaving(way, guards, assigns, ((None, call_outcome),), 1 + retries)
+        return Leaving(transition, guards, assigns, ((None, call_outcome),), 1 + retries)
 
     def _outputs(self, call: Failing, call_outcome: CallOutcome) -> Iterator[Assign]:
         root = (call.id, "output")
@@ -400,28 +403,28 @@ class Moves:
 
     # -- parallel steps --------------------------------------------------------------------------------------------
 
-    def _parallel(self, number: int, step: ParallelStep, ways: Iterable[Transition]) -> Iterator[Leaving]:
+    def _parallel(self, number: int, step: ParallelStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
         parts = [self._part(number, sub, part) for sub, part in enumerate(step.parallel_steps)]
         choices = [list(self._call_outcomes(part)) for part in parts]
         total = 1
         for each in choices:
             total *= len(each)
         combinations = list(product(*choices)) if total <= MAX_CALL_OUTCOMES else None
-        for way in ways:
-            if way.kind not in ("success", "failed", "skipped"):
+        for transition in transitions:
+            if transition.kind not in ("success", "failed", "skipped"):
                 continue
             if combinations is None:
-                yield self._blurred(step, way)
+                yield self._blurred(step, transition)
                 continue
             for chosen in combinations:
                 fails = any(
                     call_outcome in (FAILED, UNSTARTED) and part.call.on_error != "skip"
                     for part, (call_outcome, _) in zip(parts, chosen, strict=True)
                 )
-                if fails is (way.kind != "success"):
+                if fails is (transition.kind != "success"):
                     yield self._joined(
                         step,
-                        way,
+                        transition,
                         [(part, call_outcome) for part, (call_outcome, _) in zip(parts, chosen, strict=True)],
                         tuple(guard for _, guards in chosen for guard in guards),
                     )
@@ -436,13 +439,13 @@ class Moves:
         yield from ((UNSTARTED, guards) for guards in part.refused)
 
     def _joined(
-        self, step: ParallelStep, way: Transition, call_outcomes: list[tuple[_Part, CallOutcome]], guards: Guards
+        self, step: ParallelStep, transition: Transition, call_outcomes: list[tuple[_Part, CallOutcome]], guards: Guards
     ) -> Leaving:
         assigns: list[Assign] = []
         for part, call_outcome in call_outcomes:
             assigns.extend(self._outputs(part.call, call_outcome))
             assigns.extend(self._error(part.call, has_one=call_outcome in (FAILED, UNSTARTED)))
-        whole = SUCCEEDS if way.kind == "success" else FAILED
+        whole = SUCCEEDS if transition.kind == "success" else FAILED
         assigns.extend(self._outputs(step, whole))
         assigns.extend(self._error(step, has_one=whole == FAILED))
         failed = [
@@ -452,10 +455,10 @@ class Moves:
         if whole == FAILED and step.on_error == "retry":
             # Each round costs one, and repeats the calls that failed, with their own retries, but not those skipped.
             retries += (step.max_retries - 1) * (1 + len(failed) + retries)
-        told = ((None, whole), *((part.sub, call_outcome) for part, call_outcome in call_outcomes))
-        return Leaving(way, guards, tuple(assigns), told, 1 + len(call_outcomes) + retries)
+        outcomes_by_part = ((None, whole), *((part.sub, call_outcome) for part, call_outcome in call_outcomes))
+        return Leaving(transition, guards, tuple(assigns), outcomes_by_part, 1 + len(call_outcomes) + retries)
 
-    def _blurred(self, step: ParallelStep, way: Transition) -> Leaving:
+    def _blurred(self, step: ParallelStep, transition: Transition) -> Leaving:
         """Return one move for all outcomes of many sub-steps: each output may be defined or not."""
         assigns: list[Assign] = []
         outputs = self.facts.meaning.names.outputs
@@ -464,18 +467,18 @@ class Moves:
             roots = [(part.id, "output"), *([(part.output_key,)] if part.output_key is not None else [])]
             assigns.extend(Assign(root, Given(source, maybe=True)) for root in roots)
             assigns.append(Assign((part.id, "error"), Given(source._replace(kind="error"), maybe=True)))
-        whole = SUCCEEDS if way.kind == "success" else FAILED
+        whole = SUCCEEDS if transition.kind == "success" else FAILED
         assigns.extend(self._outputs(step, whole))
         assigns.extend(self._error(step, has_one=whole == FAILED))
-        return Leaving(way, (), tuple(assigns), (), 1 + len(step.parallel_steps))
+        return Leaving(transition, (), tuple(assigns), (), 1 + len(step.parallel_steps))
 
     # -- ends ------------------------------------------------------------------------------------------------------
 
-    def _end(self, number: int, ways: Iterable[Transition]) -> Iterator[Leaving]:
+    def _end(self, number: int, transitions: Iterable[Transition]) -> Iterator[Leaving]:
         doubtful = self._doubtful.get((number, None), {})
         wanted = _all_defined(list(doubtful)) if None not in doubtful.values() else Decision((Constant(0, 0, False),))
-        for way in ways:
-            yield Leaving(way, () if wanted is None else (Guard(wanted, 0),), (), (), 1)
+        for transition in transitions:
+            yield Leaving(transition, () if wanted is None else (Guard(wanted, 0),), (), (), 1)
         if wanted is not None:
             yield Leaving(_END_FAILS, (Guard(wanted, NONE_HOLDS),), (), (), 1)
 
@@ -484,16 +487,16 @@ _GIVES: Final = (SUCCEEDS, FALLS_BACK)
 _END_FAILS: Final = Transition("failed", END, Ending("FAILED", "error"))
 
 
-def outcomes(step: ConditionStep, way: Transition) -> tuple[int, ...]:
+def outcomes(step: ConditionStep, transition: Transition) -> tuple[int, ...]:
     """Return the outcomes of a condition step's decision that lead to a transition."""
-    if way.kind == "failed":
+    if transition.kind == "failed":
         return (FAILS,)
-    if way.kind == "uncovered":
+    if transition.kind == "uncovered":
         lacks_then = step.condition is not None and step.then is None
         return (*((0,) if lacks_then else ()), *((NONE_HOLDS,) if step.otherwise is None else ()))
-    if way.branch == "then":
+    if transition.branch == "then":
         return (0,)
-    return (way.branch - 1,) if isinstance(way.branch, int) else (NONE_HOLDS,)
+    return (transition.branch - 1,) if isinstance(transition.branch, int) else (NONE_HOLDS,)
 
 
 def _all_defined(names: list[Names]) -> Decision | None:

@@ -12,36 +12,36 @@ UNSET: Final = -3
 """The next node of a node that reaches no relevant node."""
 
 
-def next_places(
-    size: int, kept: set[int], targets: Callable[[int], Sequence[int]], before: Sequence[Sequence[int]]
+def next_nodes(
+    size: int, relevant: set[int], targets: Callable[[int], Sequence[int]], before: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Return for every node the next relevant node; adds to `kept` the nodes with several next nodes.
+    """Return for every node the next relevant node; adds to `relevant` the nodes with several next nodes.
 
     Each node starts with UNSET, takes the next node of its targets, and becomes relevant itself where these differ.
     That is never undone, so the loop ends. `targets` are nodes, or GONE; `before` are the predecessors of each node.
     """
-    place = [UNSET] * size
-    for number in kept:
-        place[number] = number
+    next_node = [UNSET] * size
+    for number in relevant:
+        next_node[number] = number
     queued = bytearray(size)
-    pending = sorted({one for number in kept for one in before[number]}, reverse=True)
+    pending = sorted({one for number in relevant for one in before[number]}, reverse=True)
     for number in pending:
         queued[number] = 1
     while pending:
         number = pending.pop()
         queued[number] = 0
-        while place[number] != number:
-            ways = targets(number)
-            if len(ways) == 1:  # most nodes of a large program
-                value = ways[0] if ways[0] == GONE else place[ways[0]]
+        while next_node[number] != number:
+            following = targets(number)
+            if len(following) == 1:  # most nodes of a large program
+                value = following[0] if following[0] == GONE else next_node[following[0]]
             else:
-                found = {target if target == GONE else place[target] for target in ways} - {UNSET}
+                found = {target if target == GONE else next_node[target] for target in following} - {UNSET}
                 if len(found) > 1:
-                    kept.add(number)
+                    relevant.add(number)
                 value = number if len(found) > 1 else found.pop() if found else UNSET
-            if value < 0 or value == place[number]:
+            if value < 0 or value == next_node[number]:
                 break
-            place[number] = value
+            next_node[number] = value
             earlier = before[number]
             if len(earlier) == 1 and not queued[earlier[0]]:  # process it next, without the queue
                 number = earlier[0]
@@ -51,4 +51,4 @@ def next_places(
                     queued[one] = 1
                     pending.append(one)
             break
-    return place
+    return next_node

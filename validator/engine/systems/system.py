@@ -124,7 +124,7 @@ class Assign(NamedTuple):
     value: Value
 
 
-class Leap(NamedTuple):
+class CompressedEdge(NamedTuple):
     """What an edge stands for in the program: a step that is left, and how.
 
     `call_outcomes` are those of the step's call, under None, or of its sub-steps by position; empty where not known.
@@ -132,7 +132,7 @@ class Leap(NamedTuple):
     """
 
     step: int
-    way: Transition | None
+    transition: Transition | None
     call_outcomes: tuple[tuple[int | None, CallOutcome], ...]
     pairs: tuple[int, int]
     kind: str = ""
@@ -145,7 +145,7 @@ class Edge(NamedTuple):
     guards: tuple[Guard, ...]
     assigns: tuple[Assign, ...]
     cost: int
-    leap: Leap
+    compressed: CompressedEdge
 
 
 @dataclass(frozen=True)
@@ -162,15 +162,15 @@ class System:
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:
         """Every decision that guards an edge, once."""
-        return tuple(dict.fromkeys(guard.decision for ways in self.edges for edge in ways for guard in edge.guards))
+        return tuple(dict.fromkeys(guard.decision for edges in self.edges for edge in edges for guard in edge.guards))
 
     @cached_property
     def trees(self) -> tuple[Expression, ...]:
         """Every expression that is read: in decisions and in assignments."""
         computed = (
             assign.value.tree
-            for ways in self.edges
-            for edge in ways
+            for edges in self.edges
+            for edge in edges
             for assign in edge.assigns
             if isinstance(assign.value, Computed)
         )
@@ -203,5 +203,5 @@ def has_cycle(system: System) -> bool:
     """Return whether the edges form a cycle."""
     import networkx as nx
 
-    edges = ((node, edge.target) for node, ways in enumerate(system.edges) for edge in ways)
+    edges = ((node, edge.target) for node, edges in enumerate(system.edges) for edge in edges)
     return not nx.is_directed_acyclic_graph(nx.DiGraph(edges))

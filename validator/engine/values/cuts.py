@@ -300,7 +300,7 @@ def _unformed_classes(domain: Domain, cuts: Cuts) -> list[str]:
     atoms = cuts.atoms | {Atom("is", text): None for text in domain.texts}
     found = _text_classes(replace(domain, forms=(), texts=()), replace(cuts, atoms=atoms))
     literals = {atom.literal for atom in atoms if atom.question == "is"}
-    return [text for text in found if text not in literals or domain.admits(text)]
+    return [text for text in found if text not in literals or domain.allows(text)]
 
 
 def _known(found: list[str] | None) -> list[str]:

@@ -45,9 +45,9 @@ def _is_flat(value: tuple[Any, ...]) -> bool:
 
 def _between(value: Number, points: Iterable[Number]) -> dict[str, Number]:
     ordered = sorted(points)
-    place = bisect_left(ordered, value)
-    low = {"above": ordered[place - 1]} if place else {}
-    return low | ({"below": ordered[place]} if place < len(ordered) else {})
+    position = bisect_left(ordered, value)
+    low = {"above": ordered[position - 1]} if position else {}
+    return low | ({"below": ordered[position]} if position < len(ordered) else {})
 
 
 def _text(value: str, domain: Domain, cuts: Cuts, *, by_source: bool) -> Any:
@@ -71,6 +71,6 @@ def _length(length: int, cuts: set[Number]) -> dict[str, int]:
     points = sorted({0, *cuts})
     if length in points:
         return {"above": length - 1, "below": length + 1}
-    place = bisect_left(points, length)
-    low = {"above": floor(points[place - 1])} if place else {}
-    return low | ({"below": ceil(points[place])} if place < len(points) else {})
+    position = bisect_left(points, length)
+    low = {"above": floor(points[position - 1])} if position else {}
+    return low | ({"below": ceil(points[position])} if position < len(points) else {})

@@ -110,7 +110,7 @@ class Domain:
             is_object=self.is_object or other.is_object,
         )
 
-    def admits(self, value: object) -> bool:
+    def allows(self, value: object) -> bool:
         """Return whether a value belongs to the domain."""
         match kind(value):
             case "null":
@@ -127,7 +127,7 @@ class Domain:
                 return value in self.texts or any(form.has(value) for form in self.forms)
             case "array":
                 assert isinstance(value, tuple)
-                return self.array and (self.items is None or all(self.items.admits(item) for item in value))
+                return self.array and (self.items is None or all(self.items.allows(item) for item in value))
         return self.is_object
 
     def has_number(self, number: Number) -> bool:
@@ -318,11 +318,11 @@ class Domains:
         return known[1]
 
     def _items(self, source: Source, fields: tuple[str, ...]) -> Domain | None:
-        way = (*fields, ITEMS)
-        spec = self._meaning.typing.spec((source, way))
+        item_path = (*fields, ITEMS)
+        spec = self._meaning.typing.spec((source, item_path))
         if spec is not None:
             return of_type(spec)
-        view = self._meaning.typing.view(Resolution((source,), way))
+        view = self._meaning.typing.view(Resolution((source,), item_path))
         return of_kinds(view.kinds) if view.is_known and not view.never else None
 
     def _is_required(self, source: Source, fields: tuple[str, ...], optional: bool) -> bool:

@@ -21,7 +21,7 @@ from stepward.vm.patterns.syntax import Anchor, Node, literal
 from stepward.vm.patterns.syntax import Sequence as Parts
 from stepward.vm.values import Number
 
-MAX_WAYS: Final = 16
+MAX_COMBINATIONS: Final = 16
 """The most combinations of patterns that are searched for a text."""
 
 MAX_ATOMS: Final = 64
@@ -83,7 +83,7 @@ def formed_text(
     for text in dict.fromkeys(text for _, known in types for text in known):
         if text not in refused and wanted.fits(text) and all(_is_of(text, *one) for one in types):
             return text
-    for forms in islice(product(*(forms for forms, _ in types)), MAX_WAYS):
+    for forms in islice(product(*(forms for forms, _ in types)), MAX_COMBINATIONS):
         found = _sought(wanted, forms, refused)
         if found is not None:
             return found

@@ -32,12 +32,12 @@ class Partition:
         self._lengths = sorted(self.cuts.lengths)
         self._texts = {atom.literal for atom in cuts.atoms if atom.question == "is"}.union(domain.texts)
         self._asked = [atom for atom in cuts.atoms if atom.question != "is"]
-        self._number = {self._place(value): number for number, value in enumerate(self.values)}
+        self._number = {self._class_key(value): number for number, value in enumerate(self.values)}
         assert len(self._number) == len(self.values), "two values of one class"
 
     def class_of(self, value: Any) -> int | None:
         """Return the class of a value, which may be UNDEFINED; None for a value outside of the domain."""
-        return self._number.get(self._place(value))
+        return self._number.get(self._class_key(value))
 
     def classes_of(self, domain: Domain) -> int:
         """Return the classes with a defined value of a domain, as the bits of an integer.
@@ -52,7 +52,7 @@ class Partition:
             found |= 1 << number
         return found
 
-    def _place(self, value: Any) -> Hashable:
+    def _class_key(self, value: Any) -> Hashable:
         """Return a key that is equal exactly for values of the same class."""
         if isinstance(value, str):
             if value in self._texts:

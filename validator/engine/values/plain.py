@@ -25,11 +25,11 @@ def plainly_open(tree: Expression, domains: Domains) -> bool:
         case Negation(operand=operand):
             return plainly_open(operand, domains)
         case Logic(operands=operands):
-            return _are_apart(operands) and all(plainly_open(operand, domains) for operand in operands)
+            return _share_no_names(operands) and all(plainly_open(operand, domains) for operand in operands)
     return False
 
 
-def _are_apart(operands: tuple[Expression, ...]) -> bool:
+def _share_no_names(operands: tuple[Expression, ...]) -> bool:
     """Whether no operand reads a name, or a field or owner of a name, that another operand reads."""
     names = [name for operand in operands for name in references_of([operand])]
     return all(

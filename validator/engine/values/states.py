@@ -70,7 +70,7 @@ def is_possible(state: State, names: Iterable[Names], domains: Domains) -> bool:
         domain, owner = domains.of(name), domains.parent(name)
         has_owner = owner is None or isinstance(state.get(owner), dict)
         if name in state:
-            if not has_owner or not domain.admits(state[name]):
+            if not has_owner or not domain.allows(state[name]):
                 return False
         elif has_owner and not domain.undefined:
             return False

@@ -193,9 +193,9 @@ def classes(atoms: Iterable[Atom], limit: int) -> list[str] | None:
         for end in ends:
             for chosen in range(1 << len(inner)):
                 parts = [part for number, part in enumerate(inner) if chosen >> number & 1]
-                apart = start + sign + "".join(part + sign for part in parts) + end
-                answers = tuple(atom.of(apart) for atom in asked)
+                separated = start + sign + "".join(part + sign for part in parts) + end
+                answers = tuple(atom.of(separated) for atom in asked)
                 if answers not in found:
                     wanted = Wanted(dict(zip(asked, answers, strict=True)))
-                    found[answers] = text_of(wanted) or apart
+                    found[answers] = text_of(wanted) or separated
     return list(found.values())

@@ -47,9 +47,9 @@ def _with_changes(choices: list[list[Any]], changes: int, start: int) -> Iterato
     if changes == 0:
         yield tuple(options[0] for options in choices[start:])
         return
-    for place in range(start, len(choices) - changes + 1):
-        before = tuple(options[0] for options in choices[start:place])
+    for position in range(start, len(choices) - changes + 1):
+        before = tuple(options[0] for options in choices[start:position])
         for option, after in product(
-            choices[place][1:], list(islice(_with_changes(choices, changes - 1, place + 1), MAX_TRIES))
+            choices[position][1:], list(islice(_with_changes(choices, changes - 1, position + 1), MAX_TRIES))
         ):
             yield (*before, option, *after)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.analysis.product import how
 from stepward.validator.engine.systems.building import Builder
-from stepward.validator.engine.systems.system import Computed, Given, Leap, Path
+from stepward.validator.engine.systems.system import CompressedEdge, Computed, Given, Path
 from stepward.validator.engine.values.domains import Names
 from stepward.validator.engine.values.states import State
 from stepward.validator.engine.witnesses.reached import completed
@@ -45,16 +45,16 @@ class Traced:
         self._at: dict[int, dict[str, Any]] = {}
         self._known_of: dict[tuple[int, str], Any] = {}
         self._turns: dict[int, tuple[Does, ...]] = {}
-        self.leaps: list[Leap] = []
+        self.compressed_edges: list[CompressedEdge] = []
         inputs = dict(self._inputs(path.before))
         self._walker = self._started(inputs)
         for number, step in enumerate(path.steps):
             self._given(step.edge.assigns, step.after)
             if number + 1 < len(path.steps):
-                self._follow(step.edge.leap)
-            self._add(step.edge.leap)
+                self._follow(step.edge.compressed)
+            self._add(step.edge.compressed)
             if number + 1 < len(path.steps):
-                self._fill(step.edge.leap.pairs[1], path.steps[number + 1].edge.leap.pairs[0])
+                self._fill(step.edge.compressed.pairs[1], path.steps[number + 1].edge.compressed.pairs[0])
         self.known = Known(inputs, self._outputs, self._turns)
 
     def _started(self, inputs: dict[str, Any]) -> Walker | None:
@@ -67,23 +67,23 @@ class Traced:
             return None
         return Walker(self.builder, self.witnesses, known)
 
-    def _follow(self, leap: Leap) -> None:
+    def _follow(self, compressed: CompressedEdge) -> None:
         """Let the run take a step of the path, as long as its behaviour is known."""
-        place = len(self.moves)
+        position = len(self.moves)
         try:
             if self._walker is not None:
-                self._walker.follow(leap, self._at.get(place, {}))
+                self._walker.follow(compressed, self._at.get(position, {}))
         except (Unsure, Valueless):
             self._walker = None
 
-    def _add(self, leap: Leap) -> None:
-        step = self.facts.flow.steps[leap.step]
-        call_outcomes = dict(leap.call_outcomes)
+    def _add(self, compressed: CompressedEdge) -> None:
+        step = self.facts.flow.steps[compressed.step]
+        call_outcomes = dict(compressed.call_outcomes)
         if isinstance(step, ParallelStep) and call_outcomes:
             parts = range(len(step.parallel_steps))
             self._turns[len(self.moves)] = tuple(_DOES[call_outcomes[sub]] for sub in parts)
-        self.moves.append(Move(step.id, how(leap.way) if leap.way is not None else "starts"))
-        self.leaps.append(leap)
+        self.moves.append(Move(step.id, how(compressed.transition) if compressed.transition is not None else "starts"))
+        self.compressed_edges.append(compressed)
 
     def _fill(self, start: int, goal: int) -> None:
         """Add the steps of a stretch that the slice left out: those of the run or, if these are unknown, the shortest
@@ -92,7 +92,7 @@ class Traced:
             if self._walker is not None:
                 for taken in self._walker.walk(start, goal):
                     self._outputs.update(((len(self.moves), name), value) for name, value in taken.outputs.items())
-                    self._add(taken.leap)
+                    self._add(taken.compressed)
                 return
         except (Unsure, Valueless):
             self._walker = None
@@ -101,25 +101,27 @@ class Traced:
         pending = deque([start])
         while pending and goal not in parents:
             number = pending.popleft()
-            ways = sorted(product.transitions(number), key=lambda found: found[1].kind not in ("success", "branch"))
-            for target, way in ways:
+            transitions = sorted(
+                product.transitions(number), key=lambda found: found[1].kind not in ("success", "branch")
+            )
+            for target, transition in transitions:
                 if target >= 0 and target not in parents:
-                    parents[target] = (number, way)
+                    parents[target] = (number, transition)
                     pending.append(target)
-        between: list[Leap] = []
+        between: list[CompressedEdge] = []
         number = goal
         while number != start:
             before, passed = parents[number]
-            between.append(Leap(product.pairs[before][0], passed, (), (before, number)))
+            between.append(CompressedEdge(product.pairs[before][0], passed, (), (before, number)))
             number = before
-        for leap in reversed(between):
-            self._add(leap)
+        for compressed in reversed(between):
+            self._add(compressed)
 
     # -- values ----------------------------------------------------------------------------------------------------
 
     def _given(self, assigns: tuple[Any, ...], after: State) -> None:
         """Store the outputs of a transition. An output has several names, and each may know other fields."""
-        place = len(self.moves)
+        position = len(self.moves)
         sources: dict[Names, Source] = {}
         for one in assigns:
             value = one.value
@@ -128,21 +130,21 @@ class Traced:
             elif isinstance(value, Computed) and isinstance(value.tree, Reference) and value.tree.names in sources:
                 sources[one.root] = sources[value.tree.names]
             if one.root in sources and one.root in after:
-                self._learn(place, sources[one.root], _assembled(one.root, after))
+                self._learn(position, sources[one.root], _assembled(one.root, after))
 
-    def _learn(self, place: int, source: Source, value: Any) -> None:
+    def _learn(self, position: int, source: Source, value: Any) -> None:
         """Store the fields of an output that one name knows. The output of a parallel step is an object of its parts'
         outputs."""
         step = self.facts.flow.steps[source.step] if source.step is not None else None
         if isinstance(step, ParallelStep) and source.sub is None:
             for part in step.parallel_steps:
                 if isinstance(value, dict) and part.id in value:
-                    self._learn(place, self.facts.meaning.names.outputs[part.id], value[part.id])
+                    self._learn(position, self.facts.meaning.names.outputs[part.id], value[part.id])
             return
-        key = (place, source.name)
+        key = (position, source.name)
         self._known_of[key] = _merged(self._known_of.get(key), value)
         whole = completed(self._known_of[key], self.facts.meaning.typing.effective(source))
-        self._outputs[key] = self._at.setdefault(place, {})[source.name] = whole
+        self._outputs[key] = self._at.setdefault(position, {})[source.name] = whole
 
     def _inputs(self, before: State) -> list[tuple[str, Any]]:
         found = []

@@ -44,7 +44,7 @@ ERROR: Final = "it fails in this witness"
 MAX_MACHINES: Final = 8
 """The most machines that are cached, each with its plan of the program."""
 
-MAX_COURTS: Final = 24
+MAX_RULE_SETS: Final = 24
 """The most sets of rules for one witness."""
 
 
@@ -135,7 +135,7 @@ class Replayed:
 
 
 @dataclass(frozen=True)
-class _Court:
+class _RuleSet:
     """The rules for a run of a witness: a program and its policies, and the names of the rules set aside."""
 
     program: Program
@@ -157,9 +157,9 @@ class Replayer:
         self.steps = 0
         self._script = _Script()
         self._whole = _readable(program, policies)
-        self._alone: dict[tuple[str | None, str | None], tuple[_Court, list[AnyRule]]] = {}
-        self._kept: dict[Claim, list[_Court]] = {}
-        self._machines: dict[tuple[int, int], tuple[_Court, ExecutionVM]] = {}
+        self._alone: dict[tuple[str | None, str | None], tuple[_RuleSet, list[AnyRule]]] = {}
+        self._restricted: dict[Claim, list[_RuleSet]] = {}
+        self._machines: dict[tuple[int, int], tuple[_RuleSet, ExecutionVM]] = {}
         self._runs = 0
         self._owners = {part.id: step.id for step in program.steps for part in step.sub_steps}
 
@@ -174,7 +174,9 @@ class Replayer:
         number = 0 if self._is_named_once(witness.claim) and witness.claim.code != "SW405" else 1
         shown = seen = self._replayed(witness, number)
         # A restricted rule that stops nothing shows nothing about the next one, which may be for another pair of steps.
-        while not seen.confirmed and (seen.is_barred or number > 1) and number + 1 < len(self._courts(witness.claim)):
+        while (
+            not seen.confirmed and (seen.is_barred or number > 1) and number + 1 < len(self._rule_sets(witness.claim))
+        ):
             number += 1
             seen = self._replayed(witness, number)
             shown = seen if number == 1 else shown
@@ -187,14 +189,14 @@ class Replayer:
         owners = {home for home, rules in homes if any(rule.name == claim.rule for rule in rules)}
         return claim.rule in (None, "allow") or owners == {claim.policy}
 
-    def _courts(self, claim: Claim) -> list[_Court]:
+    def _rule_sets(self, claim: Claim) -> list[_RuleSet]:
         meant = (claim.rule, claim.policy)
         if meant not in self._alone:
             self._alone[meant] = _alone(self._whole, claim)
         alone, own = self._alone[meant]
-        if claim not in self._kept:
-            self._kept[claim] = list(islice(_narrow(alone, own, claim, self._meaning), MAX_COURTS))
-        return [self._whole, alone, *self._kept[claim]]
+        if claim not in self._restricted:
+            self._restricted[claim] = list(islice(_narrow(alone, own, claim, self._meaning), MAX_RULE_SETS))
+        return [self._whole, alone, *self._restricted[claim]]
 
     @cached_property
     def _meaning(self) -> Meaning:
@@ -203,13 +205,13 @@ class Replayer:
     # -- one run -------------------------------------------------------------------------------------------------------
 
     def _replayed(self, witness: Witness, number: int) -> Replayed:
-        court = self._whole if number == 0 else self._courts(witness.claim)[number]
-        machine = self._machine(court, witness.max_steps)
+        rule_set = self._whole if number == 0 else self._rule_sets(witness.claim)[number]
+        machine = self._machine(rule_set, witness.max_steps)
         self._script.play(witness.script)
         self._runs += 1
         name = f"witness-{self._runs}"
         try:
-            run = _outside_loops(lambda: machine.run_sync(court.program, witness.inputs, run_id=name))
+            run = _outside_loops(lambda: machine.run_sync(rule_set.program, witness.inputs, run_id=name))
         except DocumentError as error:
             raise Refused(error.problems[0].message) from None
         except StepwardError as error:
@@ -227,13 +229,13 @@ class Replayer:
             tuple(moves_of(records, self._owners)),
             run,
             journal,
-            court.set_aside,
+            rule_set.set_aside,
             tuple(seen.unstarted()),
             self._script.missing,
         )
 
-    def _machine(self, court: _Court, max_steps: int) -> ExecutionVM:
-        key = (id(court), max_steps)
+    def _machine(self, rule_set: _RuleSet, max_steps: int) -> ExecutionVM:
+        key = (id(rule_set), max_steps)
         if key not in self._machines:
             if len(self._machines) >= MAX_MACHINES:
                 del self._machines[next(iter(self._machines))]
@@ -242,13 +244,13 @@ class Replayer:
                 script,
                 script,
                 MemoryJournal(),
-                court.policies,
+                rule_set.policies,
                 checker=None,
                 clock=script.clock,
                 limits=Limits(steps=max_steps),
                 retry_delay=lambda _: 0.0,
             )
-            self._machines[key] = court, machine
+            self._machines[key] = rule_set, machine
         return self._machines[key][1]
 
 
@@ -265,13 +267,15 @@ def _outside_loops(function: Callable[[], T]) -> T:
 # -- rules set aside ---------------------------------------------------------------------------------------------------
 
 
-def _readable(program: Program, policies: tuple[Policy, ...]) -> _Court:
+def _readable(program: Program, policies: tuple[Policy, ...]) -> _RuleSet:
     """Return program and policies without the rules that do not parse: the machine refuses a program with one."""
     unread = [rule for rule in program.guardrails if isinstance(rule, Never) and not _is_read(rule.when)]
     if not unread:
-        return _Court(program, policies)
-    kept = tuple(rule for rule in program.guardrails if rule not in unread)
-    return _Court(program.model_copy(update={"guardrails": kept}), policies, tuple(rule.name for rule in unread))
+        return _RuleSet(program, policies)
+    readable_rules = tuple(rule for rule in program.guardrails if rule not in unread)
+    return _RuleSet(
+        program.model_copy(update={"guardrails": readable_rules}), policies, tuple(rule.name for rule in unread)
+    )
 
 
 def _is_read(when: str | None) -> bool:
@@ -281,39 +285,39 @@ def _is_read(when: str | None) -> bool:
         return False
 
 
-def _alone(whole: _Court, claim: Claim) -> tuple[_Court, list[AnyRule]]:
+def _alone(whole: _RuleSet, claim: Claim) -> tuple[_RuleSet, list[AnyRule]]:
     """Return program and policies with only the claimed rule, and that rule."""
     program, policies = whole.program, whole.policies
     others = list(whole.set_aside)
     own: list[AnyRule] = []
 
-    def kept(rules: tuple[AnyRule, ...], policy: str | None) -> tuple[AnyRule, ...]:
+    def only_claimed(rules: tuple[AnyRule, ...], policy: str | None) -> tuple[AnyRule, ...]:
         meant = tuple(rule for rule in rules if policy == claim.policy and rule.name == claim.rule)
         others.extend(rule.name for rule in rules if rule not in meant)
         own.extend(meant)
         return meant
 
-    bare = program.model_copy(update={"guardrails": kept(program.guardrails, None)})
+    bare = program.model_copy(update={"guardrails": only_claimed(program.guardrails, None)})
     held: list[Policy] = []
     for policy in policies:
-        update: dict[str, Any] = {"guardrails": kept(policy.guardrails, policy.policy)}
+        update: dict[str, Any] = {"guardrails": only_claimed(policy.guardrails, policy.policy)}
         if policy.allow is not None and (policy.policy != claim.policy or claim.rule != "allow"):
             update["allow"] = None
             others.append("allow")
         held.append(policy.model_copy(update=update))
-    return _Court(bare, tuple(held), tuple(others)), own
+    return _RuleSet(bare, tuple(held), tuple(others)), own
 
 
-def _narrow(alone: _Court, own: list[AnyRule], claim: Claim, meaning: Meaning) -> Iterator[_Court]:
+def _narrow(alone: _RuleSet, own: list[AnyRule], claim: Claim, meaning: Meaning) -> Iterator[_RuleSet]:
     """Yield sets of rules in which the claimed rule is restricted to the claimed step."""
     set_aside = (*alone.set_aside, f"{claim.rule} at other steps")
     for rule in own:
         for narrow in _narrowed(rule, claim, meaning):
             policies = tuple(policy.model_copy(update={"guardrails": ()}) for policy in alone.policies)
             program = alone.program.model_copy(update={"guardrails": (narrow,)})
-            yield _Court(program, policies, set_aside)
+            yield _RuleSet(program, policies, set_aside)
     if claim.rule == "allow":
-        yield _Court(alone.program, tuple(_allowing_the_rest(alone.policies, claim, meaning)), set_aside)
+        yield _RuleSet(alone.program, tuple(_allowing_the_rest(alone.policies, claim, meaning)), set_aside)
 
 
 def _narrowed(rule: AnyRule, claim: Claim, meaning: Meaning) -> Iterator[AnyRule]:

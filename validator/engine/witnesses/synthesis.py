@@ -100,7 +100,7 @@ class Witnesses:
         match self._tried(goal):
             case Witness() as witness:
                 return replace(found, witness=witness)
-            case Replayed() as shown if not self._is_told_otherwise(shown, goal):
+            case Replayed() as shown if not self._explained_by_other_findings(shown, goal):
                 return replace(found, unconfirmed=shown.why)
             case _Unmade(why=why, is_bug=True):
                 return replace(found, unconfirmed=why)
@@ -148,7 +148,7 @@ class Witnesses:
                 break
         return first
 
-    def _is_told_otherwise(self, shown: Replayed, goal: _Goal) -> bool:
+    def _explained_by_other_findings(self, shown: Replayed, goal: _Goal) -> bool:
         """Whether other findings explain why the run stopped early.
 
         Either a step could not start although nothing was undefined, or with arguments that its tool never accepts
@@ -334,42 +334,42 @@ class Witnesses:
 
     def _turns(self, goal: _Goal) -> Iterator[_Turns]:
         """Yield behaviours of the parts of the parallel steps on a path, the simplest first."""
-        places: list[int] = []
+        positions: list[int] = []
         choices: list[list[Any]] = []
-        for place, move in enumerate(goal.path):
+        for position, move in enumerate(goal.path):
             step = self._step(move)
-            is_last = place == len(goal.path) - 1
+            is_last = position == len(goal.path) - 1
             if isinstance(step, ParallelStep) and (move.how != "starts" or (is_last and goal.kind == "retried")):
-                places.append(place)
-                if place in goal.known.turns:
-                    choices.append([goal.known.turns[place]])
+                positions.append(position)
+                if position in goal.known.turns:
+                    choices.append([goal.known.turns[position]])
                     continue
                 choices.append(list(parts_of(step, "fails" if move.how == "starts" else move.how)))
         for combination in islice(few_first(choices), MAX_TRIES):
-            yield dict(zip(places, combination, strict=True))
+            yield dict(zip(positions, combination, strict=True))
 
     def _step(self, move: Move) -> AnyStep:
         return self.program.steps[self.facts.flow.position[move.step]]
 
     def _script(self, goal: _Goal, turns: _Turns, values: Values) -> Iterator[Answer]:
         visits: Counter[str] = Counter()
-        for place, move in enumerate(goal.path):
+        for position, move in enumerate(goal.path):
             visits[move.step] += 1
             visit = visits[move.step]
             step = self._step(move)
             if isinstance(step, ParallelStep):
-                for part, does in zip(step.parallel_steps, turns.get(place, ()), strict=False):
-                    yield Answer(part.id, visit, does, self._output(goal, place, part, does, values))
+                for part, does in zip(step.parallel_steps, turns.get(position, ()), strict=False):
+                    yield Answer(part.id, visit, does, self._output(goal, position, part, does, values))
             elif isinstance(step, Call) and move.how != USED_UP:
                 is_retried = move.how == "starts" and goal.kind == "retried"
                 if is_retried or move.how != "starts":
                     does = "fails" if is_retried else _DOES[move.how]
-                    yield Answer(step.id, visit, does, self._output(goal, place, step, does, values))
+                    yield Answer(step.id, visit, does, self._output(goal, position, step, does, values))
 
-    def _output(self, goal: _Goal, place: int, call: Call, does: Does, values: Values) -> Any:
+    def _output(self, goal: _Goal, position: int, call: Call, does: Does, values: Values) -> Any:
         if does != "returns":
             return None
-        known = goal.known.outputs.get((place, call.id), _AS_IS)
+        known = goal.known.outputs.get((position, call.id), _AS_IS)
         return self._value(self.meaning.names.outputs[call.id], values) if known is _AS_IS else known
 
     # -- a try ---------------------------------------------------------------------------------------------------------

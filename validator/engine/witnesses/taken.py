@@ -11,10 +11,10 @@ from stepward.vm.language.steps import AnyStep, Failing
 
 def instead(shown: Replayed, path: tuple[Move, ...]) -> str:
     """Return in words how the run that was tried differs from the path."""
-    place = len(common(shown.moves, path))
-    if place < min(len(path), len(shown.moves)) and shown.moves[place].step == path[place].step:
-        took, wanted = shown.moves[place], path[place]
-        if wanted.how != "starts" and not (shown.run.is_over and place == len(shown.moves) - 1):
+    position = len(common(shown.moves, path))
+    if position < min(len(path), len(shown.moves)) and shown.moves[position].step == path[position].step:
+        took, wanted = shown.moves[position], path[position]
+        if wanted.how != "starts" and not (shown.run.is_over and position == len(shown.moves) - 1):
             return f"`{took.step}` {took.how} in the run that was tried, where the path says that it {wanted.how}"
     if shown.missing is not None:
         return f"the run that was tried gets to `{shown.missing[0]}`, and nothing is broken by then"

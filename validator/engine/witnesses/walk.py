@@ -17,10 +17,10 @@ from stepward.validator.engine.systems.moves import SUCCEEDS, Leaving, Moves
 from stepward.validator.engine.systems.system import (
     FAILS,
     Assign,
+    CompressedEdge,
     Computed,
     Decision,
     Given,
-    Leap,
     Literal,
     Undefined,
 )
@@ -55,7 +55,7 @@ class Unsure(StepwardError):  # noqa: N818 - reads better where it is caught tha
 class Taken(NamedTuple):
     """A step that the run left, and the results of its calls that differ from the simplest ones."""
 
-    leap: Leap
+    compressed: CompressedEdge
     outputs: Mapping[str, Any]
 
 
@@ -90,13 +90,15 @@ class Walker:
 
     # -- steps that the path prescribes ----------------------------------------------------------------------------
 
-    def follow(self, leap: Leap, outputs: Mapping[str, Any]) -> None:
+    def follow(self, compressed: CompressedEdge, outputs: Mapping[str, Any]) -> None:
         """Take a step of the path; `outputs` are the results of its calls. Raises Unsure where a run would not take
         it."""
-        for leaving in self._open(leap.step):
-            if leaving.way == leap.way and (not leap.call_outcomes or leaving.call_outcomes == leap.call_outcomes):
+        for leaving in self._open(compressed.step):
+            if leaving.transition == compressed.transition and (
+                not compressed.call_outcomes or leaving.call_outcomes == compressed.call_outcomes
+            ):
                 self._assign(leaving, outputs)
-                self.visits[leap.step] += 1
+                self.visits[compressed.step] += 1
                 return
         raise Unsure("the run takes another branch")
 
@@ -115,14 +117,14 @@ class Walker:
             return [plain]
         found: list[tuple[int, Leaving]] = []
         for leaving in self._open(step):
-            if leaving.way.to < 0:
+            if leaving.transition.to < 0:
                 continue
-            for after in self.product.monitor.leave(step, state, leaving.way, dict(leaving.call_outcomes)):
-                target = self.product.found.number(leaving.way.to, after)
+            for after in self.product.monitor.leave(step, state, leaving.transition, dict(leaving.call_outcomes)):
+                target = self.product.found.number(leaving.transition.to, after)
                 if target is not None and self.product.alive[target]:
                     found.append((target, leaving))
         if len(found) > 1:
-            found.sort(key=lambda one: (distances.of(one[0]), one[1].way.kind not in ("success", "branch")))
+            found.sort(key=lambda one: (distances.of(one[0]), one[1].transition.kind not in ("success", "branch")))
         return found
 
     def _plain(self, pair: int, step: int) -> tuple[int, Leaving] | None:
@@ -143,7 +145,7 @@ class Walker:
         is_used_up = most is not None and self.visits[step] >= most
         known: dict[Decision, int] = {}
         for leaving in self.moves.of(step):
-            if (leaving.way.kind == "visits") is not is_used_up:
+            if (leaving.transition.kind == "visits") is not is_used_up:
                 continue
             if all(self._outcome(guard.decision, known) == guard.outcome for guard in leaving.guards):
                 yield leaving
@@ -229,7 +231,7 @@ class _Stretch:
         self.trail: list[_Entry] = []
         self.met: dict[Hashable, list[int]] = {}
         """The positions on the trail at which the walk was at each step in each state of the monitor."""
-        self.admitted: Counter[Hashable] = Counter()
+        self.allowed_visits: Counter[Hashable] = Counter()
         """How often it may be there: once more for each round of a loop that can't be left earlier."""
         self.tries = 0
         self.left = MIN_STEPS + PATIENCE * walker.product.found.pairs
@@ -244,18 +246,18 @@ class _Stretch:
             key = self._key(self.pair)
             if key not in self.met:
                 self.met[key], self.tries = [], 0
-            places = self.met[key]
-            if len(places) > self.admitted[key]:
-                if self._back(places[-1]):
+            positions = self.met[key]
+            if len(positions) > self.allowed_visits[key]:
+                if self._back(positions[-1]):
                     continue
-                self._admit(places[-1])
+                self._allow_round(positions[-1])
             options = self.walker.options(self.pair, self.distances)
             if options:
-                places.append(len(self.trail))
+                positions.append(len(self.trail))
                 self._take(options[0][1], options[0][0], {})
             elif not self._back(0):
                 raise Unsure("the run ends before")
-        return [Taken(self._leap(entry), entry.outputs) for entry in self.trail]
+        return [Taken(self._compressed(entry), entry.outputs) for entry in self.trail]
 
     def _key(self, pair: int) -> Hashable:
         """Return the key by which two positions of a walk are the same, ignoring counts of visits."""
@@ -263,58 +265,58 @@ class _Stretch:
         state: Any = found.states[pair]
         return found.steps[pair], state[0] if found.is_counted else state
 
-    def _leap(self, entry: _Entry) -> Leap:
+    def _compressed(self, entry: _Entry) -> CompressedEdge:
         step = self.walker.product.found.steps[entry.pair]
-        return Leap(step, entry.leaving.way, entry.leaving.call_outcomes, (entry.pair, entry.target))
+        return CompressedEdge(step, entry.leaving.transition, entry.leaving.call_outcomes, (entry.pair, entry.target))
 
     def _take(self, leaving: Leaving, target: int, outputs: dict[str, Any]) -> None:
         self.trail.append(self.walker.take(self.pair, leaving, target, outputs))
         self.pair = target
 
-    def _admit(self, place: int) -> None:
+    def _allow_round(self, position: int) -> None:
         """Allow one more round of the loop that begins at a position on the trail."""
-        for key in {self._key(entry.pair) for entry in self.trail[place:]}:
-            self.admitted[key] = len(self.met[key])
-            if self.admitted[key] > MAX_ROUNDS:
+        for key in {self._key(entry.pair) for entry in self.trail[position:]}:
+            self.allowed_visits[key] = len(self.met[key])
+            if self.allowed_visits[key] > MAX_ROUNDS:
                 raise Unsure("the run does not leave a loop")
 
     def _back(self, first: int) -> bool:
         """Change the result of the last call since a position on the trail; False where there is no other result to
         try."""
-        for place in range(len(self.trail) - 1, first - 1, -1):
-            entry = self.trail[place]
+        for position in range(len(self.trail) - 1, first - 1, -1):
+            entry = self.trail[position]
             if entry.others is None:
-                entry.others = self._others(place)
+                entry.others = self._others(position)
             other = next(entry.others, None)
             if other is None:
                 continue
             self.tries += 1
             if self.tries > MAX_TRIES:
                 return False
-            self._cut(place)
-            self.met[self._key(self.pair)].append(place)
+            self._cut(position)
+            self.met[self._key(self.pair)].append(position)
             self._take(entry.leaving, entry.target, other)
-            self.trail[place].others = entry.others
+            self.trail[position].others = entry.others
             return True
         return False
 
-    def _cut(self, place: int) -> None:
+    def _cut(self, position: int) -> None:
         """Undo the trail from a position on."""
-        while len(self.trail) > place:
+        while len(self.trail) > position:
             entry = self.trail.pop()
             self.walker.undo(entry)
             self.pair = entry.pair
             self.met[self._key(self.pair)].pop()
 
-    def _others(self, place: int) -> Iterator[dict[str, Any]]:
+    def _others(self, position: int) -> Iterator[dict[str, Any]]:
         """Yield other results of the calls of a step, for a condition after it on the trail."""
         sources = [
             one.value.source
-            for one in self.trail[place].leaving.assigns
+            for one in self.trail[position].leaving.assigns
             if isinstance(one.value, Given) and one.value.source.kind == "output" and not one.value.maybe
         ]
         steps = self.walker.product.found.steps
-        for number in dict.fromkeys(steps[entry.pair] for entry in self.trail[place + 1 :]):
+        for number in dict.fromkeys(steps[entry.pair] for entry in self.trail[position + 1 :]):
             if isinstance(self.walker.facts.flow.steps[number], ConditionStep):
                 for source in sources:
                     yield from ({source.name: value} for value in self.walker.witnesses.varied(source, number))

@@ -163,10 +163,10 @@ class Witness:
         )
         seen: set[tuple[str, int, int | None]] = set()
         for answer in script:
-            place = (answer.step, answer.visit, answer.attempt)
-            if place in seen:
+            key = (answer.step, answer.visit, answer.attempt)
+            if key in seen:
                 raise WitnessRefused(f"`script` has two answers for visit {answer.visit} of `{answer.step}`")
-            seen.add(place)
+            seen.add(key)
         try:
             program = Program.from_dict(whole.need("program", dict))
             policies = tuple(Policy.from_dict(entry) for entry in whole.need("policies", list))
