@@ -20,7 +20,7 @@ from stepward.vm.values import FrozenMap
 Data = dict[str, Any]
 
 _HOMES: Final = {
-    "validator.analysis.bounds": ("Most", "ProgramBounds", "ToolBounds", "Way"),
+    "validator.analysis.bounds": ("Most", "ProgramBounds", "ToolBounds", "ShortestPath"),
     "validator.findings": ("Edit", "Evidence", "Finding", "Fix", "Label", "Move", "Property", "Severity", "Verdict"),
     "vm.reading.source": ("Place", "Span"),
 }

@@ -436,17 +436,17 @@ class Steps:
     ) -> Iterator[Exit]:
         joined: dict[_Joined, None] = {_Joined(False, 0, Exit(transitions[0], (), NOTHING, NOTHING, 1)): None}
         for sub, part in enumerate(step.parallel_steps):
-            sub_outcomes = list(dict.fromkeys(self._sub_outcomes(number, sub, part, state)))
-            if len(joined) * len(sub_outcomes) > MAX_EXITS:
+            results = list(dict.fromkeys(self._results(number, sub, part, state)))
+            if len(joined) * len(results) > MAX_EXITS:
                 raise TooLarge(f"`{step.id}` has too many exits to be checked")
             joined = {
                 _Joined(
-                    before.failed or sub_outcome.failed,
-                    before.round + sub_outcome.round,
-                    _add(before.exit, sub_outcome.exit),
+                    before.failed or result.failed,
+                    before.round + result.round,
+                    _add(before.exit, result.exit),
                 ): None
                 for before in joined
-                for sub_outcome in sub_outcomes
+                for result in results
             }
         for failed, round_, before in joined:
             ends = self._left_without(step, has_error=True) if failed else self._success(step)
@@ -460,7 +460,7 @@ class Steps:
                             transition, changes, before.started | _ALONE, before.succeeded | whole, before.cost + again
                         )
 
-    def _sub_outcomes(self, number: int, sub: int, part: AnyCall, state: State) -> Iterator[_Joined]:
+    def _results(self, number: int, sub: int, part: AnyCall, state: State) -> Iterator[_Joined]:
         """Yield the possible outcomes of a sub-step."""
         may_start, may_fail = self.starts(number, part, state)
         here = frozenset({sub}) if (number, sub) in self.parts else NOTHING
@@ -492,12 +492,12 @@ def _again(step: Failing) -> int:
     return step.max_retries - 1 if step.on_error == "retry" else 0
 
 
-def _add(before: Exit, sub_outcome: Exit) -> Exit:
-    changes = tuple(sorted({**dict(before.changes), **dict(sub_outcome.changes)}.items()))
+def _add(before: Exit, result: Exit) -> Exit:
+    changes = tuple(sorted({**dict(before.changes), **dict(result.changes)}.items()))
     return Exit(
         before.transition,
         changes,
-        before.started | sub_outcome.started,
-        before.succeeded | sub_outcome.succeeded,
-        before.cost + sub_outcome.cost,
+        before.started | result.started,
+        before.succeeded | result.succeeded,
+        before.cost + result.cost,
     )

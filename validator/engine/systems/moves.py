@@ -181,13 +181,9 @@ class Moves:
                 yield from self._call(number, step, transitions)
             case _:
                 assert_never(step)
-        for transition in transitions:
-            if transition.kind == "visits":
-                yield Leaving(
-                    transition, (), tuple(self._unset(step)), tuple((sub, UNSTARTED) for sub, _ in parts(step)), 0
-                )
-
-    # -- conditions ------------------------------------------------------------------------------------------------
+        for one in transitions:
+            if one.kind == "visits":
+                yield Leaving(one, (), tuple(self._unset(step)), tuple((sub, UNSTARTED) for sub, _ in parts(step)), 0)
 
     def decision(self, number: int) -> Decision | None:
         """Return the decision of a condition step; None where an expression does not parse."""
@@ -364,29 +360,29 @@ class Moves:
             if transition.kind in ("success", "fallback"):
                 if transition.kind == "fallback" and not part.falls_back:
                     continue
-                call_outcome = SUCCEEDS if transition.kind == "success" else FALLS_BACK
-                yield from (self.left(step, transition, guards, call_outcome) for guards in part.starts)
+                result = SUCCEEDS if transition.kind == "success" else FALLS_BACK
+                yield from (self.left(step, transition, guards, result) for guards in part.starts)
             elif transition.kind in ("failed", "skipped"):
                 yield from (self.left(step, transition, guards, FAILED) for guards in part.starts)
                 yield from (self.left(step, transition, guards, UNSTARTED) for guards in part.refused)
 
-    def left(self, step: Call, transition: Transition, guards: Guards, call_outcome: CallOutcome) -> Leaving:
+    def left(self, step: Call, transition: Transition, guards: Guards, result: CallOutcome) -> Leaving:
         """Return the move of a call with a given outcome."""
-        retries = step.max_retries - 1 if call_outcome == FAILED and step.on_error == "retry" else 0
-        assigns = (*self._outputs(step, call_outcome), *self._error(step, has_one=call_outcome in (FAILED, UNSTARTED)))
-        return Leaving(transition, guards, assigns, ((None, call_outcome),), 1 + retries)
+        retries = step.max_retries - 1 if result == FAILED and step.on_error == "retry" else 0
+        assigns = (*self._outputs(step, result), *self._error(step, has_one=result in (FAILED, UNSTARTED)))
+        return Leaving(transition, guards, assigns, ((None, result),), 1 + retries)
 
-    def _outputs(self, call: Failing, call_outcome: CallOutcome) -> Iterator[Assign]:
+    def _outputs(self, call: Failing, result: CallOutcome) -> Iterator[Assign]:
         root = (call.id, "output")
-        if call_outcome == SUCCEEDS:
+        if result == SUCCEEDS:
             yield Assign(root, Given(self.facts.meaning.names.outputs[call.id]))
-        elif call_outcome == FALLS_BACK:
+        elif result == FALLS_BACK:
             assert isinstance(call, Call)
             yield Assign(root, Literal(call.fallback))
         else:
             yield Assign(root, Undefined())
         if call.output_key is not None:
-            yield Assign((call.output_key,), Computed(Reference(0, 0, root)) if call_outcome in _GIVES else Undefined())
+            yield Assign((call.output_key,), Computed(Reference(0, 0, root)) if result in _GIVES else Undefined())
 
     def _error(self, step: Failing, *, has_one: bool) -> Iterator[Assign]:
         source = self.facts.meaning.names.outputs[step.id]._replace(kind="error")
@@ -405,7 +401,7 @@ class Moves:
 
     def _parallel(self, number: int, step: ParallelStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
         parts = [self._part(number, sub, part) for sub, part in enumerate(step.parallel_steps)]
-        choices = [list(self._call_outcomes(part)) for part in parts]
+        choices = [list(self._results(part)) for part in parts]
         total = 1
         for each in choices:
             total *= len(each)
@@ -418,19 +414,19 @@ class Moves:
                 continue
             for chosen in combinations:
                 fails = any(
-                    call_outcome in (FAILED, UNSTARTED) and part.call.on_error != "skip"
-                    for part, (call_outcome, _) in zip(parts, chosen, strict=True)
+                    result in (FAILED, UNSTARTED) and part.call.on_error != "skip"
+                    for part, (result, _) in zip(parts, chosen, strict=True)
                 )
                 if fails is (transition.kind != "success"):
                     yield self._joined(
                         step,
                         transition,
-                        [(part, call_outcome) for part, (call_outcome, _) in zip(parts, chosen, strict=True)],
+                        [(part, result) for part, (result, _) in zip(parts, chosen, strict=True)],
                         tuple(guard for _, guards in chosen for guard in guards),
                     )
 
     @staticmethod
-    def _call_outcomes(part: _Part) -> Iterator[tuple[CallOutcome, Guards]]:
+    def _results(part: _Part) -> Iterator[tuple[CallOutcome, Guards]]:
         for guards in part.starts:
             yield SUCCEEDS, guards
             if part.falls_back:
@@ -439,24 +435,22 @@ class Moves:
         yield from ((UNSTARTED, guards) for guards in part.refused)
 
     def _joined(
-        self, step: ParallelStep, transition: Transition, call_outcomes: list[tuple[_Part, CallOutcome]], guards: Guards
+        self, step: ParallelStep, transition: Transition, results: list[tuple[_Part, CallOutcome]], guards: Guards
     ) -> Leaving:
         assigns: list[Assign] = []
-        for part, call_outcome in call_outcomes:
-            assigns.extend(self._outputs(part.call, call_outcome))
-            assigns.extend(self._error(part.call, has_one=call_outcome in (FAILED, UNSTARTED)))
+        for part, result in results:
+            assigns.extend(self._outputs(part.call, result))
+            assigns.extend(self._error(part.call, has_one=result in (FAILED, UNSTARTED)))
         whole = SUCCEEDS if transition.kind == "success" else FAILED
         assigns.extend(self._outputs(step, whole))
         assigns.extend(self._error(step, has_one=whole == FAILED))
-        failed = [
-            part.call for part, call_outcome in call_outcomes if call_outcome == FAILED and part.call.on_error != "skip"
-        ]
+        failed = [part.call for part, result in results if result == FAILED and part.call.on_error != "skip"]
         retries = sum(call.max_retries - 1 for call in failed if call.on_error == "retry")
         if whole == FAILED and step.on_error == "retry":
             # Each round costs one, and repeats the calls that failed, with their own retries, but not those skipped.
             retries += (step.max_retries - 1) * (1 + len(failed) + retries)
-        outcomes_by_part = ((None, whole), *((part.sub, call_outcome) for part, call_outcome in call_outcomes))
-        return Leaving(transition, guards, tuple(assigns), outcomes_by_part, 1 + len(call_outcomes) + retries)
+        outcomes_by_part = ((None, whole), *((part.sub, result) for part, result in results))
+        return Leaving(transition, guards, tuple(assigns), outcomes_by_part, 1 + len(results) + retries)
 
     def _blurred(self, step: ParallelStep, transition: Transition) -> Leaving:
         """Return one move for all outcomes of many sub-steps: each output may be defined or not."""
@@ -471,8 +465,6 @@ class Moves:
         assigns.extend(self._outputs(step, whole))
         assigns.extend(self._error(step, has_one=whole == FAILED))
         return Leaving(transition, (), tuple(assigns), (), 1 + len(step.parallel_steps))
-
-    # -- ends ------------------------------------------------------------------------------------------------------
 
     def _end(self, number: int, transitions: Iterable[Transition]) -> Iterator[Leaving]:
         doubtful = self._doubtful.get((number, None), {})
