@@ -398,8 +398,6 @@ class Steps:
                 Exit(transition, (), _ALONE, NOTHING, 1) for transition in transitions if transition.kind == "end"
             )
 
-    # -- calls -----------------------------------------------------------------------------------------------------
-
     def falls_back(self, part: AnyCall) -> bool:
         """Return whether a time-out may end in the fallback: a write that can't be repeated stays in doubt."""
         if part.on_timeout != "fallback":
@@ -428,8 +426,6 @@ class Steps:
                         yield Exit(transition, change, _ALONE, NOTHING, 1 + _again(step))
                     if may_fail:
                         yield Exit(transition, change, NOTHING, NOTHING, 1)
-
-    # -- parallel steps --------------------------------------------------------------------------------------------
 
     def _parallel(
         self, number: int, step: ParallelStep, transitions: Sequence[Transition], state: State
