@@ -51,7 +51,7 @@ class Walk:
         return Pair(0, self.watcher.start(), (0,) * len(self.bounds) if counts else None)
 
     def targets(self, steps: Steps, pair: Pair, state: State, cost: int) -> Iterator[tuple[Pair, Changes, int]]:
-        """Yield the successors of a state with changes and cost; collect the violations on the way."""
+        """Yield the successors of a state with changes and cost; and collect the violations."""
         step, memory, _ = pair
         if not steps.is_blind:
             self.reading.look()

@@ -129,7 +129,7 @@ class Encoding:
             joined[root] = version if all(one is version for _, one in parts) else Merge(tuple(parts))
         return joined
 
-    # -- ways ------------------------------------------------------------------------------------------------------
+    # -- edges -----------------------------------------------------------------------------------------------------
 
     def _edge(self, edge_id: EdgeId) -> Taken:
         """Return the condition of an edge, and the versions after it."""
