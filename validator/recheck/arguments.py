@@ -104,8 +104,8 @@ def _is_within(block: Block, spec: TypeSpec) -> bool:
         return spec.pattern is None and (
             spec.max_length is None or (block.high is not None and block.high <= spec.max_length + 1)
         )
-    if block.members is not None and spec.items is not None:
-        return all(_is_within(member, spec.items) for member in block.members)
+    if block.contents is not None and spec.items is not None:
+        return all(_is_within(member, spec.items) for member in block.contents)
     if block.kind == "array":
         return covers(spec, _ANY_ARRAY)
     return block.kind != "object" or covers(spec, _ANY_OBJECT)

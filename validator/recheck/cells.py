@@ -35,7 +35,7 @@ class Block(NamedTuple):
 
     A `single` block has the one value `value`. Otherwise numbers, and lengths of texts and arrays, are strictly between
     `low` and `high`; `whole` ones are integers. Texts answer questions as `answers` says. `items` are the blocks of
-    possible items of an array, None for any; `members` are the blocks of its actual items, where these are known. The
+    possible items of an array, None for any; `contents` are the blocks of its actual items, where these are known. The
     texts, and the arrays by their items, in `but` are excluded.
     """
 
@@ -48,7 +48,7 @@ class Block(NamedTuple):
     but: frozenset[Any] = frozenset()
     answers: frozenset[tuple[Asked, bool]] = frozenset()
     items: frozenset[Block] | None = None
-    members: tuple[Block, ...] | None = None
+    contents: tuple[Block, ...] | None = None
 
 
 UNDEFINED: Final = Block("undefined")
@@ -88,14 +88,14 @@ def of_value(value: Any) -> Block:
     return _of_members(tuple(map(of_value, value)))
 
 
-def _of_members(members: tuple[Block, ...]) -> Block:
+def _of_members(contents: tuple[Block, ...]) -> Block:
     """Return the block of the arrays whose items are in these blocks."""
-    return Block("array", low=len(members) - 1, high=len(members) + 1, items=frozenset(members), members=members)
+    return Block("array", low=len(contents) - 1, high=len(contents) + 1, items=frozenset(contents), contents=contents)
 
 
 def is_exact(block: Block) -> bool:
     """Return whether a block has exactly one value: a scalar, or an array of such."""
-    return block.single or (block.members is not None and all(map(is_exact, block.members)))
+    return block.single or (block.contents is not None and all(map(is_exact, block.contents)))
 
 
 def holds(block: Block, value: Any) -> bool:
@@ -115,10 +115,10 @@ def meet(one: Block, other: Block) -> bool:
         return _is_text_in(single.value, wide) if one.kind == "string" else _is_between(single.value, wide)
     if not _overlap(one, other):
         return False
-    if one.members is not None and other.members is not None:
-        return all(map(meet, one.members, other.members))
+    if one.contents is not None and other.contents is not None:
+        return all(map(meet, one.contents, other.contents))
     if one.kind == "array":
-        return one.members not in other.but and other.members not in one.but
+        return one.contents not in other.but and other.contents not in one.but
     wanted = dict(one.answers)
     if any(wanted.get(asked, answer) is not answer for asked, answer in other.answers):
         return False
@@ -133,7 +133,7 @@ def common(one: Block, other: Block) -> Block:
     highs = [block.high for block in (one, other) if block.high is not None]
     low, high = max(lows, default=None), min(highs, default=None)
     items = one.items if other.items is None else other.items
-    return one._replace(low=low, high=high, whole=one.whole or other.whole, items=items, members=other.members)
+    return one._replace(low=low, high=high, whole=one.whole or other.whole, items=items, contents=other.contents)
 
 
 def _has_text(one: Block, other: Block) -> bool:
@@ -195,9 +195,9 @@ def allows(spec: TypeSpec | None, block: Block) -> bool:
         return allows_kind(spec, "string") and meet(block, of_value(""))
     if block.kind == "string":
         return allows_kind(spec, "string") and meet(block, _texts(spec)) and _may_have(block, spec)
-    if block.members is not None and spec.items is not None:
+    if block.contents is not None and spec.items is not None:
         items = spec.items
-        return allows_kind(spec, "array") and all(allows(items, member) for member in block.members)
+        return allows_kind(spec, "array") and all(allows(items, member) for member in block.contents)
     return allows_kind(spec, block.kind)
 
 
@@ -344,8 +344,8 @@ def _cut(given: list[Block]) -> Iterator[Block]:
     for low, point, high in _intervals(_ends(given) | points):
         yield Block("number", True, point) if point is not None else Block("number", low=low, high=high)
     texts, lists = _known(given)
-    for members in lists:
-        yield _of_members(members)
+    for contents in lists:
+        yield _of_members(contents)
     for low, high in _lengths(given, "array"):
         yield Block("array", low=low, high=high, but=lists)
     for text in texts:
@@ -360,7 +360,7 @@ def _cut(given: list[Block]) -> Iterator[Block]:
 def _known(given: Iterable[Block]) -> tuple[frozenset[str], frozenset[tuple[Block, ...]]]:
     """Return the texts, and the items of the arrays, that are blocks of their own."""
     exact = [one for one in given if is_exact(one)]
-    lists = frozenset(one.members for one in exact if one.members is not None)
+    lists = frozenset(one.contents for one in exact if one.contents is not None)
     return frozenset(one.value for one in exact if one.kind == "string"), lists
 
 

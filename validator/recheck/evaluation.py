@@ -268,14 +268,14 @@ def _member(item: Block, array: Block) -> frozenset[bool | None]:
     """Search an item from left to right; items after a match can't fail."""
     if array.kind != "array":
         return _ONLY_FAILS
-    if array.members is None:
+    if array.contents is None:
         if array.high is not None and array.high <= 1:
             return frozenset({False})
         if array.items is None:
             return _ANY_CASE
         return frozenset((False, *(one for other in array.items for one in _equal(item, other))))
     found: set[bool | None] = set()
-    for other in array.members:
+    for other in array.contents:
         same = _equal(item, other)
         found |= same - {False}
         if False not in same:

@@ -283,7 +283,7 @@ def forgetful(right: Callable[..., Any]) -> Callable[..., Any]:
 
 def without_lists(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     """Return cells without those for arrays of which only the length is known, if others are."""
-    exact = [cell for cell in blocks if cell.kind == "array" and cell.members is not None]
+    exact = [cell for cell in blocks if cell.kind == "array" and cell.contents is not None]
     return tuple(cell for cell in blocks if cell.kind != "array" or cell in exact or not exact)
 
 
