@@ -20,7 +20,7 @@ from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.failures import CODE
 from stepward.validator.report import FORMATS, OUTPUTS
 from stepward.validator.rules.base import ReportedElsewhere
-from stepward.validator.rules.guardrails import Verdicts
+from stepward.validator.rules.guardrails import GuardrailRule
 from stepward.validator.rules.housekeeping import InternalError
 from stepward.validator.rules.registry import RULES
 from stepward.vm import Policy, Program
@@ -128,7 +128,7 @@ def test_an_error_in_a_rule_costs_what_that_rule_had_still_to_find(
     assert [one for one in found if one[0] != rule.code] == [one for one in expected if one[0] != rule.code]
     assert len([one for one in found if one[0] == rule.code]) == min(after, len(own)), unordered
     assert not report.ok
-    if not issubclass(rule, Verdicts):
+    if not issubclass(rule, GuardrailRule):
         assert [one[:3] for one in report.properties] == [one[:3] for one in WHOLE.properties]
 
 

@@ -1,4 +1,4 @@
-"""SW106: is it clear where a run goes from an arm, a step that a branch, a case or an `error_step` names."""
+"""SW106: is it clear where a run goes after an arm (a step that a branch, a case or an `error_step` names)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.control_flow import CycleWithoutExit, UnboundedCycle, UnreachableStep
-from stepward.validator.rules.naming import MAX_TRIED, namings
+from stepward.validator.rules.naming import MAX_TRIED, naming_transitions
 from stepward.vm.reading.source import Mend, Place
 
 
@@ -18,11 +18,11 @@ class AmbiguousArm(Rule):
     ## What it does
     A step that a branch, a case or an `error_step` names (an *arm*) ends the run; any other step goes on to the next in
     the list. Reports a step to which both rules apply: an arm without `next_step` or `is_terminal` that the step above
-    falls into, or that is the first step. Conditions and `end` steps are never concerned, nor is the last step of the
+    falls into, or that is the first step. Conditions and `end` steps are never reported, nor is the last step of the
     list.
 
     ## Why it is bad
-    One reader sees the run end here, the other sees it go on to the step below, and that step may be a payment. The
+    One reader expects the run to end here, another expects it to go on to the step below, which may be a payment. The
     program is refused until it says which.
 
     ## Example
@@ -54,46 +54,46 @@ class AmbiguousArm(Rule):
     name = "ambiguous-arm"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every arm without `next_step` and `is_terminal` that is the entry or that the step above falls into."""
+        """Yield every arm without `next_step` and `is_terminal` that is the entry or that control falls into."""
         steps = context.facts.program.steps
         for count, number in enumerate(sorted(context.facts.flow.ambiguous_arms)):
             step = steps[number]
             above = f"step `{steps[number - 1].id}` above falls into it" if number else "it is the entry of the program"
             message = f"`{step.id}` is named as an arm, and {above}: it is not clear whether the run ends after it"
             related = [
-                Label(Place(("steps", source, *way.field)), "it is named here")
-                for source, way in list(namings(context.facts.flow, step.id))[:1]
+                Label(Place(("steps", source, *transition.field)), "it is named here")
+                for source, transition in list(naming_transitions(context.facts.flow, step.id))[:1]
             ]
-            help, mend = _offers(context, number) if count < MAX_TRIED else (_say_where(step.id), None)
+            help, mend = _suggestions(context, number) if count < MAX_TRIED else (_say_where_it_goes(step.id), None)
             yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related, mend=mend)
 
 
-def _say_where(step: str) -> str:
+def _say_where_it_goes(step: str) -> str:
     return f"say where the run goes after `{step}`: `next_step`, or `is_terminal: true` to end"
 
 
-def _offers(context: Context, number: int) -> tuple[str, Mend | None]:
-    """Return what can be written to say where control goes from an ambiguous arm, and the one that is sure.
+def _suggestions(context: Context, number: int) -> tuple[str, Mend | None]:
+    """Return the help that says where control can go after an ambiguous arm, and the edit that is safe, if any.
 
-    Only what makes no loop without a bound or an exit, and no step unreachable, is offered. To go on is sure where
-    nothing else leads to what is behind the arm, and the step above does not fall into it: the run can't mean to end.
+    A change that makes a loop without a bound or an exit, or a step unreachable, is not suggested. To go on is safe
+    where to end would be such a change: then nothing else leads to the step behind the arm.
     """
     steps = context.facts.program.steps
     step, following = steps[number], steps[number + 1].id
     goes_on, ends = _is_sound(context, number, next_step=following), _is_sound(context, number, is_terminal=True)
-    offers = [f"add `next_step: {following}` to `{step.id}` to go on"] if goes_on else []
+    suggestions = [f"add `next_step: {following}` to `{step.id}` to go on"] if goes_on else []
     if ends:
-        offers.append(f"add `is_terminal: true` to `{step.id}` to end")
+        suggestions.append(f"add `is_terminal: true` to `{step.id}` to end")
     if number and _is_sound(context, number - 1, next_step=following):
-        offers.append(f"add `next_step: {following}` to `{steps[number - 1].id}` to pass it by")
+        suggestions.append(f"add `next_step: {following}` to `{steps[number - 1].id}` to pass it by")
     mend = Mend(Place(("steps", number)), following, "next_step") if goes_on and not ends else None
-    if not offers:
-        return _say_where(step.id), None
-    return ", or ".join(offers), mend
+    if not suggestions:
+        return _say_where_it_goes(step.id), None
+    return ", or ".join(suggestions), mend
 
 
 def _is_sound(context: Context, number: int, **fields: object) -> bool:
-    """Return whether a program with fields added to one step has no more errors of control flow than before."""
+    """Return whether adding fields to one step removes an ambiguous arm and causes no error of control flow."""
     program = context.facts.program
     steps = [step.replace(**fields) if one == number else step for one, step in enumerate(program.steps)]
     changed = Context(program.model_copy(update={"steps": tuple(steps)}))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stepward.validator.context import Context
 
 HEADINGS = ("What it does", "Why it is bad", "Example", "Use instead")
-"""The headings under which a rule's docstring speaks, in this order."""
+"""The headings of a rule's docstring, in this order."""
 
 
 class Rule(ABC):
@@ -59,19 +59,19 @@ class Rule(ABC):
 
     @classmethod
     def documentation(cls) -> str:
-        """Return the rule's page: a first line, then a part under each of HEADINGS."""
+        """Return the rule's page: a first line, then a section for each of HEADINGS."""
         assert cls.__doc__ is not None, "a rule has documentation"
         return inspect.cleandoc(cls.__doc__)
 
 
 class EngineRule(Rule):
-    """A rule about which the engine is asked, which may use up the time of the check."""
+    """A rule that asks the engine, and so may use up the time of the check."""
 
     asks_engine = True
 
 
 class ReportedElsewhere(Rule):
-    """A rule whose findings come from elsewhere: from the reader of documents, the gate, or the end of the check."""
+    """A rule whose findings are made elsewhere: by the reader, by the gate, or at the end of the check."""
 
     def check(self, context: Context) -> Iterator[Finding]:  # noqa: ARG002 - as rules are called
         """Yield nothing."""

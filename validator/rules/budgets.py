@@ -1,4 +1,4 @@
-"""SW601: is the budget enough to get anywhere."""
+"""SW601: is the budget enough to reach an ending."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from stepward.vm.reading.source import Place
 
 
 class BudgetTooSmall(Rule):
-    """The budget `max_steps` is below the shortest way to any declared ending.
+    """The budget `max_steps` is below the shortest path to any declared ending.
 
     ## What it does
     Counts the shortest path from the first step to an ending that the program declares: every step costs one,
     conditions, `end` steps and sub-steps included, and so does every attempt after the first. Reports `max_steps` when
-    that path does not fit in it, with the least number that would do.
+    that path does not fit in it, with the least number that is enough.
 
     ## Why it is bad
     Every run ends BUDGET_EXCEEDED, or fails before that. What it did until then stays done.
@@ -54,5 +54,5 @@ class BudgetTooSmall(Rule):
             return
         shortest = context.analyses.bounds.shortest
         if shortest is not None and shortest.steps > budget:
-            message = f"`max_steps` is {budget}, but the shortest way to an ending takes {shortest.steps} steps"
+            message = f"`max_steps` is {budget}, but the shortest path to an ending takes {shortest.steps} steps"
             yield self.finding(message, f"raise it to at least {shortest.steps}", Place(("max_steps",)))

@@ -1,4 +1,4 @@
-"""SW301 to SW305: can a condition be read, and does it decide."""
+"""SW301 to SW305: can a condition be parsed, and does it decide anything."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from stepward.validator.analysis.constants import constant_text
 from stepward.validator.context import Context
 from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import EngineRule, Rule
-from stepward.validator.rules.feasibility import kept_away
-from stepward.validator.rules.regions import or_pass_by
+from stepward.validator.rules.feasibility import unreached_words
+from stepward.validator.rules.regions import removal_suggestion
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.parser import parse, parses
@@ -29,9 +29,9 @@ class ConditionSyntax(Rule):
     """A condition or an expression can't be read.
 
     ## What it does
-    Reports conditions, cases, texts in `set` and the `when` of the program's guardrails that are no expression. It
-    names the place, what was expected there, and, for what people bring along from other languages (`&&`, `!`, `=`,
-    `.lower()`), what to write instead. A text constant in `set` needs quotes of its own: `"'paid'"`.
+    Reports conditions, cases, texts in `set` and the `when` of the program's guardrails that are no expression. It says
+    where the error is and what was expected there. For notations of other languages (`&&`, `!`, `=`, `.lower()`) it
+    says what to write instead. A text constant in `set` needs quotes of its own: `"'paid'"`.
 
     ## Why it is bad
     An expression that can't be read has no value, and a guess at its meaning could open the wrong branch. What depends
@@ -79,11 +79,11 @@ class ConditionSyntax(Rule):
 
 
 def _mend(error: ExpressionError, path: Path) -> Mend | None:
-    """Return what makes an expression say the same in words of the language, if that is sure."""
+    """Return the edit that writes an expression of another language in ours, if its meaning is certain."""
     from stepward.vm.expressions.hints import equivalent
 
     rewrite = equivalent(error.text, parses) if error.rewrite else None
-    # The space around it belongs to the layout of the document.
+    # White space around the expression belongs to the layout of the document.
     return Mend(Place(path), error.text.replace(error.text.strip(), rewrite)) if rewrite else None
 
 
@@ -96,7 +96,7 @@ def _syntax_error(text: str) -> ExpressionError | None:
 
 
 def _text_help(error: ExpressionError) -> str:
-    """A text of `set` is an expression; who writes a plain word there mostly means the word."""
+    """Return the help for a text of `set` that is no expression: a plain word mostly lacks its quotes."""
     import re
 
     if re.fullmatch(rf"{NAME}(?:[ -]+{NAME})*", error.text.strip()):
@@ -105,16 +105,16 @@ def _text_help(error: ExpressionError) -> str:
 
 
 class UncoveredCondition(EngineRule):
-    """In some state no branch covers the condition, and the run ends FAILED there.
+    """In some state the condition takes no branch, and the run ends FAILED there.
 
     ## What it does
-    Reports a condition for which a state exists in which it takes no branch: no case holds and there is no `otherwise`,
-    or the branch that a two-way condition needs is missing. The message names such a state, and the path leads there:
-    states that the conditions and assignments before rule out do not count. What no layer decides is SW408 `unproved`.
+    Reports a condition that takes no branch in some state: no case holds and there is no `otherwise`, or the branch
+    that a two-way condition needs is missing. The message names such a state, and the path leads there: states that
+    the conditions and assignments before rule out do not count. A condition that can't be decided is SW408 `unproved`.
 
     ## Why it is bad
-    The run ends with the reason `uncovered`, at a place where nobody planned an ending. The next value that is added to
-    an `enum` or a list of replies is the usual way to get there.
+    The run ends with the reason `uncovered`, where nobody planned an ending. Mostly that happens when a value is added
+    to an `enum` or a list of replies.
 
     ## Example
     A parcel of exactly 20 kg is neither light nor heavy:
@@ -151,7 +151,7 @@ class UncoveredCondition(EngineRule):
     name = "uncovered-condition"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield conditions that take no branch in a state which certainly comes about."""
+        """Yield conditions that take no branch in a state that certainly occurs."""
         for number, step, judged in _judged(context, COVERAGE, Verdict.VIOLATED):
             place = Place(("steps", number, "id"))
             if judged.when:
@@ -166,20 +166,20 @@ class UncoveredCondition(EngineRule):
                 yield self.finding(message, help, place, step=step.id, evidence=evidence)
 
 
-def unsettled(context: Context, rule: Rule) -> Iterator[Finding]:
-    """Yield the findings of a rule about what is not known of coverage and of exclusive cases."""
+def undecided_conditions(context: Context, rule: Rule) -> Iterator[Finding]:
+    """Yield a finding of `rule` for each condition whose coverage or exclusive cases are neither proved nor refuted."""
     for number, step, judged in _judged(context, COVERAGE, Verdict.UNKNOWN):
         unknown, broken = f"`{step.id}` always takes a branch", f"`{step.id}` takes no branch"
-        message, help = _may_be(unknown, broken, judged), _missing_branch(context, number, step)
+        message, help = _undecided_message(unknown, broken, judged), _missing_branch(context, number, step)
         yield rule.finding(message, help, Place(("steps", number, "id")), step=step.id, evidence=judged.evidence)
     for number, step, judged in _judged(context, EXCLUSIVE_CASES, Verdict.UNKNOWN):
-        message = _may_be(f"no two cases of `{step.id}` hold at once", _both(step, judged.pair), judged)
+        message = _undecided_message(f"no two cases of `{step.id}` hold at once", _both_hold(step, judged.pair), judged)
         help = "remove `exclusive: true`: the first case that holds wins anyway"
         yield rule.finding(message, help, Place(("steps", number, "exclusive")), step=step.id, evidence=judged.evidence)
 
 
-def _may_be(unknown: str, broken: str, judged: Judged) -> str:
-    """Say what is not known, or, where a state was found, what happens in it if that can come about."""
+def _undecided_message(unknown: str, broken: str, judged: Judged) -> str:
+    """Return a message: what is not known, or what happens in a state that was found but may not occur."""
     what = f"it is neither proved nor refuted that {unknown}"
     if judged.when:
         what = f"{broken} when {judged.when}, if that can happen here"
@@ -187,7 +187,7 @@ def _may_be(unknown: str, broken: str, judged: Judged) -> str:
 
 
 def _judged(context: Context, name: str, verdict: Verdict) -> Iterator[tuple[int, ConditionStep, Judged]]:
-    """Yield the conditions on which there is this verdict on the property of this name."""
+    """Yield the conditions whose property of this name has this verdict."""
     for number, step, judged, known in context.verdicts.conditions:
         if known.name == name and known.verdict is verdict:
             yield number, step, judged
@@ -203,16 +203,16 @@ class ConstantCondition(EngineRule):
     """A condition that is always true, or always false, decides nothing.
 
     ## What it does
-    Reports a two-way condition whose value is the same in every run that evaluates it: by constants, because the types
-    of what it reads admit no other, or because the conditions and assignments before it leave no other. A case that is
-    never taken is SW304. The steps that only the other branch leads to are named with it.
+    Reports a two-way condition whose value is the same in every run that evaluates it: because of constants, because
+    the types of what it reads allow no other, or because the conditions and assignments before it leave no other. A
+    case that is never taken is SW304. The message names the steps that only the other branch leads to.
 
     ## Why it is bad
     One branch never happens, though the program looks as if it could. Often a test was switched off for a trial and
     never switched on again.
 
     ## Example
-    Whatever gets to `is_tiny` is above 500, and never below 20:
+    An amount that reaches `is_tiny` is above 500, and never below 20:
 
     ```yaml
     name: refund
@@ -240,7 +240,7 @@ class ConstantCondition(EngineRule):
     severity = Severity.WARNING
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every two-way condition whose value constants, types or what comes before decide."""
+        """Yield every two-way condition whose value is decided by constants, types or the steps before it."""
         quoted = {clause.path for clause, problem in context.analyses.type_problems if problem.code == "SW204"}
         for number, step in ((number, step) for number, step in context.facts.conditions if step.condition is not None):
             branch = context.facts.decided_branch(number)
@@ -258,8 +258,8 @@ class ConstantCondition(EngineRule):
                 never = "otherwise" if value else "then"
                 lost = getattr(step, never) is not None
                 message = f"the condition is always {str(value).lower()}"
-                message += f": `{never}` is never taken{kept_away(context, number)}" if lost else ""
-                help, place = help + or_pass_by(number, context), Place(("steps", number, "condition"))
+                message += f": `{never}` is never taken{unreached_words(context, number)}" if lost else ""
+                help, place = help + removal_suggestion(number, context), Place(("steps", number, "condition"))
                 yield self.finding(message, help, place, step=step.id, evidence=evidence)
 
 
@@ -267,9 +267,9 @@ class ShadowedCase(EngineRule):
     """A case is never taken: an earlier one always holds first, or it can't hold at all.
 
     ## What it does
-    The first case that holds wins. Reports a case that can't hold, by its constants or by the types of what it reads,
-    one that stands there twice, one for whose values earlier cases always hold, and one that no value that gets to the
-    step makes the first to hold. A step that only such a case leads to is SW103, too.
+    The first case that holds wins. Reports a case that can't hold, because of its constants or of the types of what it
+    reads; a case that repeats an earlier one; a case that only holds where an earlier one does; and a case that is
+    never the first to hold for the values that reach the step. A step that only such a case leads to is SW103, too.
 
     ## Why it is bad
     The step that the case names is not taken for the values that its author meant. The case looks like a rule of the
@@ -313,12 +313,12 @@ class ShadowedCase(EngineRule):
     severity = Severity.WARNING
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield cases that constants rule out, cases after one that always holds, and cases asked twice."""
+        """Yield cases that are never taken because of constants, earlier cases, or the values that reach the step."""
         for number, step in context.facts.conditions:
             if step.cases is not None:
-                yield from self._cases(context, number, step)
+                yield from self._never_taken(context, number, step)
 
-    def _cases(self, context: Context, number: int, step: ConditionStep) -> Iterator[Finding]:
+    def _never_taken(self, context: Context, number: int, step: ConditionStep) -> Iterator[Finding]:
         seen: dict[str, Place] = {}
         always: Place | None = None
         for position, case in enumerate(step.cases or ()):
@@ -336,13 +336,13 @@ class ShadowedCase(EngineRule):
                 message = "this case is never taken: the same one stands before it"
                 yield self.finding(message, "remove one of the two", place, step=step.id, related=related)
             elif value is None:
-                yield from self._by_values(context, number, step, position)
+                yield from self._never_first(context, number, step, position)
             if value is True and always is None:
                 always = place
             seen.setdefault(text, place)
 
-    def _by_values(self, context: Context, number: int, step: ConditionStep, position: int) -> Iterator[Finding]:
-        """Yield a case that no value which its types admit and which gets to the step makes the first to hold."""
+    def _never_first(self, context: Context, number: int, step: ConditionStep, position: int) -> Iterator[Finding]:
+        """Yield the case if no value that its types allow and that reaches the step makes it the first to hold."""
         found = context.verdicts.decided.never_taken(number, position)
         if found is None:
             return
@@ -372,13 +372,13 @@ class OverlappingCases(EngineRule):
     """Two cases can hold at once, and `exclusive: true` asked that none do.
 
     ## What it does
-    Reports a condition with `exclusive: true` for which a state exists in which two of its cases hold. The message
-    names such a state, and the path leads there: states that the conditions and assignments before rule out do not
-    count. What no layer decides is SW408 `unproved`.
+    Reports a condition with `exclusive: true` of which two cases hold in some state. The message names such a state,
+    and the path leads there: states that the conditions and assignments before rule out do not count. A condition that
+    can't be decided is SW408 `unproved`.
 
     ## Why it is bad
     Which of the two cases wins depends on their order in the list, and `exclusive: true` promises that it does not.
-    Whoever sorts the list anew changes what happens.
+    A new order of the list changes what happens.
 
     ## Example
     An amount of exactly 100 is both low and high:
@@ -419,18 +419,18 @@ class OverlappingCases(EngineRule):
     name = "overlapping-cases"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield conditions of which two cases hold in a state that certainly comes about."""
+        """Yield conditions of which two cases hold in a state that certainly occurs."""
         for number, step, judged in _judged(context, EXCLUSIVE_CASES, Verdict.VIOLATED):
             if judged.pair is not None:
                 first, second = (Place(("steps", number, "cases", case, "when")) for case in judged.pair)
-                message = f"{_both(step, judged.pair)} when {judged.when}"
+                message = f"{_both_hold(step, judged.pair)} when {judged.when}"
                 help = "make the two exclude one another, or remove `exclusive: true`: the first that holds wins anyway"
                 related = [Label(first, "this case holds as well")]
                 yield self.finding(message, help, second, step=step.id, related=related, evidence=judged.evidence)
 
 
-def _both(step: ConditionStep, pair: tuple[int, int] | None) -> str:
-    """Say which two cases hold."""
+def _both_hold(step: ConditionStep, pair: tuple[int, int] | None) -> str:
+    """Return the words that two cases of a condition hold."""
     cases = step.cases or ()
     names = [f"`{cases[case].name}`" if cases[case].name else f"case {case + 1}" for case in pair or ()]
     return f"{' and '.join(names)} of `{step.id}` both hold"

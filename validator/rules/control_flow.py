@@ -1,4 +1,4 @@
-"""SW101 to SW108 but for SW103 and SW106: does control go where it should."""
+"""SW101, SW102, SW104, SW105, SW107 and SW108: does control go where it should."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
-from stepward.validator.rules.naming import MAX_TRIED, ends_the_run, naming_words
+from stepward.validator.rules.naming import MAX_TRIED, arm_words, ends_the_run
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
 from stepward.vm.language.flow import Flow, target_at
 from stepward.vm.language.loading import near_words, respelt
@@ -25,8 +25,8 @@ class MissingTarget(Rule):
     target: control can't enter a parallel step in the middle.
 
     ## Why it is bad
-    A run that takes this way has nowhere to go. While a target is missing, Stepward does not judge guardrails and
-    budgets: which paths there are is not known.
+    A run that gets there has nowhere to go. While a target is missing, Stepward does not judge guardrails and budgets,
+    because it does not know all paths.
 
     ## Example
     ```yaml
@@ -58,7 +58,9 @@ class MissingTarget(Rule):
         steps, flow = context.facts.program.steps, context.facts.flow
         sub_steps = {part.id: step.id for step in steps for part in step.sub_steps}
         for number, step in enumerate(steps):
-            for field in dict.fromkeys(way.field for way in flow.transitions[number] if way.to == MISSING):
+            for field in dict.fromkeys(
+                transition.field for transition in flow.transitions[number] if transition.to == MISSING
+            ):
                 target = target_at(step, field)
                 help = near_words(target, context.facts.flow.position) or "name a step of the list, or add this one"
                 if target in sub_steps:
@@ -73,12 +75,12 @@ class UnreachableStep(Rule):
     """No path leads from the first step to this one, so it never runs.
 
     ## What it does
-    Reports the steps that no way through the program reaches, whatever its conditions say: the first of those that lead
-    to one another, and how many are behind it. Often the step above ends the run: a step that a branch, a case or an
-    `error_step` names ends it unless `next_step` says otherwise.
+    Reports the steps that no path through the program reaches, whatever its conditions say. Of steps that lead to one
+    another only the first is reported, with the number of steps behind it. Often the step above ends the run: a step
+    that a branch, a case or an `error_step` names ends it unless `next_step` says otherwise.
 
     ## Why it is bad
-    Whoever reads the program believes that the step happens. If it is the check, the notice or the clean-up, it is
+    A reader of the program believes that the step happens. If it is the check, the notice or the clean-up, it is
     missing in every run.
 
     ## Example
@@ -126,13 +128,11 @@ class UnreachableStep(Rule):
 
 
 def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:
-    """Return how a path can lead to a step, or that it can go, where nothing else would change."""
+    """Return the help to make a path lead to a step, or to remove the step where nothing else would change."""
     flow = context.facts.flow
     if number - 1 in context.facts.graph.reachable and flow.is_arm_without_successor(number - 1):
         above, here = (flow.steps[one].id for one in (number - 1, number))
-        return (
-            f"`{above}` is {naming_words(flow, above)}, so the run ends after it; add `next_step: {here}` to `{above}`"
-        )
+        return f"`{above}` is {arm_words(flow, above)}, so the run ends after it; add `next_step: {here}` to `{above}`"
     help = "name it in a branch, a `next_step` or an `error_step`"
     if can_be_removed((number, *behind), context):
         help += f", or remove it{' with all that is behind it' if behind else ''}"
@@ -144,11 +144,11 @@ class CycleWithoutExit(Rule):
 
     ## What it does
     Reports every loop from which no branch, `next_step` or `error_step` leads out, and in which no step ends the run.
-    Failing without an `error_step`, an empty budget and STALLED are no way out: what the program says itself counts.
+    Failing without an `error_step`, an empty budget and STALLED are no exits: only what the program itself says counts.
 
     ## Why it is bad
-    No run that comes here reaches an ending that somebody planned. It repeats its calls until something breaks or the
-    budget is used up.
+    No run that enters the loop reaches an ending that somebody planned. It repeats its calls until something breaks or
+    the budget is used up.
 
     ## Example
     ```yaml
@@ -183,7 +183,9 @@ class CycleWithoutExit(Rule):
         for loop in context.facts.graph.loops:
             if loop[0] not in reachable or leads_out(loop):
                 continue
-            missing = any(way.to == MISSING for number in loop for way in context.facts.flow.transitions[number])
+            missing = any(
+                transition.to == MISSING for number in loop for transition in context.facts.flow.transitions[number]
+            )
             if not missing and not any(map(context.facts.graph.ends_the_run, loop)):
                 first = context.facts.program.steps[loop[0]]
                 message = f"no path leaves the loop {_loop_words(context, loop)}"
@@ -192,7 +194,7 @@ class CycleWithoutExit(Rule):
 
 
 def _help_to_leave(context: Context, loop: Sequence[int]) -> str:
-    """Return where a run can leave a loop with no step of it left behind that no path leads to then."""
+    """Return the help to leave a loop at a step from which all its steps stay reachable."""
     for number in list(reversed(loop))[:MAX_TRIED]:
         step = context.facts.program.steps[number]
         if set(loop) <= _reached_without_leaving(context.facts.flow, number):
@@ -203,7 +205,7 @@ def _help_to_leave(context: Context, loop: Sequence[int]) -> str:
 
 
 def _reached_without_leaving(flow: Flow, number: int) -> set[int]:
-    """Return the steps that paths lead to which don't leave one step."""
+    """Return the steps that paths reach when one step has no successors."""
     seen, pending = {0}, [0]
     while pending:
         one = pending.pop()
@@ -217,11 +219,12 @@ class UnboundedCycle(Rule):
     """Nothing bounds the loop: neither `max_visits` on one of its steps nor `max_steps` of the program.
 
     ## What it does
-    Reports every loop that is left when the steps with `max_visits` are taken out of a program without `max_steps`. It
+    Reports every loop that remains when the steps with `max_visits` are removed from a program without `max_steps`. It
     does not try to show that a condition ends the loop: write the bound down.
 
     ## Why it is bad
-    If the awaited thing never comes, the run never ends. It goes on calling models and tools, and somebody pays for it.
+    If the awaited event never happens, the run never ends. It goes on calling models and tools, and somebody pays for
+    it.
 
     ## Example
     ```yaml
@@ -255,7 +258,7 @@ class UnboundedCycle(Rule):
     name = "unbounded-cycle"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every loop that remains when steps with `max_visits` are taken out."""
+        """Yield every loop that remains when the steps with `max_visits` are removed."""
         steps, flow = context.facts.program.steps, context.facts.flow
         if context.facts.program.max_steps is not None or flow.ambiguous_arms:
             return
@@ -269,7 +272,7 @@ class UnboundedCycle(Rule):
 
 
 def _loop_words(context: Context, loop: list[int]) -> str:
-    """Write the steps of a loop in an order in which control can go through them."""
+    """Return the steps of a loop in words, in an order in which a run can take them."""
     steps, inside = context.facts.program.steps, set(loop)
     order, seen = [loop[0]], {loop[0]}
     while True:
@@ -291,8 +294,8 @@ class NoFailureEnding(Rule):
     can be reached is marked `outcome: failure`. Only endings that the program declares count.
 
     ## Why it is bad
-    The run reports SUCCESS whichever way it went. Whoever counts, alerts or retries by status can't tell a request that
-    was refused or failed from one that was done.
+    The run reports SUCCESS in each case. Statistics, alerts and retries by status can't distinguish a request that was
+    refused or failed from one that was done.
 
     ## Example
     ```yaml
@@ -327,7 +330,9 @@ class NoFailureEnding(Rule):
         if flow.has_missing_target:
             return
         reachable = sorted(context.facts.graph.reachable)
-        if any(way.ending == DECLARED_FAILURE for number in reachable for way in flow.transitions[number]):
+        if any(
+            transition.ending == DECLARED_FAILURE for number in reachable for transition in flow.transitions[number]
+        ):
             return
         for number in reachable:
             step, why = context.facts.program.steps[number], self._decides(context, number)
@@ -375,7 +380,7 @@ class SameBranches(Rule):
     target: that is how several values are treated alike.
 
     ## Why it is bad
-    The condition looks like a check, and whatever it finds the run goes on the same way. Mostly one of the two names
+    The condition looks like a check, but the run goes on to the same step whatever it finds. Mostly one of the names
     was copied and never changed.
 
     ## Example

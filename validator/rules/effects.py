@@ -1,4 +1,4 @@
-"""SW501 to SW505: do effects happen once, and do parallel steps keep out of each other's way."""
+"""SW501 to SW505: do effects happen once, and are parallel steps independent of each other."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ class ParallelRace(Rule):
 
 
 class SiblingRead(Rule):
-    """A sub-step reads the output of a sibling, which it never sees: all of them start from the same state.
+    """A sub-step reads the output of a sibling, which it never sees: all siblings start from the same state.
 
     ## What it does
     Reports every reference in a sub-step to the output of another sub-step of the same parallel step, by its
-    `output_key` or by its id. Where nothing before the parallel step defines the name, SW202 stands beside it.
+    `output_key` or by its id. Where nothing before the parallel step defines the name, SW202 is reported, too.
 
     ## Why it is bad
-    The siblings run at the same time, and none sees what another gives. The reference is undefined, or still has the
+    The siblings run at the same time, and none sees another's output. The reference is undefined, or still has the
     value of an earlier round.
 
     ## Example
@@ -105,7 +105,7 @@ class SiblingRead(Rule):
     name = "sibling-read"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every reading, in a sub-step, of a name that a sibling gives."""
+        """Yield every reading, in a sub-step, of a name that a sibling defines."""
         for reading in context.analyses.assignment.readings if context.facts.parallels else ():
             if reading.sub is None or reading.meant is None:
                 continue
@@ -138,13 +138,13 @@ def _fact(context: Context, site: CallSite) -> str:
 
 
 def _or_declare(context: Context, site: CallSite) -> str:
-    """Return what else to do where nothing is declared of a tool. What it does is for the author to say, not for us."""
+    """Return the further help to declare a tool that is not declared: only the author knows what it does."""
     assert isinstance(site.call, ToolCall)
     return "" if site.call.tool in context.facts.meaning.manifest else "; or declare under `tools` what each tool does"
 
 
 def _without(context: Context, site: CallSite, what: str) -> str:
-    """Return the help to let a call fail, by removing what keeps it from that, and to say where the run goes then."""
+    """Return the help to remove a field that hides a failure (`what`), and to route the failure."""
     whole = context.facts.program.steps[site.step]
     target = getattr(whole, "error_step", None)
     if target is not None:
@@ -161,7 +161,7 @@ class RetriedEffect(Rule):
 
     ## What it does
     Reports `on_error: retry` with more than one attempt on a call of a tool that writes and is not idempotent, and on a
-    parallel step that holds such a call. A tool of which nothing is known is taken for one that writes and is not
+    parallel step with such a call. A tool that is not declared is taken for one that writes and is not
     idempotent.
 
     ## Why it is bad
@@ -209,16 +209,16 @@ class RetriedEffect(Rule):
 
 
 class EffectInLoop(Rule):
-    """A non-idempotent write stands in a loop, and is performed anew on every round.
+    """A non-idempotent write is in a loop, and is performed again in every round.
 
     ## What it does
     Reports every call, in a step or a sub-step, of a tool that writes and is not idempotent, when the step lies on a
     loop. A bound on the loop does not silence it, unless it lets a run start the step only once, as `max_visits: 1` on
-    the step does. Nor is a call reported for which a guardrail with `at_most_once` is proved.
+    the step does. A call for which a guardrail with `at_most_once` is proved is not reported.
 
     ## Why it is bad
-    Every round is another effect: one more mail, one more charge. Mostly only the reading belongs into the loop, and
-    the writing behind it.
+    Every round is another effect: one more mail, one more charge. Mostly only the read belongs in the loop, and the
+    write behind it.
 
     ## Example
     ```yaml
@@ -291,15 +291,15 @@ def _selects(context: Context, rule: AtMostOnce, site: CallSite) -> bool:
 
 
 class FallbackForEffect(Rule):
-    """A fallback or a skip papers over a non-idempotent write that may have happened.
+    """A fallback or a skip hides a non-idempotent write that may have happened.
 
     ## What it does
-    Reports `on_timeout: fallback` and `on_error: skip` on a call of a tool that writes and is not idempotent. A tool of
-    which nothing is known is taken for such a tool.
+    Reports `on_timeout: fallback` and `on_error: skip` on a call of a tool that writes and is not idempotent. A tool
+    that is not declared is taken for such a tool.
 
     ## Why it is bad
     When such a call times out nobody knows whether it happened, and the run goes on as if it did not. Later steps then
-    do it another way, or tell the customer something that is not true.
+    do it again in another manner, or tell the customer something that is not true.
 
     ## Example
     ```yaml

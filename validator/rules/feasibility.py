@@ -1,4 +1,4 @@
-"""SW103: does any run get to a step that ways lead to. The answer comes from `validator/engine/dead.py`."""
+"""SW103: does any run reach a step that paths lead to. The answer comes from `validator/engine/dead.py`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from stepward.vm.language.steps import ConditionStep
 from stepward.vm.reading.source import Place
 
 
-def gates(context: Context, number: int, behind: list[int]) -> list[int]:
-    """Return the conditions that keep every run away from a region: those that lead there from outside of all such."""
+def blocking_conditions(context: Context, number: int, behind: list[int]) -> list[int]:
+    """Return the conditions that no run passes to a region: those that lead into it from steps that runs may reach."""
     dead = set(context.proofs.dead.infeasible)
     before = (one for step in (number, *behind) for one in context.facts.flow.predecessors[step])
     return sorted({one for one in before if one not in dead and one in context.facts.graph.reachable})
@@ -28,34 +28,34 @@ def is_constant(context: Context, number: int) -> bool:
     return context.facts.decided_branch(number) is not None or context.verdicts.decided.constant(number) is not None
 
 
-def kept_away(context: Context, number: int) -> str:
-    """Return the words for the steps that no run gets to because a condition is constant; empty where there is none."""
+def unreached_words(context: Context, number: int) -> str:
+    """Return the words for the steps that no run reaches because a condition is constant; empty if there are none."""
     found = []
     for first, behind in regions_among(
         context.proofs.dead.infeasible if context.facts.has_control_flow else (), context.facts.graph
     ):
-        if number in gates(context, first, behind) and all(
-            is_constant(context, one) for one in gates(context, first, behind)
+        if number in blocking_conditions(context, first, behind) and all(
+            is_constant(context, one) for one in blocking_conditions(context, first, behind)
         ):
             found.append(f"`{context.facts.flow.steps[first].id}`{behind_words(behind, context.facts.flow)}")
     return f", and no run gets to {' or to '.join(found)}" if found else ""
 
 
 class InfeasibleStep(EngineRule):
-    """Ways lead to the step, but the conditions on every one of them contradict each other.
+    """Paths lead to the step, but the conditions on each of them contradict each other.
 
     ## What it does
-    Reports a step that the graph reaches and no run does, where that is proved: on every way to it stands a branch that
-    is never taken, for what the conditions and assignments before it say. An `otherwise` is one behind cases that leave
-    nothing over. Of steps that lead to one another it is the first, with the number of those behind it. Where two-way
-    conditions that are constant are all that keeps runs away, SW303 says so at these, and nothing is reported here.
+    Reports a step that paths lead to, where it is proved that no run reaches it: every path takes a branch that the
+    conditions and assignments before it rule out. Such a branch is also the `otherwise` of cases that cover all values.
+    Of steps that lead to one another only the first is reported, with the number of steps behind it. Where the only
+    cause are two-way conditions that are constant, SW303 reports these, and nothing is reported here.
 
     ## Why it is bad
-    The step looks like a case that is taken care of, and it never is. Mostly one of the conditions says something else
+    The step looks like a case that is handled, and it never is. Mostly one of the conditions says something else
     than its author meant.
 
     ## Example
-    What comes to `how_large` is above 1000, so one of its two cases holds, and `desk` is never asked:
+    An amount that reaches `how_large` is above 1000, so one of its two cases holds, and `desk` is never asked:
 
     ```yaml
     name: review_level
@@ -92,15 +92,15 @@ class InfeasibleStep(EngineRule):
     severity = Severity.WARNING
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield the first step of each region that the graph reaches, and proved not to be reached by any run."""
+        """Yield the first step of each region that paths lead to and that provably no run reaches."""
         if not context.facts.has_control_flow or not context.facts.conditions:
             return
         for number, behind in regions_among(context.proofs.dead.infeasible, context.facts.graph):
-            if all(map(partial(is_constant, context), gates(context, number, behind))):
+            if all(map(partial(is_constant, context), blocking_conditions(context, number, behind))):
                 continue
             step = context.facts.program.steps[number]
             who = f"`{step.id}`{behind_words(behind, context.facts.flow)}"
-            message = f"no run gets to {who}: the conditions on the ways to it rule one another out"
+            message = f"no run gets to {who}: the conditions on the paths to it rule one another out"
             help = "correct the condition that was to lead here"
             if can_be_removed((number, *behind), context):
                 rest = ", with all that is behind it" if behind else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import EngineRule, Rule
-from stepward.validator.rules.conditions import unsettled
+from stepward.validator.rules.conditions import undecided_conditions
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.reading.source import Place
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _EFFECTS = ("none", "read", "write")
 
 
-class Verdicts(EngineRule):
-    """A rule whose findings are verdicts on guardrails."""
+class GuardrailRule(EngineRule):
+    """A rule that reports verdicts on guardrails."""
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the verdicts that carry this rule's code."""
@@ -31,14 +31,14 @@ class Verdicts(EngineRule):
                 yield self.finding(message, help, place, step=step, related=related, evidence=evidence, policy=tag)
 
 
-class GuardrailBypassed(Verdicts):
-    """A path leads to a protected step on which its guard never came.
+class GuardrailBypassed(GuardrailRule):
+    """A path leads to a protected step without passing its guard.
 
     ## What it does
-    Reports every place at which what a guardrail `protects` can start although what it `requires` did not come before,
-    and shows the path. A step counts when it succeeded: one that failed, was skipped or used a fallback did not. A
-    branch counts when it was taken. Parallel siblings are not before one another. A path whose conditions rule one
-    another out is none: what is reported is a run that the machine has confirmed.
+    Reports every step that a guardrail `protects` and that can start before the guard that it `requires`, and shows the
+    path. A step counts as a guard when it succeeded: not when it failed, was skipped or used a fallback. A branch
+    counts when it was taken. Parallel siblings are not before one another. A path whose conditions rule one another out
+    does not count: the machine has confirmed every run that is reported.
 
     ## Why it is bad
     The rule was written because this must not happen: a refund without approval, a deletion without proof. The machine
@@ -85,20 +85,20 @@ class GuardrailBypassed(Verdicts):
     name = "guardrail-bypassed"
 
 
-class GuardrailStale(Verdicts):
-    """The guard came on every path, but a variable that it read was assigned between it and the protected step.
+class GuardrailStale(GuardrailRule):
+    """The guard is on every path, but a variable that it read is assigned between it and the protected step.
 
     ## What it does
     A guard with a branch goes stale when a variable that its condition reads is assigned, to whatever value, or made
     undefined. Reports a protected step that can start after that, with a run that shows it; `fresh: false` in the
-    guardrail turns it off. Where the guard never came on some run, that is SW401.
+    guardrail turns it off. A run without the guard is SW401.
 
     ## Why it is bad
     What was approved is not what happens: the check saw 500, and 525 is paid. The machine blocks the step in such a
     run.
 
     ## Example
-    The limit is asked for before the fee comes on top. The witness is `sum = 0`: any sum up to 500 shows it.
+    The limit is checked before the fee is added. The witness is `sum = 0`: any sum up to 500 shows it.
 
     ```yaml
     name: pay_with_fee
@@ -133,11 +133,11 @@ class GuardrailStale(Verdicts):
     name = "guardrail-stale"
 
 
-class ForbiddenState(Verdicts):
+class ForbiddenState(GuardrailRule):
     """A step can start that a `never` rule forbids, or that calls a tool which the policy does not allow.
 
     ## What it does
-    Reports a step that a `never` rule without `when` selects and that a run can get to, and a call of a tool that is
+    Reports a step that a `never` rule without `when` selects and that a run can reach, and a call of a tool that is
     not on a policy's `allow` list. With `when`, the rule is broken where a run can start the step while the expression
     holds, or while it can't be evaluated; a `when` on the `allow` list has to hold wherever the tool is called.
 
@@ -177,13 +177,13 @@ class ForbiddenState(Verdicts):
     name = "forbidden-state"
 
 
-class RepeatedEffect(Verdicts):
+class RepeatedEffect(GuardrailRule):
     """A run can perform twice what it may perform once.
 
     ## What it does
-    Reports every place at which a run can perform a second time what an `at_most_once` guardrail selects. A retry is a
+    Reports every call that an `at_most_once` guardrail selects and that a run can perform a second time. A retry is a
     new performance unless the tool is idempotent; a second visit of a step is one for every tool. Repeats after a crash
-    are the same performance. A path whose conditions rule one another out is none.
+    are the same performance. A path whose conditions rule one another out does not count.
 
     ## Why it is bad
     The customer is paid, charged or written to twice. The machine blocks the second performance, and the run ends
@@ -222,11 +222,11 @@ class RepeatedEffect(Verdicts):
     name = "repeated-effect"
 
 
-class MissingFollowUp(Verdicts):
+class MissingFollowUp(GuardrailRule):
     """A run can end without the step that has to follow.
 
     ## What it does
-    Reports every place at which a run can end after the `first` of a `followed_by` guardrail succeeded, without `then`
+    Reports every step at which a run can end after the `first` of a `followed_by` guardrail succeeded, without `then`
     having started since. Declared endings, failures, uncovered conditions and used-up `max_visits` count; with
     `ends: success` only runs with the status SUCCESS do, with `ends: any` cancelled runs and empty budgets too.
 
@@ -266,13 +266,13 @@ class MissingFollowUp(Verdicts):
     name = "missing-follow-up"
 
 
-class ExclusiveBroken(Verdicts):
-    """A run can perform two things of which it may perform one.
+class ExclusiveBroken(GuardrailRule):
+    """A run can perform two effects of which it may perform only one.
 
     ## What it does
-    Reports every place at which a run can perform both sides of an `exclusive` guardrail, in whatever order, also as
+    Reports every step at which a run can perform both sides of an `exclusive` guardrail, in whatever order, also as
     siblings of one parallel step. A side counts when it starts, even if it fails then. A path whose conditions rule one
-    another out is none.
+    another out does not count.
 
     ## Why it is bad
     The order is shipped and cancelled, or the request is granted and refused. The machine blocks the second of the two,
@@ -307,16 +307,16 @@ class ExclusiveBroken(Verdicts):
     name = "exclusive-broken"
 
 
-class VacuousGuardrail(Verdicts):
+class VacuousGuardrail(GuardrailRule):
     """A guardrail that selects nothing guards nothing.
 
     ## What it does
     Reports a guardrail of the program with a selector that matches no step, and names the rule. `never` without `when`
-    is not concerned: there, no match is what the rule asks for. A policy's rule is vacuous only if it matches in no
+    is not reported: it holds when nothing matches. A policy's rule is vacuous only if it matches in no
     program of the run. Where the step is there and no run gets to it, SW102 or SW103 says so.
 
     ## Why it is bad
-    The rule holds in every run because it speaks of none. Mostly a tool or a step was renamed, and what it is called
+    The rule holds in every run because it applies to none. Mostly a tool or a step was renamed, and what it is called
     now is not protected.
 
     ## Example
@@ -346,23 +346,23 @@ class VacuousGuardrail(Verdicts):
     name = "vacuous-guardrail"
 
 
-class Unproved(Verdicts):
+class Unproved(GuardrailRule):
     """A guardrail, or the coverage of a condition, is neither proved nor refuted.
 
     ## What it does
-    Reports a guardrail, a condition without a branch for every outcome, or a condition with `exclusive: true`, of which
-    no layer found out whether it always holds, and says what was tried. Where a state was found that would break it, if
-    only it can happen, the message names it. A `when` that can't be read, or that reads a name which the program does
-    not have, is reported here too. Limits are counted in work and not in seconds, so the same program gets the same
-    verdict everywhere. Only what hangs all the same is stopped by a clock, after 60 seconds for each program unless
-    `--time-limit` says otherwise; that not all was looked at is then said at the name of the program, too.
+    Reports a guardrail, a condition without a branch for every outcome, or a condition with `exclusive: true`, that is
+    neither proved nor refuted, and says what was tried. The message names a state that would break it, if one was found
+    that may not occur. A `when` that can't be read, or that reads an unknown name, is reported here too. Limits are
+    counted in work and not in seconds, so the same program gets the same verdict everywhere. Only a check that hangs
+    all the same is stopped by a clock, after 60 seconds unless `--time-limit` says otherwise; a finding at the name of
+    the program then says so.
 
     ## Why it is bad
     It may be broken, and nobody knows. A gate that let it pass would be open whenever it is needed most, so this is an
     error: it fails closed.
 
     ## Example
-    Every code matches the pattern, so the two cases cover all, but proofs leave out what a pattern says by `\\b`:
+    Every code matches the pattern, so the two cases cover all, but proofs can't use the `\\b` of a pattern:
 
     ```yaml
     name: route
@@ -392,27 +392,27 @@ class Unproved(Verdicts):
     name = "unproved"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield what no layer decided, with what was tried."""
+        """Yield the properties that no layer decided, with what was tried."""
         yield from super().check(context)
-        yield from unsettled(context, self)
+        yield from undecided_conditions(context, self)
 
     def stopped(self, context: Context) -> Finding:
-        """Return the finding that the clock has stopped something.
+        """Return the finding that the clock has stopped a part of the check.
 
-        Some findings, that a case is never taken for one, are just missing when nobody finds their proof.
+        It is needed because some findings, such as that a case is never taken, are just missing without their proof.
         """
         clock = context.proofs.clock
         message = f"not all was looked at that could be found in this program: {clock.words}"
         return self.finding(message, f"{clock.help}; verdicts that are there still count", Place(("name",), key=True))
 
     def unchecked(self, reason: str) -> Finding:
-        """Return the finding that the clock has stopped the check before there was a program to check."""
+        """Return the finding that the clock has stopped the check before the program was read."""
         help = "allow more with `--time-limit`, or split the program"
         return self.finding(f"nothing was looked at in this program: {reason}", help, Place(("name",), key=True))
 
 
 class PolicyContradiction(Rule):
-    """The program's manifest claims less of a tool than the policy knows, and the policy's word counts.
+    """The program's manifest calls a tool more harmless than a policy does, and the policy counts.
 
     ## What it does
     Reports an entry of the program's `tools` that makes a tool more harmless than a policy says: a smaller `effect`,
@@ -420,8 +420,7 @@ class PolicyContradiction(Rule):
     else is checked with the policy's facts. The finding comes from the policy: only a waiver there silences it.
 
     ## Why it is bad
-    Whoever writes the program could otherwise declare a payment to be a read. Every rule about writes would then pass
-    it by.
+    The author of a program could otherwise declare a payment to be a read. No rule about writes would then apply to it.
 
     ## Example
     ```yaml

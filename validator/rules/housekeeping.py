@@ -8,7 +8,7 @@ from typing import Final
 from stepward.validator.failures import CODE, REPORT_IT, Failure
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import ReportedElsewhere
-from stepward.validator.rules.guardrails import Verdicts
+from stepward.validator.rules.guardrails import GuardrailRule
 from stepward.vm.reading.source import Place
 
 NAMED: Final = 4
@@ -53,20 +53,20 @@ class UnusedSuppression(ReportedElsewhere):
     severity = Severity.WARNING
 
 
-class UnconfirmedWitness(Verdicts):
-    """The machine did not replay a witness that the checker gave: that is a bug of Stepward's.
+class UnconfirmedWitness(GuardrailRule):
+    """The machine did not confirm a witness of the checker: that is a bug of Stepward's.
 
     ## What it does
-    Every violation of a guardrail that the checker calls certain is made into a run: inputs, and what tools and models
-    answer. The machine replays it before it is reported. Reports one that did not get where the checker said, beside
-    the violation, and says what the machine did instead.
+    The checker makes a run of every certain violation of a guardrail: inputs, and the answers of tools and models. The
+    machine replays this run before the violation is reported. Reports a replay that did not show the violation, and
+    says what the machine did instead.
 
     ## Why it is bad
     The checker and the machine read the program in two ways, so one of them is wrong. Neither the violation nor a
     `proved` of the same property can be believed until that is settled; please report it with the program.
 
     ## Example
-    No program should have this finding. It would stand at `refund` here if the machine did not get there with `check`
+    No program should have this finding. It would be at `refund` here if the machine did not get there with `check`
     skipped:
 
     ```yaml
@@ -101,16 +101,16 @@ class RefusedProof(ReportedElsewhere):
     """The second checker did not accept a proof of the first one: that is a bug of Stepward's.
 
     ## What it does
-    Every proof is checked again by a second checker, which reads the program on its own and shares nothing with the
-    engine but what a program is. Reports one that it does not accept, and says why. The property counts as unknown.
+    A second checker checks every proof again. It reads the program on its own, and shares with the engine only what a
+    program is. Reports a proof that it does not accept, and says why. The property counts as unknown.
 
     ## Why it is bad
     The two checkers read the program in two ways, so one of them is wrong. Until that is settled the property may be
     broken; please report it with the program.
 
     ## Example
-    No program should have this finding. It would stand at `check-before-refund` here if the second checker found a way
-    to `refund` past `check`:
+    No program should have this finding. It would be at `check-before-refund` here if the second checker found a path to
+    `refund` past `check`:
 
     ```yaml
     name: refund
@@ -145,7 +145,7 @@ class InternalError(ReportedElsewhere):
 
     ## What it does
     Reports an exception that no program should cause. It says which part of the check was ended, and where: a rule, the
-    judging of one property, the check of a program, a fix or a report. All other parts come to their end, and the
+    judging of one property, the check of a program, a fix or a report. All other parts are finished, and the
     command exits with 2. With `STEPWARD_DEBUG=1` in the environment the traceback is printed on standard error.
 
     ## Why it is bad
@@ -153,7 +153,7 @@ class InternalError(ReportedElsewhere):
     finding can't be silenced: please report it, with the program and the traceback.
 
     ## Example
-    No program should have this finding. It would stand at the name here if the search for dead branches broke off:
+    No program should have this finding. It would be at the name here if the search for dead branches broke off:
 
     ```yaml
     name: greeting
@@ -165,7 +165,7 @@ class InternalError(ReportedElsewhere):
     ```
 
     ## Use instead
-    Nothing in the program has to change for it. Until the bug is mended, another form of the part that is named may do:
+    Nothing in the program has to change for it. Until the bug is fixed, another form of the named part may help:
 
     ```yaml
     name: greeting
@@ -184,7 +184,7 @@ class InternalError(ReportedElsewhere):
     name = "internal-error"
 
     def of(self, failures: Iterable[Failure]) -> list[Finding]:
-        """Return a finding for each error; the parts that one error ended share it."""
+        """Return a finding for each error, which names all parts that this error ended."""
         parts: dict[tuple[str, str], dict[str, None]] = {}
         for one in failures:
             parts.setdefault((one.error, one.place), {})[one.part] = None

@@ -1,4 +1,4 @@
-"""SW201, SW202 and SW210: is what a step reads there."""
+"""SW201, SW202 and SW210: is every name that a step reads defined."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepward.validator.engine.reach import Answer
 
 MAX_DECLARED = 30
-"""Declarations that one help writes out; a program may have a finding for each of thousands."""
+"""Declarations that one help text writes out; a program may have a finding for each of thousands."""
 
 SEARCHED_STEPS = 200_000
 """Steps that the searches for paths of SW202 may visit in one program; findings beyond that have none."""
@@ -61,7 +61,7 @@ class UndefinedVariable(Rule):
         for reading in context.analyses.assignment.readings:
             if reading.meant is None:
                 message = f"nothing ever defines `{reading.reference.text()}`"
-                help, mend = self._offer(context, reading.reference, reading.place)
+                help, mend = self._suggestion(context, reading.reference, reading.place)
                 step = context.facts.program.steps[reading.step].id
                 yield self.finding(message, help, reading.place, step=step, mend=mend)
             elif reading.meant.fields and context.facts.meaning.typing.view(reading.meant).never:
@@ -70,28 +70,28 @@ class UndefinedVariable(Rule):
                 *owner, last = reading.reference.names
                 help = near_words(last, known) or "read a field that the type declares"
                 step, near = context.facts.program.steps[reading.step].id, only_near(last, known)
-                mend = _reading((*owner, near), reading.place) if near else None
+                mend = _replacement((*owner, near), reading.place) if near else None
                 yield self.finding(message, help, reading.place, step=step, mend=mend)
-        yield from self._asked(context)
+        yield from self._in_defined(context)
 
-    def _asked(self, context: Context) -> Iterator[Finding]:
+    def _in_defined(self, context: Context) -> Iterator[Finding]:
         for clause in context.facts.meaning.clauses:
             for node in walk(clause.tree) if clause.tree is not None and "defined" in clause.text else ():
                 if isinstance(node, Defined) and context.facts.meaning.names.meaning(node.reference.names) is None:
                     reference = node.reference
                     place = Place(clause.path, within=(reference.start, reference.end))
                     message = f"nothing ever defines `{reference.text()}`"
-                    help, mend = self._offer(context, reference, place)
+                    help, mend = self._suggestion(context, reference, place)
                     step = context.facts.program.steps[clause.step].id
                     yield self.finding(message, help, place, step=step, mend=mend)
 
-    def _offer(self, context: Context, reference: Reference, place: Place) -> tuple[str, Mend | None]:
-        """Return what to write instead of a reference that nothing defines, and the mend that does, if it is safe."""
+    def _suggestion(self, context: Context, reference: Reference, place: Place) -> tuple[str, Mend | None]:
+        """Return what to write instead of an undefined reference, and the edit that does so, if it is safe."""
         first, *rest = reference.names
         known, position = context.facts.meaning.names, context.facts.flow.position
         if first in known.outputs:
             names = (first, "output", *rest)
-            return f"write `${'.'.join(names)}` for the output of the step", _reading(names, place)
+            return f"write `${'.'.join(names)}` for the output of the step", _replacement(names, place)
         if first in position:
             return f"`{first}` is a {context.facts.program.steps[position[first]].type} step and has no output", None
         is_output = rest[:1] in (["output"], ["error"])
@@ -102,10 +102,10 @@ class UndefinedVariable(Rule):
         if is_output:
             words, otherwise = words.replace("`?", f".{rest[0]}`?"), "name a step that has an output"
         near = None if is_many else only_near(first, among)
-        return words or otherwise, _reading((near, *rest), place) if near else None
+        return words or otherwise, _replacement((near, *rest), place) if near else None
 
 
-def _reading(names: tuple[str, ...], place: Place) -> Mend:
+def _replacement(names: tuple[str, ...], place: Place) -> Mend:
     return Mend(place, "$" + ".".join(names))
 
 
@@ -114,14 +114,14 @@ class MaybeUndefined(EngineRule):
 
     ## What it does
     Reports a reading that a run can reach without passing a definition, and shows the path and the values that lead
-    there. A path whose conditions rule one another out is none. A step that failed or was skipped leaves its output
-    undefined, also where an earlier visit had set it; `$step.error` is only there after a failure. It also reports a
-    field that the declared type does not list under `required`. `defined($name)` tested on the way, or before `and`,
-    silences it.
+    there. A path whose conditions rule one another out does not count. A step that failed or was skipped leaves its
+    output undefined, also where an earlier visit had set it; `$step.error` is only defined after a failure. It also
+    reports a field that the declared type does not list under `required`. A test of `defined($name)` on the path, or
+    before `and`, silences it.
 
     ## Why it is bad
     Most runs go well. The one that takes the other path fails where the reference is read, and often in the very step
-    that was to take care of a failure.
+    that was meant to handle a failure.
 
     ## Example
     ```yaml
@@ -153,14 +153,14 @@ class MaybeUndefined(EngineRule):
         for number, (reading, key) in enumerate(context.analyses.assignment.doubtful):
             found = None
             if context.facts.has_control_flow and number * len(context.facts.program.steps) < SEARCHED_STEPS:
-                found = self._searched(context, reading)
+                found = self._ask_engine(context, reading)
                 if found is not None and found.verdict is Verdict.PROVED:
                     continue
             yield self._finding(context, reading, key, found.evidence if found is not None else None)
 
     @staticmethod
-    def _searched(context: Context, reading: Reading) -> Answer | None:
-        """Return what the engine says of a reading; None where it breaks off."""
+    def _ask_engine(context: Context, reading: Reading) -> Answer | None:
+        """Return the engine's answer about a reading; None where an internal error ended the search."""
         part = f"the reading of `{reading.reference.text()}` in `{context.facts.program.steps[reading.step].id}`"
         return context.proofs.failures.attempt(part, lambda: context.proofs.engine.undefined(reading), lambda _: None)
 
@@ -231,9 +231,9 @@ class UndeclaredInput(Rule):
             for source in reading.meant.sources if reading.meant else ():
                 if source.kind == "input":
                     first.setdefault(source.name, reading)
-        # With a section, what it does not list does not exist: the help declares all of them at once.
+        # A name that an `inputs` section does not list does not exist, so the help declares all of them at once.
         some = list(first.items())[:MAX_DECLARED]
-        types = {name: _wanted(context, name) or _type_word(context, reading) for name, reading in some}
+        types = {name: _argument_type(context, name) or _type_word(context, reading) for name, reading in some}
         declared = ", ".join(f"{name}: {{type: {word}}}" for name, word in types.items())
         help = f"declare {'it' if len(first) == 1 else 'all of them'}: `inputs: {{{declared}}}`"
         if len(first) > len(some):
@@ -243,8 +243,8 @@ class UndeclaredInput(Rule):
             yield self.finding(message, help, reading.place, step=context.facts.program.steps[reading.step].id)
 
 
-def _wanted(context: Context, name: str) -> str | None:
-    """Return the type that tools want of an input as an argument, where they agree on one."""
+def _argument_type(context: Context, name: str) -> str | None:
+    """Return the type of the arguments that an input is passed as, where all tools declare the same."""
     wanted: set[frozenset[str]] = set()
     for site in context.facts.meaning.calls:
         if isinstance(site.call, ToolCall) and f"${name}" in site.call.args.values():

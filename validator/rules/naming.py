@@ -1,4 +1,4 @@
-"""Who names a step in a branch, a case or an `error_step`, and what that does: the run ends after it."""
+"""Arms: the steps that a branch, a case or an `error_step` names, after which a run may end."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ from stepward.vm.language.flow import Flow
 from stepward.vm.language.transitions import END, Transition
 
 MAX_TRIED: Final = 20
-"""Ambiguous arms, or steps of a loop, of which an offer is tried; each takes a look at the whole program."""
+"""Ambiguous arms, or steps of a loop, for which suggestions are tried; each try checks the whole program."""
 
 
 def ends_the_run(flow: Flow, number: int) -> bool:
     """Return whether a run that succeeds in a step ends there."""
-    return any(way.to == END and way.kind in ("success", "end") for way in flow.transitions[number])
+    return any(
+        transition.to == END and transition.kind in ("success", "end") for transition in flow.transitions[number]
+    )
 
 
-def naming_words(flow: Flow, target: str) -> str:
-    """Return what an arm is to the first step that names it: a branch, or its `error_step`."""
-    number, way = next(namings(flow, target), (None, None))
-    if number is None or way is None:  # the `error_step` of a step that can't fail
+def arm_words(flow: Flow, target: str) -> str:
+    """Return in words how the first step that names an arm does so: as a branch, or as its `error_step`."""
+    number, transition = next(naming_transitions(flow, target), (None, None))
+    if number is None or transition is None:  # the `error_step` of a step that can't fail
         return "named as an arm"
-    kind = "a branch" if way.kind == "branch" else "the `error_step`"
+    kind = "a branch" if transition.kind == "branch" else "the `error_step`"
     return f"{kind} of `{flow.steps[number].id}`"
 
 
-def namings(flow: Flow, target: str) -> Iterator[tuple[int, Transition]]:
-    """Yield the steps that name a step in a branch, a case or an `error_step`, and how."""
+def naming_transitions(flow: Flow, target: str) -> Iterator[tuple[int, Transition]]:
+    """Yield each step that names another in a branch, a case or an `error_step`, with the transition."""
     position = flow.position[target]
-    for number, ways in enumerate(flow.transitions):
-        for way in ways:
-            if way.to == position and way.kind in ("branch", "failed", "visits"):
-                yield number, way
+    for number, transitions in enumerate(flow.transitions):
+        for transition in transitions:
+            if transition.to == position and transition.kind in ("branch", "failed", "visits"):
+                yield number, transition

@@ -1,6 +1,6 @@
 """The page of all rules, specs/rules.md, made from their documentation.
 
-To write it anew: `python -m stepward.validator.rules.pages > specs/rules.md`.
+To write it again: `python -m stepward.validator.rules.pages > specs/rules.md`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def _first_line(rule: type[Rule]) -> str:
 
 
 def _entry(rule: type[Rule]) -> str:
-    return "\n".join([f"### {rule.code} {rule.name}", "", *_below(rule.documentation(), 2), ""])
+    return "\n".join([f"### {rule.code} {rule.name}", "", *_with_lower_headings(rule.documentation(), 2), ""])
 
 
-def _below(text: str, levels: int) -> Iterator[str]:
-    """Yield the lines of a text with its headings that many levels lower; what is fenced stays as it is."""
+def _with_lower_headings(text: str, levels: int) -> Iterator[str]:
+    """Yield the lines of a text with its headings lowered by `levels`; fenced lines do not change."""
     is_fenced = False
     for line in text.splitlines():
         if line.startswith("```"):

@@ -1,4 +1,4 @@
-"""Regions of steps that no run gets to: a finding stands at the first step of each, and speaks of the others."""
+"""Regions of steps that no run reaches. A finding is reported at the first step of a region, and counts the others."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def regions_among(dead: Sequence[int], graph: StepGraph) -> Iterator[tuple[int, list[int]]]:
-    """Yield the first step of each region of some steps, and the others that it leads to, in the order of the list.
+    """Yield each region of dead steps: its first step, and the dead steps that this one leads to.
 
-    No other of the steps leads to a first one, but for those of a loop, which has one. Each step is in one region: that
-    of the first, in the order of the list, that leads to it. `dead` is in that order.
+    No dead step leads to a first step, except from the same loop. A dead step that several first steps lead to is in
+    the region of the earliest. `dead` and the results are in the order of the program.
     """
     among, successors = set(dead), graph.flow.successors
     component_of = {number: name for name, loop in enumerate(graph.components(dead)) for number in loop}
@@ -43,23 +43,23 @@ def regions_among(dead: Sequence[int], graph: StepGraph) -> Iterator[tuple[int, 
 
 
 def behind_words(behind: Sequence[int], flow: Flow) -> str:
-    """Return what follows the name of the first step of a region, to speak of the others."""
+    """Return the words that follow the name of a region's first step, and count the steps behind it."""
     if len(behind) == 1:
         return f", nor to `{flow.steps[behind[0]].id}` behind it"
     return f", nor to the {len(behind)} steps behind it" if behind else ""
 
 
-def or_pass_by(number: int, context: Context) -> str:
-    """Return the offer to remove a condition that always goes one way, where nothing that stays needs it."""
-    offer = ", or remove it with the branch that is never taken, and go where it always goes"
-    return offer if number and can_be_removed((number,), context) else ""
+def removal_suggestion(number: int, context: Context) -> str:
+    """Return the suggestion to remove a constant condition; empty where other parts of the program need it."""
+    suggestion = ", or remove it with the branch that is never taken, and go where it always goes"
+    return suggestion if number and can_be_removed((number,), context) else ""
 
 
 def can_be_removed(steps: Sequence[int], context: Context) -> bool:
-    """Return whether nothing that stays needs these steps.
+    """Return whether the rest of the program does not need these steps.
 
-    That is: no guardrail of the program speaks of them, no other step reads what they give, and each arm that they name
-    is one by other steps too, or says itself where the run goes.
+    No guardrail of the program may select them, no other step may read their outputs, and each arm that they name must
+    be named by another step, too, or have a successor of its own.
     """
     gone, flow = set(steps), context.facts.flow
     for rule in context.facts.program.guardrails:
@@ -79,8 +79,8 @@ def can_be_removed(steps: Sequence[int], context: Context) -> bool:
 
 def _named_by_others(target: int, gone: set[int], flow: Flow) -> bool:
     return any(
-        way.to == target and way.kind in ("branch", "failed")
-        for number, ways in enumerate(flow.transitions)
+        transition.to == target and transition.kind in ("branch", "failed")
+        for number, transitions in enumerate(flow.transitions)
         if number not in gone
-        for way in ways
+        for transition in transitions
     )

@@ -1,4 +1,4 @@
-"""Every rule, in the order of the codes. To add one: write its class beside its family, and name it here."""
+"""Every rule, in the order of the codes. To add one: write its class in the file of its family, and list it here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where sensitive values get to: by `set`, by fields, and by tools whose output may repeat what they are given."""
+"""Taint analysis of sensitive values: through `set`, through fields, and through tools that may repeat arguments."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Place
 
 LEAST: Final = 6
-"""Characters of a value that the machine looks for in outputs."""
+"""The fewest characters of a sensitive value that the machine searches outputs for."""
 
 _SMALL: Final = 10 ** (LEAST - 1)
-"""Whole numbers below it have fewer characters."""
+"""Whole numbers below it have fewer characters than LEAST."""
 
 _NUMBER: Final = frozenset({"number"})
 _ANY: Final = frozenset({"string", "number"})
 
 
 class Origin(NamedTuple):
-    """Where a value is marked sensitive, and how it comes here.
+    """Where a value is marked sensitive, and how it was passed on.
 
-    `kinds` are those of its texts and numbers that an output could repeat; `tool` is the last one that may have
-    repeated it, empty where no tool stands between.
+    `kinds` are the kinds of its texts and numbers that an output could repeat; `tool` is the last tool that may have
+    repeated it, or empty.
     """
 
     place: Place
@@ -38,22 +38,22 @@ class Origin(NamedTuple):
 
 
 class SensitiveFlow:
-    """What may be sensitive in a program: the names of `set`, and the outputs of tools that get what is."""
+    """The tainted values of a program: names of `set`, and outputs of tools with a sensitive argument."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._sets: dict[str, Origin] = {}
         self._echoes: dict[str, Origin] = {}
         readings = [one for one in context.analyses.assignment.readings if one.meant is not None]
-        passed = [one for one in readings if self._may_pass(one)]
+        passing = [one for one in readings if self._may_pass(one)]
         changed = True
         while changed:
             changed = False
-            for reading in passed:
-                changed = self._passes(reading) or changed
+            for reading in passing:
+                changed = self._propagate(reading) or changed
 
     def _may_pass(self, reading: Reading) -> bool:
-        """Return whether a step may hand on what it reads: a `set`, or a tool that may repeat its arguments."""
+        """Return whether a step may pass on what it reads: a `set`, or a tool that may repeat its arguments."""
         reader = self._context.analyses.reader(reading)
         match reader:
             case SetStep():
@@ -65,8 +65,8 @@ class SensitiveFlow:
             case _:
                 assert_never(reader)
 
-    def _passes(self, reading: Reading) -> bool:
-        """Note what a reading hands on; return whether that is new."""
+    def _propagate(self, reading: Reading) -> bool:
+        """Record the taint that a reading passes on; return whether it is new."""
         assert reading.meant is not None
         call = self._context.analyses.reader(reading)
         if isinstance(call, ToolCall):
@@ -88,7 +88,7 @@ class SensitiveFlow:
         return True
 
     def _kinds_after(self, reading: Reading, origin: Origin) -> frozenset[str]:
-        """Return the kinds of what `set` makes of a sensitive value: a copy has all of them, a result is a number."""
+        """Return the kinds after `set` read a sensitive value: a copy has all of them, a calculation gives a number."""
         trees = self._context.facts.meaning.clauses_of.get(reading.step, ())
         tree: Expression | None = next((one.tree for one in trees if one.path == reading.place.path), None)
         if tree is None or isinstance(tree, Reference):
@@ -96,9 +96,9 @@ class SensitiveFlow:
         return frozenset() if isinstance(tree, Constant) else result_kinds(tree) & NUMBER
 
     def origin(self, meant: Resolution) -> Origin | None:
-        """Return where what a reference may read is marked sensitive, or None when it is not.
+        """Return the origin of a sensitive value that a reference may read, or None.
 
-        What is certainly sensitive comes before what an output may repeat.
+        An origin of a value that is certainly sensitive comes before one that a tool may only repeat.
         """
         found = [origin for source in meant.sources for origin in self._origins(source, meant.fields)]
         return min(found, key=lambda origin: bool(origin.tool), default=None)
@@ -145,12 +145,12 @@ def _spec_path(context: Context, source: Source) -> tuple[str | int, ...]:
 
 
 def _marked(spec: TypeSpec | None, path: tuple[str | int, ...], fields: tuple[str, ...]) -> Origin | None:
-    """Return where the value at `fields`, something that holds it, or something in it, is marked sensitive."""
+    """Return where the value at `fields`, a value around it, or a part of it is marked sensitive."""
     for number, name in enumerate(fields):
         if spec is None:
             return None
         if spec.sensitive:
-            return Origin(Place((*path, "sensitive")), _sought(_part(spec, fields[number:])))
+            return Origin(Place((*path, "sensitive")), _searched_kinds(_part(spec, fields[number:])))
         spec, path = (spec.properties or {}).get(name), (*path, "properties", name)
     pending = [(spec, path)] if spec is not None else []
     first, kinds = None, frozenset[str]()
@@ -158,7 +158,7 @@ def _marked(spec: TypeSpec | None, path: tuple[str | int, ...], fields: tuple[st
         inner, here = pending.pop()
         if inner.sensitive:
             first = first or Place((*here, "sensitive"))
-            kinds |= _sought(inner)
+            kinds |= _searched_kinds(inner)
             continue
         pending.extend((below, (*here, "properties", name)) for name, below in (inner.properties or {}).items())
         if inner.items is not None:
@@ -167,7 +167,7 @@ def _marked(spec: TypeSpec | None, path: tuple[str | int, ...], fields: tuple[st
 
 
 def _part(spec: TypeSpec | None, fields: tuple[str, ...]) -> TypeSpec | None:
-    """Return the type of a field of a value; None where nothing is said of it."""
+    """Return the type of a field of a value; None where it is not declared."""
     for name in fields:
         if spec is None:
             return None
@@ -176,15 +176,15 @@ def _part(spec: TypeSpec | None, fields: tuple[str, ...]) -> TypeSpec | None:
     return spec
 
 
-def _sought(spec: TypeSpec | None) -> frozenset[str]:
-    """Return the kinds of the values of a type that are long enough to be looked for, at any depth."""
+def _searched_kinds(spec: TypeSpec | None) -> frozenset[str]:
+    """Return the kinds of the values of a type that are long enough to be searched for, at any depth."""
     return frozenset(kind for kind in _ANY if _may_hold(spec, frozenset({kind}), exactly=True))
 
 
 def _may_hold(spec: TypeSpec | None, kinds: frozenset[str], *, exactly: bool = False) -> bool:
-    """Return whether a value of a type may have a text or number of these kinds somewhere in it.
+    """Return whether a value of a type may contain a text or number of these kinds.
 
-    A text may also have a number, unless `exactly` the kind is asked for.
+    A text may contain a number, too, unless `exactly` is set.
     """
     if spec is None or not kinds:
         return bool(kinds)
@@ -201,7 +201,7 @@ def _may_hold(spec: TypeSpec | None, kinds: frozenset[str], *, exactly: bool = F
 
 
 def _fields(spec: TypeSpec) -> Iterator[TypeSpec | None]:
-    """Yield the types of an object's fields; those that are not declared may be anything, unless it is closed."""
+    """Yield the types of an object's fields; None stands for undeclared fields, unless the object is closed."""
     yield from (spec.properties or {}).values()
     rest = spec.additional_properties
     if isinstance(rest, TypeSpec):

@@ -1,4 +1,4 @@
-"""SW001 to SW006: is it a program at all, and does it say one thing."""
+"""SW001 to SW006: is the document a program, and does it have one meaning."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Unreadable(ReportedElsewhere):
 
     ## What it does
     Reports a file that is not UTF-8 text, and a text that breaks the rules of YAML 1.2 or of JSON (a file that ends in
-    `.json` has to be JSON). The finding stands where the reader gave up, and says why. Nothing else is said of such a
+    `.json` has to be JSON). The finding is where the reader gave up, and says why. Nothing else is reported for such a
     file.
 
     ## Why it is bad
     There is no program, so nothing can be checked and nothing can run. A reader that guesses what was meant would run
-    something else than what stands there.
+    something else than the author wrote.
 
     ## Example
     The list of replies is opened with `[` and closed with `}`:
@@ -68,8 +68,8 @@ class Schema(Rule):
 
     ## Why it is bad
     A misspelt field that is ignored silently does nothing: a retry, a bound or a guard that its author relies on is not
-    there. Of two fields that contradict each other only one can be obeyed. And where a type admits no value no run gets
-    on, so that all rules hold for the wrong reason.
+    there. Of two fields that contradict each other only one can be obeyed. And where a type allows no value no run gets
+    past it, so that all rules hold for the wrong reason.
 
     ## Example
     ```yaml
@@ -90,7 +90,7 @@ class Schema(Rule):
     name = "schema"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield fields that contradict each other; those that a model refuses come from the reader."""
+        """Yield fields that contradict each other; the reader reports fields that the models refuse."""
         first: dict[str, Place] = {}
         for number, rule in enumerate(context.facts.program.guardrails):
             place = Place(("guardrails", number, "name"))
@@ -118,7 +118,7 @@ class Schema(Rule):
                 yield self.finding(message, help, here, step=step.id)
 
     def _case_names(self, step: ConditionStep, place: Place) -> Iterator[Finding]:
-        """A guardrail that names a branch must mean one."""
+        """Yield every name that two branches share: a guardrail that names a branch must mean one of them."""
         taken = {"then": "`then` and `otherwise` name the branches of every condition", "otherwise": ""}
         taken["otherwise"] = taken["then"]
         for position, case in enumerate(step.cases or ()):
@@ -135,7 +135,8 @@ class Schema(Rule):
             message = "`next_step` and `is_terminal: true` contradict each other"
             yield self.finding(message, "keep one of the two", place.child("is_terminal"), step=step.id)
         if step.outcome is not None and not any(
-            way.kind == "success" and way.to == END for way in context.facts.flow.transitions[number]
+            transition.kind == "success" and transition.to == END
+            for transition in context.facts.flow.transitions[number]
         ):
             message = "`outcome` stands on a step after which the run goes on"
             help = "remove it; it belongs on a step that ends the run"
@@ -173,7 +174,7 @@ class DuplicateKey(ReportedElsewhere):
 
     ## Why it is bad
     Readers of YAML and JSON mostly keep the last of the two, some keep the first. What the author wrote in the other
-    place never happens, and nobody is told.
+    place never happens, and nobody notices.
 
     ## Example
     ```yaml
@@ -246,7 +247,7 @@ class DuplicateId(Rule):
     """Two steps share an id, so a target that names it is ambiguous.
 
     ## What it does
-    Reports every step and sub-step whose id another one before it has, and shows where. Ids of sub-steps count like
+    Reports every step and sub-step whose id is taken by an earlier one, and shows where. Ids of sub-steps count like
     those of steps.
 
     ## Why it is bad
@@ -297,8 +298,8 @@ class NameCollision(Rule):
     has the name of a step. Only a step's own `output_key` may be its id. Several steps may assign one variable.
 
     ## Why it is bad
-    An input is what the caller gave, in the whole run; who reads it relies on that. After a name that is both a
-    variable and a step, `$name.output` could be a field of the one or the output of the other.
+    An input has the caller's value in the whole run, and its readers rely on that. Where a name is both a variable and
+    a step, `$name.output` could be a field of the variable or the output of the step.
 
     ## Example
     ```yaml

@@ -1,4 +1,4 @@
-"""SW208 and SW209: what reaches a model, and what of a model's or a user's words reaches an effect."""
+"""SW208 and SW209: does a sensitive value reach a model, and does unchecked free text reach an effect."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NO_TEXT: Final = frozenset({"integer", "number", "boolean", "null"})
 
 
 class SensitiveToModel(Rule):
-    """A value that is marked `sensitive` reaches a prompt, and with it the model and whoever hosts it.
+    """A value that is marked `sensitive` reaches a prompt, and with it the model and its host.
 
     ## What it does
-    Reports every reference in a `prompt` or a `system` text whose value is marked `sensitive: true`, or comes through
-    `set` from one that is, or has a part that is. A tool may repeat what it is given: its output is reported too, where
-    an argument is sensitive and the type of the output lets it through. A boolean, an `enum`, a text of fewer than six
-    characters and a small whole number do not. Of a tool that never repeats what it is given the manifest says
-    `echoes: false`. The machine believes that of no tool: what it recognises in an output reaches no prompt.
+    Reports every reference in a `prompt` or a `system` text whose value is marked `sensitive: true`, comes from such a
+    value through `set`, or has such a part. A tool may repeat its arguments: its output is reported too, where an
+    argument is sensitive and the type of the output can contain it. A boolean, an `enum`, a text of fewer than six
+    characters and a small whole number can't. `echoes: false` in the manifest says that a tool never repeats its
+    arguments. The machine does not rely on that: a sensitive value that it finds in an output reaches no prompt.
 
     ## Why it is bad
-    What stands in a prompt leaves the house, and may be logged and kept there. For a password, a card number or a
+    A prompt leaves the organisation, and the model's host may log and store it. For a password, a card number or a
     diagnosis that is a leak, and no later step takes it back.
 
     ## Example
@@ -55,7 +55,7 @@ class SensitiveToModel(Rule):
     name = "sensitive-to-model"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every sensitive value in a prompt or a system text, followed through `set`, fields and outputs."""
+        """Yield every sensitive value in a prompt or a system text, also through `set`, fields and outputs."""
         if not is_marked(context):
             return
         flow = SensitiveFlow(context)
@@ -81,17 +81,17 @@ class SensitiveToModel(Rule):
 
 
 class UnguardedTextToEffect(Rule):
-    """Free text of a model or a user reaches a tool that writes, and no condition looked at it on the way.
+    """Free text of a model or a user reaches a tool that writes, and no condition reads it before.
 
     ## What it does
     Reports an argument of a write tool that holds a model's reply or an input of type string, when some path leads
     there without a condition that reads it. Text that `enum`, `pattern` or `allowed_outputs` limits is not free, and
-    what a tool returns is the tool's own. A value that `set` copies is followed. Any condition that reads the text
+    the output of a tool does not count. A value that `set` copies is followed. Any condition that reads the text
     counts, whatever it asks; `defined` does not read it.
 
     ## Why it is bad
-    A model can be talked into any text, and a user can write any. Sent, stored or executed as it is, that text does
-    what its writer wants.
+    A user can write any text, and can make a model write any. Sent, stored or executed unchanged, that text does what
+    its writer wants.
 
     ## Example
     ```yaml
@@ -130,10 +130,10 @@ class UnguardedTextToEffect(Rule):
                 continue
             source = self._origin(context, reading)
             if source is not None and not _is_refused(context, reading, call):
-                yield self._found(context, source, reading, call)
+                yield self._text_finding(context, source, reading, call)
 
     def _origin(self, context: Context, reading: Reading) -> Source | None:
-        """Return where free text that reaches a reading unchecked comes from, through `set` too, or None."""
+        """Return the source of free text that reaches a reading unchecked, also through `set`, or None."""
         visited: set[Source] = set()
         pending = [_sources_of(reading)]
         while pending:
@@ -148,7 +148,7 @@ class UnguardedTextToEffect(Rule):
         return None
 
     def _copied(self, context: Context, source: Source) -> Iterator[tuple[Source, Reading]]:
-        """Yield where what a `set` assigns as it is comes from."""
+        """Yield the sources of the value that a `set` copies."""
         for copied in context.analyses.assignment.readings_of.get(source.step or 0, ()):
             if copied.place.path == source.path and self._is_copy(context, source):
                 yield from _sources_of(copied)
@@ -159,11 +159,11 @@ class UnguardedTextToEffect(Rule):
         return is_free and self._arrives(context, source, reading)
 
     def _is_copy(self, context: Context, source: Source) -> bool:
-        """Whether a `set` assigns a reference as it is; every other expression gives a number or true and false."""
+        """Whether a `set` copies a reference; every other expression gives a number or a boolean."""
         clauses = context.facts.meaning.clauses_of.get(source.step or 0, ())
         return any(clause.path == source.path and isinstance(clause.tree, Reference) for clause in clauses)
 
-    def _found(self, context: Context, source: Source, reading: Reading, call: ToolCall) -> Finding:
+    def _text_finding(self, context: Context, source: Source, reading: Reading, call: ToolCall) -> Finding:
         whose = "a user's" if source.kind == "input" else "a model's"
         text = reading.reference.text()
         is_declared = call.tool in context.facts.meaning.manifest
@@ -179,7 +179,7 @@ class UnguardedTextToEffect(Rule):
         return self.finding(message, help, reading.place, step=call.id, related=related)
 
     def _is_free(self, context: Context, source: Source, fields: tuple[str, ...]) -> bool:
-        """Whether a source gives text that nobody limits: a model's reply, or an input; a tool's output is its own."""
+        """Whether a source gives unlimited text: a model's reply or an input. A tool's output does not count."""
         if source.kind == "output":
             call = context.facts.call_of(source)
             if not isinstance(call, LlmCall):
@@ -221,7 +221,7 @@ def _sources_of(reading: Reading) -> Iterator[tuple[Source, Reading]]:
 
 
 def _is_refused(context: Context, reading: Reading, call: ToolCall) -> bool:
-    """Return whether a reference is an argument that the tool takes no text for, so that the machine refuses text."""
+    """Return whether a reference is an argument whose declared type has no text, so that the machine refuses text."""
     argument = reading.place.path[-1]
     spec = (context.facts.meaning.tool(call.tool).args or {}).get(str(argument))
     is_whole = call.args.get(str(argument)) == reading.reference.text()
@@ -229,7 +229,7 @@ def _is_refused(context: Context, reading: Reading, call: ToolCall) -> bool:
 
 
 def _conditions_on(context: Context) -> dict[Source, list[tuple[int, tuple[str, ...]]]]:
-    """Return the condition steps that read each source, and the fields of it that they read."""
+    """Return the condition steps that read each source, with the fields that they read."""
     found: dict[Source, list[tuple[int, tuple[str, ...]]]] = {}
     for reading in context.analyses.assignment.readings:
         if reading.meant is not None and isinstance(context.facts.flow.steps[reading.step], ConditionStep):

@@ -24,7 +24,7 @@ class UndeclaredTool(Rule):
 
     ## What it does
     Reports every call of a tool that the program's `tools` section does not list, with the nearest name that it does. A
-    program without `tools` is not concerned: it takes its facts from the policy files.
+    program without `tools` is not checked: it takes its facts from the policy files.
 
     ## Why it is bad
     With the section present, what it does not list does not exist, and the call fails. Nothing is known of such a
@@ -68,7 +68,7 @@ class ToolArguments(Rule):
     """An argument is missing, unknown to the tool, or of the wrong type.
 
     ## What it does
-    Holds the arguments of every call against what the tool declares under `args`. Declared arguments are required
+    Compares the arguments of every call with what the tool declares under `args`. Declared arguments are required
     unless they have a `default`; a tool without `args` takes anything. A value that is one reference has the type of
     what it refers to; a reference inside longer text gives text.
 
@@ -144,14 +144,14 @@ def _listed(names: dict[str, TypeSpec]) -> str:
 
 
 def _mismatch(context: Context, site: CallSite, name: str, value: Any, spec: TypeSpec) -> tuple[str, str] | None:
-    """Return what is wrong with an argument and what to do, or None when nothing is, or nothing can be said."""
+    """Return a message and a help for an argument of a wrong type; None where it fits, or its type is not known."""
     pieces = parts(value) if isinstance(value, str) and "$" in value else ()
     if len(pieces) == 1 and isinstance(pieces[0], Reference):
         return _reference_mismatch(context, site, name, pieces[0], spec)
     if pieces and any(isinstance(piece, Reference) for piece in pieces):
         if "string" not in spec.kinds:
             return (
-                f"the argument `{name}` must be {_wanted(spec)}, but longer text is text",
+                f"the argument `{name}` must be {_wanted(spec)}, but a reference inside longer text gives text",
                 "write the reference alone",
             )
         return None

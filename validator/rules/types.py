@@ -1,4 +1,4 @@
-"""SW203 to SW205: do values have the types that they are used with."""
+"""SW203 to SW205: do values have the types that they are used as."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TypeMismatch(Rule):
 
     ## What it does
     Reports operands and comparisons of unlike types, a condition that is not true or false, a default or a fallback
-    that its type refuses, and uses of one undeclared name that no type can serve. Types that nobody declares are
+    that its type refuses, and uses of one undeclared name that no type fits. Types that nobody declares are
     inferred from all uses. There is no truthiness and no conversion: `$count == '3'` is an error, not false.
 
     ## Why it is bad
@@ -52,7 +52,7 @@ class TypeMismatch(Rule):
     name = "type-mismatch"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield ill-typed operands, uses of a name that no type serves, and defaults and fallbacks of a wrong type."""
+        """Yield ill-typed operands, uses of a name that no type fits, and defaults and fallbacks of a wrong type."""
         yield from expression_findings(self, context)
         yield from self._conflicts(context)
         yield from self._defaults(context)
@@ -177,7 +177,7 @@ class ImpossibleValue(Rule):
     not `yes`.
 
     ## Why it is bad
-    The comparison has the same result in every run, so a branch is dead that its author relies on. Often a value was
+    The comparison has the same result in every run, so a branch that its author relies on is dead. Often a value was
     renamed in one place only.
 
     ## Example
@@ -212,7 +212,7 @@ class ImpossibleValue(Rule):
 
 
 def expression_findings(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Yield the findings of one rule among what is wrong with the program's expressions."""
+    """Yield the problems of the program's expressions that are findings of one rule."""
     for clause, problem in context.analyses.type_problems:
         if problem.code == rule.code:
             place = Place(clause.path, within=(problem.start, problem.end))
