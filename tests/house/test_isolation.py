@@ -273,7 +273,7 @@ FILES: Final = (
     "gate.mending:with_fixes",
     "findings:Report.bounds",
     "gate.known:KnownFiles.find",
-    "gate.known:KnownFiles.keep",
+    "gate.known:KnownFiles.store",
     "gate.checking:idle_entries",
     "gate.checking:vacuous_rules",
 )
@@ -305,7 +305,7 @@ def test_an_error_in_one_file_costs_what_is_left_of_that_file(
     target: str, cached: bool, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted error is met in every file, so that each has to be isolated from the others."""
-    if target in ("gate.known:KnownFiles.find", "gate.known:KnownFiles.keep") and not cached:
+    if target in ("gate.known:KnownFiles.find", "gate.known:KnownFiles.store") and not cached:
         pytest.skip("there is no cache")
     if target == "gate.checking:read_candidate" and cached:
         target = "gate.checking:read_content"

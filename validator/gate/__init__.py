@@ -1,1 +1,1 @@
-"""The run over many files: which are programs, what is configured, what is silenced or already known."""
+"""The check of many files: discovery, settings, cache, suppressions, baselines and fixes."""

@@ -1,4 +1,4 @@
-"""Baselines: the findings that were there when the gate came, matched by what is wrong and not by its line."""
+"""Baselines: findings that existed when the gate was introduced, matched by their content and not by their line."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Baseline:
-    """The entries of a baseline file that are not used up; `folder` is where the file is."""
+    """The entries of a baseline file that no finding has matched yet (`left`); `path` is the file."""
 
     path: FilePath
     left: Counter[Entry]
 
     @classmethod
     def load(cls, path: FilePath) -> Baseline:
-        """Return the baseline in a file; raises ConfigurationError for what is none."""
+        """Return the baseline in a file; raises ConfigurationError for a file that is not a baseline."""
         try:
             data = json.loads(path.read_bytes())
             if data["version"] != VERSION:
@@ -57,7 +57,7 @@ class Baseline:
         return cls(path, left)
 
     def hides(self, finding: Finding) -> bool:
-        """Return whether an entry for the finding is left, and use it up."""
+        """Return whether an entry for the finding remains, and remove this entry."""
         entry = entry_of(finding, self.path.parent)
         if not self.left[entry]:
             return False
@@ -65,7 +65,7 @@ class Baseline:
         return True
 
     def stale(self, is_known: Callable[[FilePath], bool]) -> list[dict[str, Any]]:
-        """Return what is left of the entries for files of which `is_known` says that all findings are known."""
+        """Return the remaining entries of files that were checked completely, which `is_known` says."""
         return [
             entry.to_data(count)
             for entry, count in sorted(self.left.items())
@@ -86,7 +86,7 @@ def write_baseline(path: FilePath, findings: Iterable[Finding]) -> None:
 
 
 def entry_of(finding: Finding, folder: FilePath) -> Entry:
-    """Return what a finding is about, seen from a folder."""
+    """Return the entry for a finding, with its file relative to a folder."""
     file, *rest = finding.fingerprint()
     return Entry(os.path.relpath(file, folder).replace(os.sep, "/"), *rest)
 

@@ -1,8 +1,8 @@
-"""The cache of results: a folder of small files, each under the digest of everything that its content hangs on.
+"""The cache of results: a folder of small files, each named by the digest of all that it depends on.
 
-Nothing here is ever wrong, only absent: what is not there, not whole, not ours or not readable is computed again.
-Every entry is sealed with a secret of its user, since whoever writes a program can put files beside it: an entry that
-somebody else made, in a pull request say, would else say that there is nothing to find.
+An entry is never wrong, only absent: what is missing, damaged, unreadable or made by another user is computed again.
+Every entry is sealed with a secret of its user, because the author of a program can put files beside it. Without the
+seal, an entry in a pull request could claim that there is nothing to find.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ SECRET_VARIABLE: Final = "STEPWARD_CACHE_KEY"
 
 MAX_ENTRIES: Final = 20_000
 MAX_BYTES: Final = 64 << 20
-"""Entries, and bytes of them, that a folder holds; what was not needed for the longest time goes first."""
+"""Entries, and bytes of them, that a folder holds; the least recently used ones are removed first."""
 
 MAX_ENTRY_BYTES: Final = 4 << 20
-"""Bytes of one result that is kept; a larger one is computed again."""
+"""The largest result that is cached, in bytes; a larger one is computed again."""
 
 _LAYOUT: Final = b"stepward cache 1"
 _SECRET_BYTES: Final = 32
@@ -42,7 +42,7 @@ Signature: 8a477f597d28d172789f06886806bc55
 
 
 class Cache:
-    """Results by their keys. What is put is written by `close`, in one step each, so that many runs may share a folder.
+    """Results by their keys. `close` writes each new result in one step, so that many runs may share a folder.
 
     `version` returns the digest of the code that computes the results: it is asked again before anything is written.
     """
@@ -56,8 +56,8 @@ class Cache:
 
     @classmethod
     def open(cls, folder: FilePath, version: Callable[[], str | None]) -> Cache | None:
-        """Return the cache in a folder, which need not be there yet; None when nothing can be kept or trusted."""
-        # A link could lead to where other files would be taken for old entries, or entries be left.
+        """Return the cache in a folder, which need not exist yet; None when results can't be stored or trusted."""
+        # A link could lead to a folder whose files would be taken for old entries, or that entries would be written to.
         if os.path.islink(folder):
             return None
         try:
@@ -67,16 +67,16 @@ class Cache:
         return None if secret is None or digest is None else cls(folder, secret, version, digest)
 
     def key(self, parts: Iterable[bytes]) -> str:
-        """Return the key of a result that hangs on these parts, in this order, and on the version."""
+        """Return the key of a result that depends on these parts, in this order, and on the version."""
         digest = hashlib.sha256(_LAYOUT)
         for part in (self._digest.encode(), *parts):
-            # With the length before it no two lists of parts make the same text.
+            # Lengths keep two lists of parts from giving the same text.
             digest.update(b"%d:" % len(part))
             digest.update(part)
         return digest.hexdigest()
 
     def get(self, key: str) -> Any:
-        """Return what was put under a key, as JSON has it; None when nothing was."""
+        """Return the JSON data that is stored under a key; None when there is none."""
         path = self._folder / key
         try:
             with path.open("rb") as file:
@@ -89,20 +89,20 @@ class Cache:
             return None
         if age > _DAY_SECONDS:
             with suppress(OSError):
-                os.utime(path)  # it is in use, so others go before it
+                os.utime(path)  # it was used now, so others are removed before it
         return json.loads(data)
 
     def put(self, key: str, data: Any) -> None:
-        """Keep JSON data under a key, unless it is too large."""
+        """Store JSON data under a key, unless it is too large."""
         content = json.dumps(data, separators=(",", ":")).encode()
         if len(content) < MAX_ENTRY_BYTES - 2 * _SECRET_BYTES:
             self._new[key] = content
 
     def close(self) -> None:
-        """Write what was put; a folder that can't be written to is left as it is, without a word."""
+        """Write the new results; a folder that can't be written to is ignored."""
         new, self._new = self._new, {}
         with suppress(OSError):
-            # Code that was changed while it ran is neither what it was nor what it is now.
+            # Where the code was changed during the run, its results belong to no version.
             if not new or self._version() != self._digest:
                 return
             self._make_folder()
@@ -130,7 +130,7 @@ class Cache:
                 elif (
                     _UNFINISHED.fullmatch(file.name) and now - file.stat(follow_symlinks=False).st_mtime > _DAY_SECONDS
                 ):
-                    _remove(file.path)  # whoever began to write it did not come to the end
+                    _remove(file.path)  # a run was ended while it wrote the file
         count, size = len(entries), sum(entry[1] for entry in entries)
         for _, bytes_, path in sorted(entries):
             if count <= MAX_ENTRIES and size <= MAX_BYTES:
@@ -148,20 +148,20 @@ def _remove(path: str) -> None:
 
 
 def _secret() -> bytes | None:
-    """Return what entries are sealed with: what the environment gives, else the user's own, made when there is none."""
+    """Return the secret for seals: from the environment, else the user's own, which is made when there is none."""
     given = os.environ.get(SECRET_VARIABLE)
     if given:
         return hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     if not os.path.isabs(base):
-        return None  # without a home it would be a folder of the files that are checked
+        return None  # without a home the secret would be among the files that are checked
     path = FilePath(base, "stepward", "secret")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Of two runs that make one the later wins: the other's entries are lost.
+        # Of two runs that make a secret the later wins: the entries of the other are lost.
         put(path, os.urandom(_SECRET_BYTES), mode=PRIVATE)
-    # A secret that others may read, or that they have put there, is none. That of git's check-outs is theirs, too:
-    # they are never closed to others unless their user asks for that.
+    # A secret is refused if others can read it or have put it there. That includes a file that git has checked out:
+    # its permissions let others read it unless its user asks for something else.
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
         secret = file.read(_SECRET_BYTES + 1)

@@ -1,4 +1,4 @@
-"""The run over many files: every program checked under its own settings, then what can only be said of the whole."""
+"""The check of many files: every program under its own settings, then the findings on the run as a whole."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from stepward.vm.errors import DocumentError, PolicyError
 from stepward.vm.reading.document import Document, Format
 from stepward.vm.reading.limits import MAX_BYTES
 
-# A run that finds all in the cache must not wait for the models of programs and for the rules: they are imported where
-# a program is looked at.
+# A run that finds everything in the cache must not wait for the models of programs and for the rules: they are imported
+# where a program is checked.
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
     from stepward.validator.gate.cache import Cache
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 STDIN: Final = "<stdin>"
 
 BLOCKING: Final = frozenset({"SW001", "SW002", "SW003", "SW004", "SW101", "SW106"})
-"""Findings that keep guardrails from being judged. With a policy in force they can't be silenced: whoever writes a
-program would else get rid of all that the policy finds by breaking the program and excusing the break."""
+"""Findings without which guardrails can be judged. Under a policy they can't be silenced: the author of a program could
+otherwise escape all findings of the policy by breaking the program and silencing the break."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """A finding on its way to the report: the settings that decide on it, and the number of its program, if any."""
+    """A finding, the settings that decide whether it is reported, and the number of its program, if any."""
 
     finding: Finding
     settings: Settings
@@ -60,12 +60,12 @@ class _Entry:
 
 
 class Run:
-    """Collects what there is to say of paths, texts and objects; `result` then says it.
+    """Checks paths, texts and objects, and collects their reports; `result` returns the whole.
 
-    `today` is the day by which waivers are judged; `on_file` hears the name of each file before it is read. Bounds of
-    programs are computed where `with_bounds` is set, findings have their fixes `with_fixes`, and proofs keep what
-    certificates are written from with `certify`. What a `cache` knows of files in paths is not worked out again; with
-    `certify` none is used, since nothing that is kept writes certificates.
+    `today` is the day by which waivers are judged; `on_file` gets the name of each file before it is read.
+    `with_bounds` computes the bounds of programs, `with_fixes` the fixes of findings, and `certify` keeps the proofs
+    that certificates are written from. Files of paths whose reports a `cache` has are not checked again; `certify`
+    turns the cache off, because cached reports have no proofs.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Run:
         self._with_bounds = with_bounds
         self._with_fixes = with_fixes
         self._today = today or datetime.datetime.now(datetime.UTC).date()
-        self._told: Mapping[str, Any] = {"today": self._today, "certify": certify}
+        self._check_arguments: Mapping[str, Any] = {"today": self._today, "certify": certify}
         self._on_file = on_file
         self._policies = Policies()
         self._known: KnownFiles | None = None
@@ -111,7 +111,8 @@ class Run:
     def check_paths(self, targets: Sequence[str | FilePath]) -> None:
         """Check the programs in files and folders.
 
-        Raises TargetError and ConfigurationError for what can't be read, PolicyError for a policy that is none.
+        Raises TargetError and ConfigurationError for files that can't be read, PolicyError for a file that is no
+        policy.
         """
         self._covers_folder |= any(map(os.path.isdir, targets))
         for candidate in find_candidates(targets, self._configurations):
@@ -122,7 +123,7 @@ class Run:
             self._read.add(str(candidate.path))
 
     def check_text(self, content: bytes, filename: str | None) -> None:
-        """Check the programs in what came through a pipe; `filename` is the file that it stands for, if any."""
+        """Check the programs in the content of standard input; `filename` is the file that it stands for, if any."""
         path = absolute(filename or STDIN)
         shown = shown_name(path) if filename else STDIN
         name = str(path) if filename else STDIN
@@ -157,9 +158,9 @@ class Run:
         self._isolated(absolute(name), name, check)
 
     def check_program(self, program: Program) -> list[Policy]:
-        """Check one program of a file that may hold several, and return the policies that it was held against.
+        """Check one program of a file that may hold several, and return the policies that it was checked under.
 
-        Raises ConfigurationError for settings that can't be used, PolicyError for a policy that is none.
+        Raises ConfigurationError for settings that can't be used, PolicyError for a file that is no policy.
         """
         document = program.document
         assert document is not None, "a program of a file was read from it"
@@ -179,18 +180,18 @@ class Run:
         from stepward.validator.validator import ProgramValidator, isolated
 
         def check() -> Report:
-            return ProgramValidator(program, policies, **self._told, **settings.for_proofs).validate()
+            return ProgramValidator(program, policies, **self._check_arguments, **settings.for_proofs).validate()
 
         return isolated(program.source_name, check)
 
     def _isolated(self, path: FilePath, shown: str, check: Callable[[], None]) -> None:
-        """Check a file; an internal error costs what is left of this file."""
+        """Check a file; an internal error ends the check of this file only."""
         self._failures = Failures(AdvisedError, PolicyError)
         self._failures.attempt("the check of this file", check, lambda _: None)
         self._add_failures(path, shown)
 
     def _add_failures(self, path: FilePath, shown: str) -> None:
-        """Add a finding for each internal error that no report speaks of."""
+        """Add a finding for each internal error that no report has."""
         if not self._failures.found:
             return
         from stepward.validator.rules.housekeeping import InternalError
@@ -217,7 +218,7 @@ class Run:
         self._add_contents(contents, file.path, shown, file)
 
     def _source(self, candidate: Candidate, shown: str) -> SourceFile | None:
-        """Return a file as it is read, or None when it is too large to be kept."""
+        """Return a file with its content, or None when it is too large to be cached."""
         content = candidate_bytes(candidate.path)
         if content is None or len(content) > MAX_BYTES:
             return None
@@ -233,20 +234,20 @@ class Run:
         self._add_reports(list(known.reports), text, _format(file.path), file.path, file.shown, settings)
 
     def _add_contents(self, contents: Contents, path: FilePath, shown: str, file: SourceFile | None = None) -> None:
-        """Add what a file holds; `file` is given where the outcome is to be kept."""
+        """Add the reports on the contents of a file; `file` is given where they are to be cached."""
         self._not_literal += contents.not_literal
         if contents.error is None and not contents.documents:
             self._skipped += 1
             if file is not None and self._known is not None:
-                self._known.keep_none(file, contents.not_literal)
+                self._known.store_non_program(file, contents.not_literal)
             return
         settings = self._configurations.above(path.parent)
         started = time.monotonic()
         reports = list(self._reports(contents, settings, path))
         if file is not None and self._known is not None and not self._failures.found:
             seconds = time.monotonic() - started
-            keep = partial(self._known.keep, file, settings, reports, contents.not_literal, seconds)
-            self._failures.attempt("the writing of the cache", keep, lambda _: None)
+            store = partial(self._known.store, file, settings, reports, contents.not_literal, seconds)
+            self._failures.attempt("the writing of the cache", store, lambda _: None)
         self._add_reports(reports, contents.text, _format(path), path, shown, settings)
 
     def _reports(self, contents: Contents, settings: Settings, path: FilePath) -> Iterator[Report]:
@@ -256,7 +257,7 @@ class Run:
         if contents.error is not None:
             yield unreadable(contents.error)
         for number, document in enumerate(contents.documents):
-            report = validate_document(document, policies, **self._told, **settings.for_proofs)
+            report = validate_document(document, policies, **self._check_arguments, **settings.for_proofs)
             if self._with_fixes and any(finding.mend is not None for finding in report.findings):
                 from stepward.validator.gate.mending import with_fixes
 
@@ -274,7 +275,7 @@ class Run:
         findings = []
         for number, report in enumerate(reports, start=self._programs):
             self._matched |= report.matched_policy_rules
-            self._properties.extend(_of(shown, entry) for entry in report.properties)
+            self._properties.extend(_with_file(shown, entry) for entry in report.properties)
             self._failed += report.failures
             measured = partial(getattr, report, "bounds") if self._with_bounds else lambda: None
             bounds = self._failures.attempt(f"the bounds of `{report.program}`", measured, lambda _: None)
@@ -287,14 +288,14 @@ class Run:
                 finding = replace(found, file=shown)
                 owners[id(finding)] = number
                 findings.append(finding)
-        outcome = self._failures.attempt(
+        result = self._failures.attempt(
             "the comments that silence findings",
             lambda: silence(findings, read_comments(text, format), shown, partial(self._is_fixed, settings=settings)),
             lambda _: Silenced(findings),
         )
-        for finding, reason in outcome.silenced:
+        for finding, reason in result.silenced:
             self._silenced.append((_Entry(finding, settings), Suppressed(finding, "comment", reason)))
-        for finding in (*outcome.kept, *outcome.complaints):
+        for finding in (*result.remaining, *result.complaints):
             entry = _Entry(finding, settings, owners.get(id(finding), self._programs))
             ignored = self._file_ignored(finding, path, settings)
             if ignored is None:
@@ -303,13 +304,13 @@ class Run:
                 self._silenced.append((entry, Suppressed(finding, "configuration", ignored.reason)))
         self._files.add(shown)
         self._note_matched_files(path, settings)
-        if findings or outcome.complaints:
+        if findings or result.complaints:
             self._sources[shown] = text
         self._programs += len(reports)
 
     def _is_fixed(self, finding: Finding, settings: Settings) -> bool:
-        """Return whether nothing but a policy can lift the finding, or nothing at all, as with an internal error."""
-        if finding.policy is not None or finding.code == INTERNAL:  # what is missing behind one is not known
+        """Return whether a finding can't be silenced: only a policy can lift it, or nothing, as an internal error."""
+        if finding.policy is not None or finding.code == INTERNAL:  # an internal error hides unknown findings
             return True
         return finding.code in BLOCKING and bool(settings.policies)
 
@@ -336,12 +337,12 @@ class Run:
     # -- the whole run ---------------------------------------------------------------------------------------------
 
     def result(self, new_baseline: FilePath | None = None) -> RunResult:
-        """Return what the run found; with `new_baseline`, write what can be hidden there and hide it.
+        """Return the result of the run; `new_baseline` is a file to list all findings in that can be hidden.
 
         Raises ConfigurationError for a baseline that can't be read or written.
         """
         if self._covers_folder:
-            self._say_of_whole()
+            self._add_whole_run_findings()
         entries = sorted(self._entries, key=lambda entry: entry.finding.sort_key())
         visible, hidden, stale = self._hide(entries, new_baseline)
         visible = [entry for entry in visible if self._is_wanted(entry)]
@@ -356,8 +357,8 @@ class Run:
             failing=frozenset(entry.finding for entry in visible if _fails(entry)),
             suppressed=tuple(
                 sorted(
-                    (told for entry, told in silenced if self._is_wanted(entry)),
-                    key=lambda told: told.finding.sort_key(),
+                    (suppressed for entry, suppressed in silenced if self._is_wanted(entry)),
+                    key=lambda suppressed: suppressed.finding.sort_key(),
                 )
             ),
             files=tuple(sorted(self._files)),
@@ -373,13 +374,13 @@ class Run:
             failures=tuple(self._failed),
         )
 
-    def _say_of_whole(self) -> None:
-        """Add what can only be said of the whole run."""
+    def _add_whole_run_findings(self) -> None:
+        """Add the findings on the run as a whole."""
         self._failures = Failures(AdvisedError, PolicyError)
         for idle in self._failures.collect("the search for idle entries", lambda: idle_entries(self._uses.values())):
             self._sources[idle.file] = idle.text
             self._entries.append(_Entry(idle.finding, idle.settings))
-        # Nothing is said while some program can't be judged: what it holds is not known.
+        # A rule of a policy is not called vacuous while some program can't be judged: it may match there.
         unjudged = BLOCKING | {INTERNAL}
         if self._programs and not any(entry.finding.code in unjudged for entry in self._entries):
             find = partial(vacuous_rules, self._policies.used(), self._matched)
@@ -397,7 +398,7 @@ class Run:
     def _hide(
         self, entries: list[_Entry], new_baseline: FilePath | None
     ) -> tuple[list[_Entry], list[_Entry], list[Mapping[str, Any]]]:
-        """Take away what a baseline hides; return the rest, what that was, and the stale entries."""
+        """Return the findings that baselines do not hide, those that they hide, and the stale entries."""
         if new_baseline is not None:
             hidden = [entry for entry in entries if self._can_hide(entry) and self._is_wanted(entry)]
             write_baseline(absolute(new_baseline), (entry.finding for entry in hidden))
@@ -421,7 +422,7 @@ class Run:
         return path in self._read or (self._covers_folder and not os.path.exists(path))
 
 
-def _of(file: str, entry: Property) -> Property:
+def _with_file(file: str, entry: Property) -> Property:
     return entry if entry.file == file else entry._replace(file=file)
 
 
@@ -430,7 +431,7 @@ def _format(path: FilePath) -> Format:
 
 
 def _documents(text: str, path: FilePath) -> Sequence[Document]:
-    """Return the programs in a text that a file could hold; raises ProgramError when it can't be read."""
+    """Return the programs in a text in the format of a file; raises ProgramError when it can't be read."""
     contents = read_content(text.encode(), str(path), str(path), must_be_program=True)
     if contents.error is not None:
         raise contents.error

@@ -1,4 +1,4 @@
-"""Which files are programs: a walk over folders that respects .gitignore and excludes, then a look into each file."""
+"""Finds programs: walks folders, respects .gitignore and excludes, and then reads each candidate."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _FIELDS_OF_PROGRAMS_ALONE: Final = frozenset({"step", "inputs", "guardrails", "m
 
 
 class TargetError(AdvisedError):
-    """What was to be checked is not there, or can't be read."""
+    """A target of the check does not exist, or can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file that may hold programs; one that was named by its user has to."""
+    """A file that may hold programs; a file that the user named has to."""
 
     path: FilePath
     is_named: bool = False
@@ -39,7 +39,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a file holds: programs, or why it can't be read, or neither, when it is no file of programs.
+    """The contents of a file: programs, or why it can't be read, or neither when it is no file of programs.
 
     `not_literal` counts the programs in Python source that can't be read without running it.
     """
@@ -54,7 +54,7 @@ class Contents:
 
 
 def find_candidates(targets: Iterable[str | FilePath], configurations: Configurations) -> Iterator[Candidate]:
-    """Yield the files among the targets, and the candidates in its folders, each file once and in a fixed order.
+    """Yield the files among the targets, and the candidates in their folders, each file once and in a fixed order.
 
     Raises TargetError for a target that does not exist, or a folder that can't be read.
     """
@@ -98,7 +98,7 @@ class _Walk:
             entries = _entries(folder)
             if any(entry.name == ".gitignore" for entry in entries):
                 rules = [*rules, _ignore_file(folder / ".gitignore")]
-            # Patterns that leave out the very folder that was asked for have nothing to say about what is in it.
+            # Patterns that exclude the target itself do not apply to its contents.
             excluded = None if excluded_root else self._configurations.above(folder).excluded
             subfolders = []
             for entry in entries:
@@ -127,7 +127,7 @@ class _Walk:
 def _is(question: Callable[[], bool]) -> bool:
     try:
         return question()
-    except OSError:  # a link to where access is denied
+    except OSError:  # a link whose target can't be accessed
         return False
 
 
@@ -140,7 +140,7 @@ def _entries(folder: FilePath) -> list[os.DirEntry[str]]:
 
 
 def _rules_above(root: FilePath) -> list[Patterns]:
-    """Return the .gitignore files between the root of the git work tree and a folder in it, without its own."""
+    """Return the .gitignore files from the root of the git work tree down to the parent of a folder."""
     above: list[FilePath] = []
     for folder in (root, *root.parents):
         if folder != root:
@@ -151,7 +151,7 @@ def _rules_above(root: FilePath) -> list[Patterns]:
         return []
     files = [folder / ".gitignore" for folder in reversed(above)]
     rules = [_ignore_file(file) for file in files if os.path.isfile(file)]
-    # An ignored folder that its user names is searched all the same.
+    # An ignored folder that the user names is searched all the same.
     return [] if any(rule.verdict(root, is_folder=True) for rule in rules) else rules
 
 
@@ -167,9 +167,9 @@ def _ignore_file(path: FilePath) -> Patterns:
 
 
 def read_candidate(candidate: Candidate, *, skip_non_programs: bool = False) -> Contents:
-    """Return what a file holds; raises TargetError when the system does not let it be read.
+    """Return the contents of a file; raises TargetError when the file can't be read.
 
-    A file that was named is an error when it is no program, unless `skip_non_programs` is set.
+    A file that the user named is an error when it is no program, unless `skip_non_programs` is set.
     """
     path = candidate.path
     must_be_program = candidate.is_named and not skip_non_programs
@@ -191,7 +191,7 @@ def candidate_bytes(path: FilePath) -> bytes | None:
 
 
 def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool) -> Contents:
-    """Return what the bytes of a file hold; `name` gives the format by its suffix, messages speak of `shown`."""
+    """Return the contents of a file from its bytes; the suffix of `name` is the format, messages use `shown`."""
     suffix = os.path.splitext(name)[1]
     if is_ruled_out(content, suffix, must_be_program=must_be_program):
         return Contents()
@@ -214,16 +214,16 @@ def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool
         programs = tuple(documents)
     if not programs and must_be_program:
         if len(documents) == 1 and _resembles_a_program(documents[0].data):
-            programs = tuple(documents)  # what its model says of it is more helpful than that it is none
+            programs = tuple(documents)  # the complaints of the model help more than that it is no program
         else:
             return Contents(error=_not_a_program(name, shown, documents, not_literal), text=text)
     return Contents(programs, None, text if programs else "", not_literal)
 
 
 def is_ruled_out(content: bytes, suffix: str, *, must_be_program: bool) -> bool:
-    """Return whether a file needs no second look: it can't hold a program, and nobody said that it does.
+    """Return whether a file can be skipped unread: it can't hold a program, and the user did not name it.
 
-    YAML and JSON may write the word with escapes. Python source may put it together in any way, and is not run.
+    YAML and JSON may write the word `steps` with escapes. Python source is not run, so there it has to be plain.
     """
     if must_be_program or b"steps" in content:
         return False
@@ -231,7 +231,7 @@ def is_ruled_out(content: bytes, suffix: str, *, must_be_program: bool) -> bool:
 
 
 def shown_text(content: bytes) -> str:
-    """Return the text of a file as reports show it, whatever its bytes are."""
+    """Return the text of a file for reports; bytes that are not UTF-8 are replaced."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -284,7 +284,7 @@ _FROM_DICT: Final = re.compile(rb"\bfrom_dict\s*\(")
 
 
 def has_steps_on_top(content: bytes | mmap.mmap, suffix: str) -> bool:
-    """Return whether a text that can't be read as a whole seems to have `steps` at its top level.
+    """Return whether a text that can't be parsed seems to have `steps` at its top level.
 
     The search is by patterns, in memory that does not grow with the text.
     """

@@ -1,4 +1,4 @@
-"""`--fix` and `--diff`: edits are made and checked again; an edit that does not take its finding away is not kept."""
+"""`--fix` and `--diff`: edits are made and checked again; an edit that does not remove its finding is dropped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stepward.validator.result import RunResult
 
 MAX_ROUNDS: Final = 50
-"""Times that a file is edited and checked again: a fix may bring another to light, and edits that touch take turns."""
+"""Times that a file is edited and checked again: a fix may reveal another, and edits that touch are made in turn."""
 
 CHOICES: Final = frozenset({"SW106"})
 """Codes whose fix chooses one of several meanings; those of the others only write what was meant."""
@@ -25,12 +25,12 @@ CHOICES: Final = frozenset({"SW106"})
 _MARK: Final = b"\xef\xbb\xbf"
 
 Check = Callable[[str, str], Sequence[Finding]]
-"""Returns the findings, with their fixes, of a file (by its name in reports) if its text were another."""
+"""Returns the findings, with their fixes, of a file (by its name in reports) with another text."""
 
 
 @dataclass(frozen=True)
 class FixedFile:
-    """A file as it was read, as it would be, and how many findings that takes away."""
+    """The text of a file before and after its fixes, and how many findings they remove."""
 
     file: str
     before: str
@@ -39,9 +39,9 @@ class FixedFile:
 
 
 def fixed_files(result: RunResult, check: Check) -> list[FixedFile]:
-    """Return the files of a run that change when all fixes are made; nothing is written.
+    """Return the files of a run that its fixes change; nothing is written.
 
-    Only what the run reports is fixed: what is silenced, hidden or deselected stays as it is.
+    Only reported findings are fixed, not those that are silenced, hidden or deselected.
     """
     fixed = []
     for file in sorted({finding.file for finding in result.findings if finding.fix is not None}):
@@ -54,7 +54,7 @@ def fixed_files(result: RunResult, check: Check) -> list[FixedFile]:
 
 
 def _fixed(file: str, text: str, findings: Sequence[Finding], check: Check) -> tuple[str, int]:
-    """Return the text with all fixes made that hold, and how many they are."""
+    """Return the text with all fixes made that remove their findings, and the number of these fixes."""
     count = 0
     refused: set[tuple[str, ...]] = set()
     for _ in range(MAX_ROUNDS):
@@ -73,7 +73,7 @@ def _fixed(file: str, text: str, findings: Sequence[Finding], check: Check) -> t
 
 
 def _compatible(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield those findings whose fixes can be made together: their edits are the same, or do not even touch."""
+    """Yield the findings whose fixes can be made together: their edits are equal or do not touch."""
     made: set[Edit] = set()
     for finding in findings:
         if finding.fix is None:
@@ -89,9 +89,9 @@ def _touch(one: Edit, other: Edit) -> bool:
 
 
 def _failed(chosen: Sequence[Finding], before: Sequence[Finding], after: Sequence[Finding]) -> list[Finding]:
-    """Return those of the findings that are still there, or all when the text can't be read any more.
+    """Return the findings whose fixes failed: they are still there, or the text can't be read any more.
 
-    A fix that chooses what a program means may bring no new error: then the last of these fixes is one that failed.
+    A fix that chooses one of several meanings must not cause a new error: if there is one, the last such fix failed.
     """
     if any(finding.code == "SW001" for finding in after):
         return list(chosen)
@@ -108,9 +108,9 @@ def _failed(chosen: Sequence[Finding], before: Sequence[Finding], after: Sequenc
 
 
 def write_fixed(fixed: FixedFile) -> str | None:
-    """Put the fixed text in place of the file's own, in one step; return why not, where that can't be done.
+    """Replace the text of a file by the fixed one, in one step; return why that is not possible, or None.
 
-    A byte order mark, line ends, permissions and links stay. A file that is no longer what was checked is left alone.
+    A byte order mark, line ends, permissions and links stay. A file that has changed since the check is not written.
     """
     path = FilePath(os.path.realpath(absolute(fixed.file)))
     try:
@@ -128,7 +128,7 @@ def write_fixed(fixed: FixedFile) -> str | None:
 
 
 def unified_diff(fixed: FixedFile) -> str:
-    """Return the change of a file as a unified diff, which `git apply` and `patch -p1` take."""
+    """Return the change of a file as a unified diff that `git apply` and `patch -p1` accept."""
     from difflib import unified_diff as diff
 
     name = fixed.file.lstrip("/")

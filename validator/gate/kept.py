@@ -1,7 +1,7 @@
-"""Reports as plain data, and back: what is kept of a check tells every format the same as the check itself did.
+"""Cached reports as plain data, and back: a cached report gives the same output in every format as the check did.
 
-Not kept is what no report of a run speaks of: the mends that fixes were made from, what certificates are written from,
-and the name of the file, which the run knows.
+Fields that no output format shows are left out: the suggestions that fixes are made from, the proofs that certificates
+are written from, and the name of the file, which the run knows.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ _HOMES: Final = {
     "validator.findings": ("Edit", "Evidence", "Finding", "Fix", "Label", "Move", "Property", "Severity", "Verdict"),
     "vm.reading.source": ("Place", "Span"),
 }
-"""The classes whose values are kept field by field, by the module that is imported when one of them is read again."""
+"""The classes whose values are stored field by field, by the module to import when one of them is read again."""
 
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 _LEFT_OUT: Final = frozenset({"file", "mend", "certificate", "certify"})
-"""The fields that are not kept."""
+"""The fields that are not stored."""
 
 
 def report_to_data(report: Report, policies: Sequence[Document], *, with_bounds: bool) -> Data:
-    """Return a report as JSON has it; labels point into its own file or into one of the documents of `policies`."""
-    # Reports tell the witness of a finding, not of the property behind it.
+    """Return a report as JSON data; labels point into its own file or into one of the documents of `policies`."""
+    # Output formats show the witness of a finding, not of the property behind it.
     properties = [one._replace(evidence=replace(one.evidence, witness=None)) for one in report.properties]
-    kept = {
+    parts = {
         "findings": report.findings,
         "waived": report.waived,
         "properties": properties,
         "bounds": report.bounds if with_bounds else None,
     }
-    data = {name: _data(value, policies) for name, value in kept.items()}
+    data = {name: _data(value, policies) for name, value in parts.items()}
     return data | {"program": report.program, "matched": sorted(report.matched_policy_rules)}
 
 
 def report_from_data(data: Data, file: str, policy: Callable[[int], Document]) -> Report:
-    """Return the report that `report_to_data` was given; `file` is what it calls its file.
+    """Return the report that `report_to_data` was given, for a file of this name.
 
-    `policy` returns a document of the policies by its position, when a label points into it.
+    `policy` returns the document of a policy by its index, for labels that point into it.
     """
     reader = _Reader(file, policy)
     bounds = data["bounds"]
@@ -65,7 +65,7 @@ def report_from_data(data: Data, file: str, policy: Callable[[int], Document]) -
 
 
 def _data(value: Any, policies: Sequence[Document]) -> Any:
-    """Return a value of a report as JSON has it: an object names its class under `is`, and a list is a tuple."""
+    """Return a value of a report as JSON data: an object names its class under `is`, and a tuple is a list."""
     name = type(value).__name__
     if name in _HOME_OF:
         return {"is": name, **{one: _data(getattr(value, one), policies) for one in _fields(value)}}
@@ -84,7 +84,7 @@ def _data(value: Any, policies: Sequence[Document]) -> Any:
 
 
 def _fields(value: Any) -> list[str]:
-    """Return the names of what is kept of a value, under which its class takes it again."""
+    """Return the names of the fields of a value that are stored, as its constructor takes them."""
     if isinstance(value, Enum):
         return ["value"]
     names = value._fields if hasattr(value, "_fields") else [field.name for field in fields(value)]
@@ -92,7 +92,7 @@ def _fields(value: Any) -> list[str]:
 
 
 class _Reader:
-    """Makes values again from what `_data` returned of them."""
+    """Makes values again from the data that `_data` returned."""
 
     def __init__(self, file: str, policy: Callable[[int], Document]) -> None:
         self._file = file

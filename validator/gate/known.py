@@ -1,8 +1,8 @@
-"""What earlier runs found in the files of this one, out of the cache.
+"""Cached reports on files, keyed by everything that a report depends on.
 
-Kept is what the rules say of a file, before anything is selected, silenced or hidden. The key of that covers whatever
-they could have looked at: bytes, name and path of the file, the settings, the bytes of every policy, the day where a
-waiver can expire, and (in the cache) the code. What is kept under another key is not even seen.
+A cached report has all findings of the rules, before any of them is deselected, silenced or hidden. Its key covers all
+that the rules can read: bytes, name and path of the file, the settings, the bytes of every policy, the day where a
+waiver can expire, and (in the cache) the code.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from stepward.validator.gate.settings import ConfigurationError, Configurations,
 
 
 class SourceFile(NamedTuple):
-    """A file as it was read; `shown` is what reports call it, and a file that was named by its user has to be one of
-    programs."""
+    """A file and its content; `shown` is its name in reports, and `must_be_program` says that the user named it."""
 
     path: FilePath
     shown: str
@@ -32,7 +31,7 @@ class SourceFile(NamedTuple):
 
 
 class KnownFile(NamedTuple):
-    """What is known of a file: the reports on its programs, None where it is no file of programs.
+    """The cached result for a file: the reports on its programs, None where it is no file of programs.
 
     `not_literal` counts the programs in it that can't be read without running it.
     """
@@ -42,9 +41,9 @@ class KnownFile(NamedTuple):
 
 
 class KnownFiles:
-    """What is known of files under the policies and on the day of a run.
+    """The cached results for files, under the policies and on the day of a run.
 
-    Reports hold bounds `with_bounds`, and fixes `with_fixes`: what is kept with them is for runs that ask for the same.
+    `with_bounds` and `with_fixes` say whether reports have bounds and fixes; the key covers both.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class KnownFiles:
         self._with_fixes = with_fixes
 
     def find(self, file: SourceFile, configurations: Configurations) -> KnownFile | None:
-        """Return what is known of a file, or None. Policies that its programs were held against count as used then."""
+        """Return the cached result for a file, or None. The policies of its programs then count as used."""
         if is_ruled_out(file.content, file.path.suffix, must_be_program=file.must_be_program):
             return KnownFile(None, 0)
         data = self._cache.get(self._key_of_none(file))
@@ -67,7 +66,7 @@ class KnownFiles:
             settings = configurations.above(file.path.parent)
             key = self._key(file, settings)
         except ConfigurationError:
-            return None  # it matters only when the file turns out to hold programs
+            return None  # the error is reported only if the file holds programs
         data = self._cache.get(key)
         if data is None:
             return None
@@ -77,16 +76,17 @@ class KnownFiles:
         reports = (report_from_data(one, file.shown, lambda at: policies[at].document) for one in data["reports"])
         return KnownFile(tuple(reports), data["not_literal"])
 
-    def keep_none(self, file: SourceFile, not_literal: int) -> None:
-        """Keep that a file is no file of programs."""
+    def store_non_program(self, file: SourceFile, not_literal: int) -> None:
+        """Store that a file is no file of programs."""
         self._cache.put(self._key_of_none(file), {"not_literal": not_literal})
 
-    def keep(
+    def store(
         self, file: SourceFile, settings: Settings, reports: Sequence[Report], not_literal: int, seconds: float
     ) -> None:
-        """Keep the reports on a file that took `seconds` to check, unless another run might find more in it.
+        """Store the reports on a file that took `seconds` to check, unless another run might find more in it.
 
-        What took less than the clock gives one program was not stopped by it, so it says the same on any machine.
+        A check that took less than the time limit of one program was not stopped by it, so its reports are the same on
+        any machine.
         """
         unknown = any(
             report.failures or any(one.verdict is Verdict.UNKNOWN for one in report.properties) for report in reports
@@ -94,7 +94,7 @@ class KnownFiles:
         policies = self._policies.use(settings)
         if unknown or seconds >= settings.time_limit:
             return
-        assert self._has_day(settings) or not any(policy.policy.waivers for policy in policies)
+        assert self._depends_on_day(settings) or not any(policy.policy.waivers for policy in policies)
         documents = [policy.document for policy in policies]
         data = {
             "policies": [policy.outline for policy in policies],
@@ -108,15 +108,15 @@ class KnownFiles:
 
     def _key(self, file: SourceFile, settings: Settings) -> str:
         parts = [b"reports", *_parts(file), b"%d%d" % (self._with_bounds, self._with_fixes)]
-        # The whole of the settings, also what has no say here: what is added to them one day is in it from then on.
+        # All settings are in the key, also those without influence, so that no new setting is ever forgotten.
         parts.append(repr(settings).encode("utf-8", "surrogateescape"))
-        parts.append(self._today.encode() if self._has_day(settings) else b"any day")
+        parts.append(self._today.encode() if self._depends_on_day(settings) else b"any day")
         for shown, content in self._policies.contents(settings):
             parts += [shown.encode("utf-8", "surrogateescape"), content]
         return self._cache.key(parts)
 
-    def _has_day(self, settings: Settings) -> bool:
-        """Return whether the day matters: some policy has waivers, perhaps with its letters written as escapes."""
+    def _depends_on_day(self, settings: Settings) -> bool:
+        """Return whether the result depends on the day: some policy has waivers (a word that escapes may hide)."""
         return any(b"waivers" in content or b"\\" in content for _, content in self._policies.contents(settings))
 
 

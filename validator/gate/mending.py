@@ -1,6 +1,6 @@
-"""From a mend, which speaks of places, to a fix, which is edits of the text: quotes, comments and layout are kept.
+"""Makes fixes (edits of a text) from mends (changes of data at a place); quotes, comments and layout do not change.
 
-No edit is believed: the text that it gives is read again, and has to say what was meant and nothing else.
+No edit is trusted: the edited text is read again, and has to give exactly the changed data.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from stepward.vm.reading.quoting import offsets_in_text, width
 from stepward.vm.reading.source import LineIndex, Mend, Path
 
 MAX_READ: Final = 20_000_000
-"""Characters that are read again, at most, to see of one fix after the other that it is right."""
+"""Characters that are read again, at most, to verify one fix after the other."""
 
 _WORD: Final = re.compile(r"\w+|\s+|.", re.DOTALL)
 _OPENED: Final = re.compile(r"[ \t]*(?:-[ \t]+)*")
 
 _Change = tuple[int, int, str]
-"""The offsets of a stretch of a text, and what comes in its place."""
+"""The offsets of a part of a text, and its replacement."""
 
 
 def with_fixes(
@@ -34,15 +34,15 @@ def with_fixes(
 ) -> list[Finding]:
     """Return the findings on one document of a file, with fixes where they have mends.
 
-    `documents` are all of the file, `number` is the place of this one among them; `read` reads a text as the file was.
+    `documents` are all of the file, `number` is the index of this one; `read` reads a text in the format of the file.
     """
     mends = list(dict.fromkeys(finding.mend for finding in findings if finding.mend is not None))
-    fixes = _Mender(documents, number, read, _extents(documents[number], mends)).fixes(mends)
+    fixes = _FixMaker(documents, number, read, _extents(documents[number], mends)).fixes(mends)
     return [replace(finding, fix=fixes.get(finding.mend)) if finding.mend else finding for finding in findings]
 
 
 def _extents(document: Document, mends: Sequence[Mend]) -> Mapping[Path, Extent]:
-    """Return where everything stands that mends change or stand beside, in one walk through the text."""
+    """Return the extents of all values that mends change or are added to, in one pass over the text."""
     paths = [mend.place.path for mend in mends]
     for mend in mends:
         if mend.field:
@@ -51,7 +51,7 @@ def _extents(document: Document, mends: Sequence[Mend]) -> Mapping[Path, Extent]
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> str:
-    """Return a text with edits made that don't overlap."""
+    """Return a text with edits made; they must not overlap."""
     lines = LineIndex(text)
     changes = sorted(
         (lines.offset(e.span.line, e.span.column), lines.offset(e.span.end_line, e.span.end_column), e.text)
@@ -70,7 +70,7 @@ def _applied(text: str, changes: Sequence[_Change]) -> str:
 
 
 @dataclass(frozen=True)
-class _Mender:
+class _FixMaker:
     """Finds edits of one document of a file."""
 
     documents: Sequence[Document]
@@ -83,11 +83,11 @@ class _Mender:
         return self.documents[self.number]
 
     def fixes(self, mends: Sequence[Mend]) -> dict[Mend, Fix]:
-        """Return the fixes of mends, but for those that no edit makes, and nothing else.
+        """Return the fixes of mends, without those for which no edit is right.
 
-        Those that don't meet are tried together first: mostly all are right, and the text is read again only once.
+        Mends at different places are tried together first: mostly all are right, so that the text is read only once.
         """
-        found = self._together(mends)
+        found = self._all_at_once(mends)
         left = MAX_READ
         for mend in mends:
             wanted = _changed(self.document.data, mend)
@@ -102,14 +102,14 @@ class _Mender:
             for mend, changes in found.items()
         }
 
-    def _together(self, mends: Sequence[Mend]) -> dict[Mend, list[_Change]]:
-        """Return the changes of mends that don't meet, if they are right when all are made, else nothing."""
+    def _all_at_once(self, mends: Sequence[Mend]) -> dict[Mend, list[_Change]]:
+        """Return the changes of all mends at different places if they are right together, else nothing."""
         chosen: dict[Mend, list[_Change]] = {}
         wanted = self.document.data
         done: set[Path] = set()
         for mend in mends:
             path = mend.place.path
-            # An alias is left out: what its anchor changes for both would go unnoticed.
+            # An alias is left out: its anchor would change a second value unnoticed.
             is_alias = not (mend.field or mend.place.key) and self.extents.get(path, Extent(0, 0)).style is None
             changes = next(self._candidates(mend), None)
             if is_alias or changes is None or any(path[:length] in done for length in range(len(path) + 1)):
@@ -143,7 +143,7 @@ class _Mender:
         return f"write `{mend.text}`"
 
     def _candidates(self, mend: Mend) -> Iterator[list[_Change]]:
-        """Yield lists of changes that may do what a mend says, the gentlest first."""
+        """Yield lists of changes that may make a mend, the smallest first."""
         path = mend.place.path
         if mend.field:
             yield from self._additions(mend)
@@ -173,7 +173,7 @@ class _Mender:
                 yield [(extent.start, extent.end, written)]
 
     def _located(self, path: Path, changes: list[_Change], extent: Extent) -> list[_Change] | None:
-        """Return changes of a text value as changes of the text that writes it."""
+        """Return changes of a text value as changes of the document that contains it."""
         assert extent.style is not None, "it is a text value"
         text, value = self.document.text, _value(self.document.data, path)
         offsets = offsets_in_text(text, extent.start, extent.end, extent.style, value)
@@ -241,7 +241,7 @@ def _value(data: Any, path: Path) -> Any:
 
 
 def _changed(data: Any, mend: Mend) -> Any:
-    """Return the data with a mend made, or None where there is nothing that it could change."""
+    """Return the data with a mend made, or None where it can't change the value."""
     path = mend.place.path
     if mend.field:
         return _with(data, path, lambda owner: {**owner, mend.field: mend.text})
@@ -256,7 +256,7 @@ def _changed(data: Any, mend: Mend) -> Any:
 
 
 def _with(data: Any, path: Path, change: Callable[[Any], Any]) -> Any:
-    """Return data in which one value is another; what is not on the way to it is shared."""
+    """Return data in which one value is replaced; values that are not on its path are shared."""
     if not path:
         return change(data)
     first, *rest = path
@@ -267,7 +267,7 @@ def _with(data: Any, path: Path, change: Callable[[Any], Any]) -> Any:
 
 
 def _differences(old: str, new: str) -> list[_Change]:
-    """Return the stretches of a text that have to change, word by word, so that what stays is not touched."""
+    """Return the parts of a text that have to change, word by word, so that the rest is not touched."""
     before, after = _WORD.findall(old), _WORD.findall(new)
     starts = [0]
     for word in before:
@@ -277,7 +277,7 @@ def _differences(old: str, new: str) -> list[_Change]:
 
 
 def _escaped(text: str, opening: str, style: str | None) -> str:
-    """Return how a stretch inside a text value is written; `opening` is the sign that the value starts with."""
+    """Return how a part of a text value is written; `opening` is the quote that the value starts with."""
     if style == "single":
         return text.replace("'", "''")
     if style == "double":
@@ -286,7 +286,7 @@ def _escaped(text: str, opening: str, style: str | None) -> str:
 
 
 def _written(value: str, like: str) -> Iterator[str]:
-    """Yield ways of writing a text value or a key: in the quotes that another one has, plain, in double quotes."""
+    """Yield notations of a text value or a key: in the quotes of `like`, plain, in double quotes."""
     quoted = json.dumps(value, ensure_ascii=False)
     if like[:1] == "'" and "'" not in value and "\\" not in value:
         yield f"'{value}'"

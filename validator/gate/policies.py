@@ -1,4 +1,4 @@
-"""The policies of a run: each file is read once, and understood only when somebody has to know what it says."""
+"""The policies of a run: each file is read once, and parsed only when its rules are needed."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 class PolicyRule(NamedTuple):
-    """A guardrail of a policy; one that bans a tool says something also where no program has the tool."""
+    """A guardrail of a policy; one that bans a tool (`is_ban`) is not vacuous where no program has the tool."""
 
     name: str
     is_ban: bool
 
 
 class PolicyOutline(NamedTuple):
-    """What the run as a whole has to know of a policy: its name, and its guardrails in order."""
+    """The parts of a policy that findings on the whole run need: its name, and its guardrails in order."""
 
     name: str
     rules: tuple[PolicyRule, ...]
 
 
 class PolicyFile:
-    """A policy that programs of the run were held against; `settings` are the first that named it."""
+    """A policy that programs of the run were checked under; `settings` are the first that named it."""
 
     def __init__(self, shown: str, content: bytes, settings: Settings) -> None:
         self.shown = shown
@@ -44,7 +44,7 @@ class PolicyFile:
 
     @property
     def policy(self) -> Policy:
-        """The policy; raises PolicyError for what is none."""
+        """The policy; raises PolicyError for a file that is no policy."""
         if self._policy is None:
             from stepward.vm.language.policy import Policy
 
@@ -60,7 +60,7 @@ class PolicyFile:
 
     @property
     def outline(self) -> PolicyOutline:
-        """The outline of the policy, as an earlier run told it, or as it is read now."""
+        """The outline of the policy, from the cache or as it is read now."""
         if self._outline is None:
             from stepward.vm.language.guardrails import Never
 
@@ -71,7 +71,7 @@ class PolicyFile:
         return self._outline
 
     def know(self, outline: PolicyOutline) -> None:
-        """Take over what an earlier run told of these bytes."""
+        """Use the cached outline of these bytes, unless there is one already."""
         self._outline = self._outline or outline
 
 
@@ -83,11 +83,11 @@ class Policies:
         self._used: dict[str, PolicyFile] = {}
 
     def of(self, settings: Settings) -> list[Policy]:
-        """Return the policies that some settings name; raises PolicyError or ConfigurationError for what is none."""
+        """Return the policies that the settings name; raises as `PolicyFile.policy` and `use` do."""
         return [file.policy for file in self.use(settings)]
 
     def use(self, settings: Settings) -> list[PolicyFile]:
-        """Return the files that some settings name, for a program to be held against them.
+        """Return the files that the settings name, and note that a program is checked under them.
 
         Raises ConfigurationError for a file that can't be read.
         """
@@ -100,11 +100,11 @@ class Policies:
         return list(found.values())
 
     def used(self) -> Iterable[PolicyFile]:
-        """Return every policy that a program of the run was held against."""
+        """Return every policy that a program of the run was checked under."""
         return self._used.values()
 
     def contents(self, settings: Settings) -> list[tuple[str, bytes]]:
-        """Return names and bytes of the files that some settings name; raises ConfigurationError as `use` does."""
+        """Return names and bytes of the files that the settings name; raises ConfigurationError as `use` does."""
         files = {os.path.realpath(path): path for path in settings.policies}
         return [(shown_name(absolute(path)), self._content(path)) for path in files.values()]
 
@@ -121,7 +121,7 @@ class Policies:
 
 
 def policy_result(error: PolicyError) -> RunResult:
-    """Return the result of a run that a policy ends because it is none: what is wrong with it, as findings."""
+    """Return the result of a run that ends because a policy can't be used: its problems as findings."""
     from stepward.validator.result import UNUSABLE, AdvisedError, RunResult
     from stepward.validator.validator import unreadable
     from stepward.vm.errors import ProgramError

@@ -1,7 +1,7 @@
-"""Programs in Python source, read from its syntax tree: nothing is imported, nothing is run.
+"""Programs in Python source, read from its syntax tree: nothing is imported or run.
 
 A program is the dict literal of a `Program.from_dict({...})` call, or a dict literal whose `steps` are a list of dicts
-with `id` and `type`. What is put together when it runs can't be read this way, and is counted instead.
+with `id` and `type`. A program that is only built when the code runs can't be read this way, and is counted instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_LENGTH: Final = 4 * 1024 * 1024
 """Characters of a Python file: its syntax tree takes about a hundred and fifty times as much memory."""
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
-# One token without prefix whose escapes YAML's double quotes have too, so that one way of finding offsets serves both.
+# A token without prefix, with escapes that YAML's double quotes have too, so that the same code finds offsets in both.
 _PLAIN_TOKEN: Final = re.compile(
     r"""(?P<quote>["'])(?:(?!(?P=quote))[^\\\r\n]|\\["'\\abfnrtv]"""
     r"""|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8})*(?P=quote)"""
@@ -32,7 +32,7 @@ _PLAIN_TOKEN: Final = re.compile(
 
 
 def read_python(name: str, text: str) -> tuple[list[Document], int]:
-    """Return the programs in Python source, and how many more there are that are not written out as literals.
+    """Return the programs in Python source, and the number of those that are not literals.
 
     Raises ProgramError (SW001, SW004) when the text is no Python, or too large or too deep to be read.
     """
@@ -58,12 +58,12 @@ def read_python(name: str, text: str) -> tuple[list[Document], int]:
 def _parse(name: str, text: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an odd escape in the user's strings is not our subject
+            warnings.simplefilter("ignore")  # an odd escape in the user's strings does not matter here
             return ast.parse(text)
     except SyntaxError as error:
         line, column = max(error.lineno or 1, 1), max(error.offset or 1, 1)
         why = error.msg or "invalid syntax"
-        help = "mend the syntax near here, or run this Stepward on a Python that knows it"
+        help = "fix the syntax near here, or run this Stepward on a Python that knows it"
         problem = Problem("SW001", f"not readable as Python: {why}", help, span=Span(line, column, line, column + 1))
     except ValueError:
         help = "remove the NUL byte; a program is a text file"
@@ -78,7 +78,7 @@ def _parse(name: str, text: str) -> ast.Module:
 
 
 def _programs(tree: ast.Module) -> Iterator[ast.Dict]:
-    """Yield the dict displays that are programs, in the order of the text; what is inside one is not looked at."""
+    """Yield the dict displays that are programs, in the order of the text; none is searched for inner ones."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
@@ -94,7 +94,7 @@ def _programs(tree: ast.Module) -> Iterator[ast.Dict]:
 
 
 def _makes_a_program(function: ast.expr) -> bool:
-    """Return whether a call is one of `Program.from_dict`, however `Program` is reached or named at its end."""
+    """Return whether a call is one of `Program.from_dict`, also of a class whose name ends in `Program`."""
     if not isinstance(function, ast.Attribute) or function.attr != "from_dict":
         return False
     owner = function.value
@@ -124,12 +124,12 @@ def _keys(node: ast.Dict) -> set[Any]:
 
 
 class _NotLiteralError(StepwardError):
-    """A part of the dict has its value only when the code runs."""
+    """A part of the dict is no literal: its value is only known when the code runs."""
 
 
 @dataclass(slots=True)
 class _Source:
-    """Turns the positions of the syntax tree, which count bytes of a line, into offsets into the text."""
+    """Converts the positions of the syntax tree, which count bytes of a line, to offsets in the text."""
 
     text: str
     _starts: list[int] = field(default_factory=list)
@@ -157,7 +157,7 @@ class _Source:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads literals as plain data, and notes what is wrong with their keys."""
+    """Reads literals as plain data, and records problems with their keys."""
 
     name: str
     source: _Source
@@ -205,11 +205,11 @@ class _Reader:
 
 
 def _constant(value: Any) -> Any:
-    """A float is its shortest decimal text, because that is what the machine takes it for when the code runs."""
+    """Return a constant; a float becomes its shortest decimal, as in the machine when the code runs."""
     return Decimal(repr(value)) if isinstance(value, float) and math.isfinite(value) else value
 
 
-# -- places ------------------------------------------------------------------------------------------------------------
+# -- locations --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class _Locator:
         source = _Source(self.text)
         while pending:
             path, value, key, below = pending.pop()
-            found.setdefault(path, source.extent(value, key))  # of a key that comes twice the last counts, popped first
+            found.setdefault(path, source.extent(value, key))  # the last duplicate of a key counts, and is popped first
             for part, child_key, child in _children(value):
                 if part in below:
                     pending.append(((*path, part), child, child_key, below[part]))

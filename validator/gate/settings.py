@@ -1,4 +1,4 @@
-"""What is configured: `[tool.stepward]` in pyproject.toml, or stepward.toml; the nearest one above a file counts."""
+"""The configuration: `[tool.stepward]` in pyproject.toml, or stepward.toml; the nearest one above a file counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARED_FILE: Final = "pyproject.toml"
 
 
 class ConfigurationError(AdvisedError):
-    """What was configured, or given on the command line, can't be used."""
+    """The configuration, or an option of the command line, can't be used."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class FileIgnore:
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line says; None where it says nothing. Its policies come on top of those configured."""
+    """The options of the command line, None where not given; its policies are added to those configured."""
 
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] | None = None
@@ -69,24 +69,24 @@ class Settings:
     recheck: bool = True
 
     def overridden(self, overrides: Overrides) -> Settings:
-        """Return the settings with what the command line says in their place."""
+        """Return the settings, overridden by the options of the command line."""
         said = {name: value for name, value in vars(overrides).items() if value is not None}
         return replace(self, **{**said, "policies": tuple(dict.fromkeys((*self.policies, *overrides.policies)))})
 
     @property
     def for_proofs(self) -> dict[str, Any]:
-        """How the proofs of a program are made and checked, as a validator takes it."""
+        """The arguments of a validator that say how proofs are made and checked."""
         return {"recheck": self.recheck, "time_limit": self.time_limit}
 
     def selects(self, code: str) -> bool:
-        """Return whether findings of a code are wanted; of `select` and `ignore` the longer match wins."""
+        """Return whether findings of a code are reported; the longer match of `select` and `ignore` wins."""
         selected = 0 if self.select is None else _longest_match(code, self.select)
         ignored = _longest_match(code, self.ignore)
         return selected >= 0 and selected > ignored
 
     @cached_property
     def excluded(self) -> Patterns:
-        """The files and folders that are left out when a folder is searched."""
+        """The files and folders to leave out when a folder is searched."""
         return Patterns(self.folder, (*(self.exclude or ()), *self.extend_exclude))
 
 
@@ -97,7 +97,7 @@ def _longest_match(code: str, prefixes: Iterable[str]) -> int:
 class Configurations:
     """Finds the settings of each folder; every configuration file is read once.
 
-    `config` is a file that counts for everything instead; with `is_isolated` no file counts. Raises
+    `config` is one file for all folders instead; with `is_isolated` no file is read. Raises
     ConfigurationError for a file that can't be used.
     """
 
@@ -152,9 +152,9 @@ class Configurations:
 
 
 def read_settings(path: FilePath) -> Settings | None:
-    """Return what a configuration file says, or None for a pyproject.toml without `[tool.stepward]`.
+    """Return the settings in a configuration file, or None for a pyproject.toml without `[tool.stepward]`.
 
-    Raises ConfigurationError, which names the file, the key and what to write instead.
+    Raises ConfigurationError, which names the file and the key, and says what to write instead.
     """
     try:
         text = path.read_bytes().decode()
@@ -182,12 +182,12 @@ def _parse(path: FilePath, text: str) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         why = str(error) or "it is nested too deeply"
         message = f"`{shown_name(path)}` is not readable as TOML: {why[:1].lower()}{why[1:]}"
-        raise ConfigurationError(message, "mend the file, or leave it out with `--isolated`") from None
+        raise ConfigurationError(message, "fix the file, or leave it out with `--isolated`") from None
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """Turns the table of a configuration file into settings."""
+    """Converts the table of a configuration file to settings."""
 
     path: FilePath
     text: str
@@ -283,7 +283,7 @@ class _Reader:
         return FileIgnore(Patterns(self.path.parent, patterns), codes, reason, number, line)
 
     def _entry_lines(self, key: str) -> list[int]:
-        """Return the lines on which the entries of an array of tables start, as far as headings show them."""
+        """Return the lines on which the entries of an array of tables start, as far as headings are found."""
         headings, assignments = [], []
         for number, line in enumerate(self.text.split("\n"), start=1):
             bare = line.strip().replace(" ", "").replace('"', "")
@@ -295,11 +295,11 @@ class _Reader:
 
 
 class UnknownCodeError(ConfigurationError):
-    """A text is no code, nor the beginning of one."""
+    """A text is neither a code nor the beginning of one."""
 
 
 def checked_codes(codes: Iterable[str]) -> tuple[str, ...]:
-    """Return codes and beginnings of codes (`SW4`) as given; raises UnknownCodeError for the first that is none."""
+    """Return codes and beginnings of codes (`SW4`) as given; raises UnknownCodeError for the first unknown one."""
     from stepward.validator.rules.registry import RULE_BY_CODE
 
     checked = tuple(codes)
@@ -310,7 +310,7 @@ def checked_codes(codes: Iterable[str]) -> tuple[str, ...]:
 
 
 def near_code(code: str) -> str:
-    """Return what to write instead of a code that there is not."""
+    """Return the help for an unknown code: the code to write instead."""
     from difflib import get_close_matches
 
     from stepward.validator.rules.registry import RULE_BY_CODE
@@ -323,7 +323,7 @@ def near_code(code: str) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return what to write instead of a word that is not known; without a near one `otherwise`, or all that are."""
+    """Return the help for an unknown word: a similar known one, else `otherwise`, or all known ones."""
     from difflib import get_close_matches
 
     names = list(known)

@@ -1,4 +1,4 @@
-"""Ignore comments, `# stepward: ignore[SW401] reason`, and the findings on those that silence nothing."""
+"""Ignore comments, `# stepward: ignore[SW401] reason`, and findings on comments that silence nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HOW: Final = "write `# stepward: ignore[CODE] reason`"
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """One ignore comment: what it names, why, and the line whose findings it is for."""
+    """One ignore comment: its codes, its reason, and the line whose findings it silences (`target`)."""
 
     span: Span
     target: int
@@ -34,16 +34,16 @@ class Comment:
 
 @dataclass
 class Silenced:
-    """What became of the findings of a file: those that are left, those that are not, each with the reason that its
-    comment gives, and the complaints about comments."""
+    """The findings of a file after silencing: those that remain, those that are silenced, each with the reason of its
+    comment, and the complaints about comments."""
 
-    kept: list[Finding] = field(default_factory=list)
+    remaining: list[Finding] = field(default_factory=list)
     silenced: list[tuple[Finding, str]] = field(default_factory=list)
     complaints: list[Finding] = field(default_factory=list)
 
 
 def read_comments(text: str, format: Format) -> tuple[Comment, ...]:
-    """Return the ignore comments of a text, in order; what looks like one inside a text value is none."""
+    """Return the ignore comments of a text, in order; one inside a text value does not count."""
     if not _HINT.search(text) or format == "json":
         return ()
     lines = LineIndex(text)
@@ -83,11 +83,11 @@ def _python_comments(text: str, lines: LineIndex) -> Iterator[tuple[int, bool]]:
                 line, column = token.start
                 yield lines.offset(line, column + 1), not token.line[:column].strip()
     except (tokenize.TokenError, SyntaxError):
-        return  # what comes after the error is not read, so nothing in it is silenced
+        return  # the text after the error is not read, so nothing there is silenced
 
 
 def _yaml_comments(text: str) -> Iterator[tuple[int, bool]]:
-    """Yield the comments of a YAML text: what lies between its tokens is space and comments, nothing else."""
+    """Yield the comments of a YAML text: between its tokens are only white space and comments."""
     import yaml
 
     end = 0
@@ -106,7 +106,7 @@ def _yaml_comments(text: str) -> Iterator[tuple[int, bool]]:
 
 
 def _header(text: str, start: int) -> tuple[int, int]:
-    """Return the rest of the line on which a block scalar starts: a comment may stand there, inside the token."""
+    """Return the rest of the line on which a block scalar starts: it may have a comment, inside the token."""
     return start + 1, _end_of_line(text, start)
 
 
@@ -124,9 +124,9 @@ def _comments_between(text: str, start: int, end: int) -> Iterator[tuple[int, bo
 def silence(
     findings: Iterable[Finding], comments: Iterable[Comment], file: str, is_fixed: Callable[[Finding], bool]
 ) -> Silenced:
-    """Return the findings of a file without those that a comment silences, and a finding on each idle comment.
+    """Split the findings of a file by what its comments silence, and complain about each idle comment.
 
-    What `is_fixed` answers true for is never silenced.
+    A finding for which `is_fixed` is true is never silenced.
     """
     all_findings = list(findings)
     result = Silenced()
@@ -146,7 +146,7 @@ def silence(
         if _key(finding) in reasons and not is_fixed(finding):
             result.silenced.append((finding, reasons[_key(finding)]))
         else:
-            result.kept.append(finding)
+            result.remaining.append(finding)
     return result
 
 
@@ -155,7 +155,7 @@ def _key(finding: Finding) -> tuple[int, str]:
 
 
 def _usable(comment: Comment, file: str, complaints: list[Finding]) -> Iterator[tuple[str, Span]]:
-    """Yield the codes that a comment may silence; what is wrong with the others goes to the complaints."""
+    """Yield the codes that a comment may silence; the problems of the others are added to the complaints."""
     from stepward.validator.rules.registry import RULE_BY_CODE
 
     if not comment.codes:
@@ -183,16 +183,16 @@ def _why_idle(code: str, fixed: list[Finding]) -> tuple[str, str]:
         return f"`{code}` is an internal error and can't be silenced", "remove the comment"
     policy = next((finding.policy for finding in fixed if finding.policy), None)
     if policy is not None:
-        help = "mend the finding; only a waiver in the policy can lift it"
+        help = "fix the finding; only a waiver in the policy can lift it"
         return f"`{code}` comes from the policy `{policy}` here and can't be silenced", help
     if fixed:
-        help = "mend the finding; until then the policies can't be judged"
+        help = "fix the finding; until then the policies can't be judged"
         return f"`{code}` can't be silenced where a policy is in force", help
     return f"the ignore comment for `{code}` silences nothing", "remove it"
 
 
 def complaint(message: str, help: str, file: str, span: Span | None) -> Finding:
-    """Return a finding on something that was to silence findings and does not."""
+    """Return a finding on a comment or an entry that is meant to silence findings and does not."""
     from stepward.validator.rules.registry import RULE_BY_CODE
 
     return replace(RULE_BY_CODE[UNUSED]().finding(message, help, Place()), file=file, span=span)

@@ -1,4 +1,4 @@
-"""What a verdict hangs on beside the file and what is configured: our own code, the libraries under it, and Python."""
+"""A digest of the code that verdicts depend on: our own code, its libraries, and Python."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from importlib.machinery import PathFinder
 from typing import Final
 
 LIBRARIES: Final = ("networkx", "pydantic", "pydantic_core", "re2", "yaml", "z3")
-"""The libraries that have a say in what a check finds, by the names that they are imported by."""
+"""The libraries that the findings of a check depend on, by their import names."""
 
 _DISTRIBUTIONS: Final = {"re2": "google-re2", "yaml": "pyyaml", "z3": "z3-solver"}
-"""What a library is distributed as, where that is another name."""
+"""The distribution names of libraries whose import name differs."""
 
 _INFO: Final = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+?)(?:-py[\d.]+)?\.(?:dist|egg)-info")
 
 
 def version_digest() -> str | None:
-    """Return a digest of everything that runs in a check; None when it can't be told, so that nothing may be kept.
+    """Return a digest of all code that runs in a check; None when that is unknown, so that nothing may be cached.
 
     Our own code counts by its contents, not by its version: an editable install changes the one without the other.
     """
@@ -43,15 +43,15 @@ def version_digest() -> str | None:
 
 
 def _add(digest: hashlib._Hash, part: bytes) -> None:
-    # With the length before it no two lists of parts make the same text.
+    # Lengths keep two lists of parts from giving the same text.
     digest.update(b"%d:" % len(part))
     digest.update(part)
 
 
 def _library(name: str) -> str | None:
-    """Return a library with its version, as its installer wrote it beside the code that would be imported.
+    """Return the name and version of a library, which its installer wrote beside the code that is imported.
 
-    Asking `importlib.metadata` would cost more than all the rest of a run that has nothing to do.
+    `importlib.metadata` would take more time than all the rest of a run that finds everything in the cache.
     """
     spec = PathFinder.find_spec(name)
     if spec is None or spec.origin is None:

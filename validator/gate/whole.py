@@ -1,4 +1,4 @@
-"""What can only be said of a whole run: entries that silence nothing, rules that protect nothing."""
+"""Findings on a whole run: entries of `per-file-ignores` that silence nothing, and rules that protect nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stepward.vm.reading.source import Place, Span
 
 @dataclass(slots=True)
 class Use:
-    """What became of one entry of `per-file-ignores` that matches a file of this run."""
+    """The effect of one entry of `per-file-ignores` that matches a file of this run."""
 
     entry: FileIgnore
     settings: Settings
@@ -25,7 +25,7 @@ class Use:
     fixed: Finding | None = None
 
 
-class Said(NamedTuple):
+class FileFinding(NamedTuple):
     """A finding on a file that holds no program, the text of that file, and the settings that decide on it."""
 
     finding: Finding
@@ -38,7 +38,7 @@ class Said(NamedTuple):
         return self.finding.file
 
 
-def idle_entries(uses: Iterable[Use]) -> Iterator[Said]:
+def idle_entries(uses: Iterable[Use]) -> Iterator[FileFinding]:
     """Yield SW701 for the entries of `per-file-ignores` that silence nothing."""
     for use in uses:
         source = use.settings.source
@@ -50,10 +50,10 @@ def idle_entries(uses: Iterable[Use]) -> Iterator[Said]:
         message, help = f"the entry of `per-file-ignores` for {names} silences nothing", "remove it"
         if use.fixed is not None:
             message = f"`{use.fixed.code}` in `{use.fixed.file}` {_why_fixed(use.fixed)} and can't be silenced"
-            help = "mend the finding, and remove this entry of `per-file-ignores`"
+            help = "fix the finding, and remove this entry of `per-file-ignores`"
         heading = text.split("\n")[use.entry.line - 1].rstrip()
         span = Span(use.entry.line, 1, use.entry.line, len(heading) + 1)
-        yield Said(complaint(message, help, shown, span), text, use.settings)
+        yield FileFinding(complaint(message, help, shown, span), text, use.settings)
 
 
 def _why_fixed(finding: Finding) -> str:
@@ -62,10 +62,10 @@ def _why_fixed(finding: Finding) -> str:
     return f"comes from the policy `{finding.policy}`" if finding.policy else "keeps policies from being judged"
 
 
-def vacuous_rules(policies: Iterable[PolicyFile], matched: set[tuple[str, str]]) -> Iterator[Said]:
-    """Yield SW407 for the rules of policies that protect nothing in any program of the run.
+def vacuous_rules(policies: Iterable[PolicyFile], matched: set[tuple[str, str]]) -> Iterator[FileFinding]:
+    """Yield SW407 for the rules of policies that match nothing in any program of the run.
 
-    `matched` are the rules, each with its policy, that protect something.
+    `matched` are the other rules, each with its policy.
     """
     for policy in policies:
         for number, rule in enumerate(policy.outline.rules):
@@ -73,13 +73,13 @@ def vacuous_rules(policies: Iterable[PolicyFile], matched: set[tuple[str, str]])
                 yield _vacuous(policy, rule.name, number)
 
 
-def _vacuous(policy: PolicyFile, rule: str, number: int) -> Said:
+def _vacuous(policy: PolicyFile, rule: str, number: int) -> FileFinding:
     from stepward.validator.rules.registry import RULE_BY_CODE
 
     place = Place(("guardrails", number, "name"))
     message = f"guardrail `{rule}` says nothing: what it protects is in no program of this run"
-    help = "correct the name in the guardrail, or `applies_to`; or check the programs that it speaks of in one run"
+    help = "correct the name in the guardrail, or `applies_to`; or check the programs that it is about in one run"
     finding = RULE_BY_CODE["SW407"]().finding(message, help, place, policy=f"{policy.outline.name}/{rule}")
     document = policy.document
     located = replace(finding, file=document.name, span=document.locate([place])[place])
-    return Said(located, document.text, policy.settings)
+    return FileFinding(located, document.text, policy.settings)

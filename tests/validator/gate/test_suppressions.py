@@ -88,19 +88,19 @@ def test_json_has_no_comments() -> None:
 def test_a_comment_silences_its_code_on_its_line_and_nothing_else() -> None:
     here, other, below = finding("SW108", 1), finding("SW102", 1), finding("SW108", 2)
     result = silenced("a: 1  # stepward: ignore[SW108] why\nb: 1", here, other, below)
-    assert result.kept == [other, below]
+    assert result.remaining == [other, below]
     assert result.complaints == []
 
 
 def test_a_comment_alone_silences_on_the_line_below_and_not_on_its_own() -> None:
     result = silenced("# stepward: ignore[SW108] why\n# and more\nb: 1", finding("SW108", 3))
-    assert (result.kept, result.complaints) == ([], [])
+    assert (result.remaining, result.complaints) == ([], [])
 
 
 def test_one_comment_may_silence_several_findings_of_several_codes() -> None:
     findings = [finding("SW108", 1), finding("SW108", 1), finding("SW102", 1)]
     result = silenced("a: 1  # stepward: ignore[SW108, SW102] why", *findings)
-    assert (result.kept, result.complaints) == ([], [])
+    assert (result.remaining, result.complaints) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_silences_nothing_is_a_finding_on_the_comment(comment: str, says: s
     kept = finding("SW108", 1)
     result = silenced(f"a: 1  {comment}", kept)
     (complaint,) = result.complaints
-    assert result.kept == [kept]
+    assert result.remaining == [kept]
     assert (complaint.code, complaint.file) == ("SW701", "f.yaml")
     assert says in complaint.message
     assert offers in complaint.help
@@ -136,7 +136,7 @@ def test_of_two_codes_only_the_idle_one_is_reported() -> None:
 def test_what_comes_from_a_policy_is_not_silenced_and_the_attempt_is_told() -> None:
     fixed = finding("SW401", 1, policy="money/no-refund")
     result = silenced("a: 1  # stepward: ignore[SW401] please", fixed)
-    assert result.kept == [fixed]
+    assert result.remaining == [fixed]
     (complaint,) = result.complaints
     assert complaint.message == "`SW401` comes from the policy `money/no-refund` here and can't be silenced"
 
@@ -144,4 +144,4 @@ def test_what_comes_from_a_policy_is_not_silenced_and_the_attempt_is_told() -> N
 def test_beside_a_finding_of_a_policy_the_programs_own_is_silenced() -> None:
     own, fixed = finding("SW401", 1), finding("SW401", 1, policy="money/no-refund")
     result = silenced("a: 1  # stepward: ignore[SW401] please", own, fixed)
-    assert (result.kept, result.complaints) == ([fixed], [])
+    assert (result.remaining, result.complaints) == ([fixed], [])
