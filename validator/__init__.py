@@ -33,7 +33,7 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for, so that a part of the house costs only that part."""
+    """Import a name when it is first used, so that each part of the house costs only that part."""
     from importlib import import_module
 
     if name not in _HOMES:

@@ -1,4 +1,4 @@
-"""What the rules work on: a program, and all that is known and can be asked of it."""
+"""The context of rules: a program, with all facts, analyses, proofs and verdicts about it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """One program under the policies that apply to it, in four parts of which each stands on those before.
+    """One program under the policies that apply to it, in four parts; each part uses those before it.
 
-    `facts` say what the program means and where control goes, `analyses` what graph and data flow say of it. `proofs`
-    decide what these leave open, and `verdicts` are what came of it.
+    `facts` are the meaning and the control flow of the program, `analyses` the results of graph and data flow. `proofs`
+    decide the questions that these leave open, and `verdicts` has all answers.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Internal errors of a check: it notes each of them, goes on with what is left, and reports it as SW903.
+"""Internal errors of a check: it records each of them, goes on with the other parts, and reports it as SW903.
 
-A check is made of parts: the rules, each property, the fixes, the reports. An error of ours costs the part in which it
-happens and nothing else. What the clock stops is no error of ours: the part is left undone, and SW408 says so.
+A check is made of parts: the rules, each property, the fixes, the reports. An internal error ends the part in which it
+happens and nothing else. A part that the clock stops is no internal error: it is not done, and SW408 says so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An internal error: the part of the check that it ended, the exception in words, its place and traceback."""
+    """An internal error: the part of the check that it ended, the exception in words, its location and traceback."""
 
     part: str
     error: str
@@ -38,19 +38,16 @@ class Failure:
 
 
 class Failures:
-    """Collects the internal errors of one check. `passing` are exceptions that somebody else takes care of."""
+    """Collects the internal errors of one check. `passing` are exceptions that the caller handles."""
 
     def __init__(self, *passing: type[Exception]) -> None:
         self.passing = passing
         self.found: list[Failure] = []
         self.watch: Watch | None = None
-        """What stops the parts that go beyond the bounds of the check."""
+        """Stops the parts that exceed the time limit of the check."""
 
     def attempt(self, part: str, work: Callable[[], T], otherwise: Callable[[str], T]) -> T:
-        """Return what `work` returns.
-
-        Where it ends in an error, or the clock stops it, return what `otherwise` makes of the reason.
-        """
+        """Return the result of `work`, or that of `otherwise` for the reason why an error or the clock ended `work`."""
         watch = self.watch
         if watch is not None and watch.is_overdue:
             return otherwise(watch.clock.words)
@@ -65,16 +62,16 @@ class Failures:
             if isinstance(error, self.passing):
                 raise
             if watch is not None and watch.clock.has_struck:
-                # What is stopped in its midst may break in many ways: Z3 says `canceled` wherever it is at work.
+                # Stopped code may raise anything: Z3 raises `canceled` wherever it is interrupted.
                 return otherwise(watch.clock.words)
             return otherwise(self.note(part, error))
 
     def spared(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns; the watch does not stop it, since it has bounds of its own."""
+        """Return the result of `work`; the watch does not stop it, because it has bounds of its own."""
         return work() if self.watch is None else self.watch.spared(work)
 
     def collect(self, part: str, items: Callable[[], Iterable[T]]) -> list[T]:
-        """Return all items, or those that come before an error or the end of the clock."""
+        """Return all items, or those before an error or the end of the time."""
         found: list[T] = []
 
         def work() -> None:
@@ -84,7 +81,7 @@ class Failures:
         return found
 
     def note(self, part: str, error: Exception) -> str:
-        """Note an internal error, and return it as the reason why the part is not done."""
+        """Record an internal error, and return it as the reason why the part is not done."""
         failure = _failure(part, error)
         if failure not in self.found:
             self.found.append(failure)
@@ -92,7 +89,7 @@ class Failures:
 
 
 def _failure(part: str, error: Exception) -> Failure:
-    """Return an internal error in words. It says something also where there is no memory or stack left to say much."""
+    """Return an internal error in words, also where little memory or stack is left."""
     name = type(error).__name__
     try:
         text = str(error)

@@ -1,4 +1,4 @@
-"""Files of users: what reports call them, why one can't be used, and how one is written."""
+"""Files of users: their names in reports, the reason why one can't be used, and how one is written."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from pathlib import Path
 
 
 def absolute(path: str | Path) -> Path:
-    """Return a path from the root, with the links that its user sees."""
+    """Return an absolute path; links in it are not resolved."""
     return Path(os.path.abspath(path))
 
 
 def shown_name(path: Path) -> str:
-    """Return what reports call a file: its path below the current folder, else from the root, with `/`."""
+    """Return the name of a file in reports: its path below the current folder, else from the root, with `/`."""
     with suppress(ValueError):
         path = path.relative_to(Path.cwd())
-    # A name that is not UTF-8 can't be printed as it is.
+    # A name that is not UTF-8 can't be printed.
     return path.as_posix().encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def why_not(error: OSError | ValueError) -> str:
-    """Return why the system did not do what was asked of it, in its words."""
+    """Return the reason of an error, in the words of the system."""
     words = str(getattr(error, "strerror", None) or error)
     return words[:1].lower() + words[1:]
 
 
 def put(path: Path, content: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None) -> None:
-    """Put `content` in place of a file, in one step.
+    """Replace a file by `content`, in one step.
 
     A symbolic link of that name is replaced, not followed: a pull request can bring one. `mode` are the permissions of
-    the file, those that the process gives to new files unless given; it is given to `owner`, a user and a group, where
-    that is permitted. Raises OSError where nothing can be written.
+    the file, by default those of new files of the process. The file is given to `owner`, a user and a group, where
+    that is permitted. Raises OSError where the file can't be written.
     """
     import tempfile
 

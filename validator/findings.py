@@ -1,4 +1,4 @@
-"""What a check says: findings, the verdicts behind them, and the report that holds both."""
+"""The results of a check: findings, the verdicts behind them, and the report that has both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Severity(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What is known of a property: proved, violated, or unknown with the reason."""
+    """The answer about a property: proved, violated, or unknown with the reason."""
 
     PROVED = "proved"
     VIOLATED = "violated"
@@ -36,7 +36,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One step of a path: the step, and what became of it (`branch then`, `failed`, `skipped`, …)."""
+    """One step of a path: the step, and its outcome (`branch then`, `failed`, `skipped`, …)."""
 
     step: str
     how: str
@@ -46,11 +46,11 @@ class Move:
 class Evidence:
     """Why a finding or verdict can be believed.
 
-    `layer` is what decided it (`graph`, `data flow`); `path` leads to the violation; `cut` are the transitions whose
-    absence proves that there is none; `reason` says why nothing is known. `state` are references and values at which a
-    condition shows what is said of it; what it does not name is undefined. `witness` is a run that the machine has
-    confirmed; `unconfirmed` says what the machine did instead, on a path that was called certain (SW901). `certificate`
-    are the grounds of a proof, where the check was asked for them.
+    `layer` is the part of the engine that decided it (`graph`, `data flow`); `path` leads to the violation; `cut` are
+    the transitions whose absence proves that there is none; `reason` says why the verdict is unknown. `state` has the
+    values of references that show a finding about a condition; all others are undefined. `witness` is a run that the
+    machine has confirmed; `unconfirmed` says what the machine did instead, on a path that was called certain (SW901).
+    `certificate` are the parts of a proof, where the check was asked for them.
     """
 
     layer: str
@@ -63,7 +63,7 @@ class Evidence:
     certificate: tuple[ProofPart, ...] = field(default=(), compare=False, repr=False)
 
     def to_data(self, *, witness: bool = True) -> dict[str, Any]:
-        """Return the evidence as plain data; what is empty is left out, and without `witness` that is, too."""
+        """Return the evidence as plain data, without empty fields; `witness` says whether its witness is included."""
         data = {
             "path": [{"step": move.step, "how": move.how} for move in self.path],
             "cut": list(self.cut),
@@ -77,7 +77,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A place beside the finding's own that helps to understand it; `document` is where, the program's if None."""
+    """A second place that helps to understand a finding; `document` is its document, the program's if None."""
 
     place: Place
     text: str
@@ -87,7 +87,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change of a text: what stands at `span` becomes `text`; an empty span is where `text` comes in."""
+    """One change of a text: `text` replaces the part at `span`; at an empty span it is inserted."""
 
     span: Span
     text: str
@@ -95,7 +95,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A safe way to take a finding away: what it does, and the edits of its file, in the order of the text."""
+    """A safe fix of a finding: what it does, and the edits of its file, in the order of the text."""
 
     title: str
     edits: tuple[Edit, ...]
@@ -105,11 +105,11 @@ class Fix:
 class Finding:
     """One thing that is wrong with a program.
 
-    `span` is None for a program that was built in code: `place` then says where. `policy` names the policy that the
-    finding comes from; such a finding can't be suppressed, deselected or put on a baseline. `waiver` is the reason for
-    which the policy lets it be, and until when. `path_spans` says where the
-    steps of the evidence's path stand, one after the other. `mend` says what takes
-    it away, where that is safe; `fix` says it as edits of the text, where that was asked for.
+    `span` is None for a program that was built in code: `place` is then its location in the data. `policy` names the
+    policy that the finding comes from; such a finding can't be suppressed, deselected or put on a baseline. `waiver` is
+    the reason why the policy allows it, and until when. `path_spans` are the locations of the steps of the evidence's
+    path. `mend` is a change of the data that removes the finding, where that is safe; `fix` is the same as edits of the
+    text, where the check was asked for it.
     """
 
     code: str
@@ -130,15 +130,15 @@ class Finding:
     fix: Fix | None = field(default=None, compare=False)
 
     def fingerprint(self) -> tuple[str, str, str, str]:
-        """Return what the finding is about, whatever line it stands on: file, code, step, message."""
+        """Return what identifies the finding on any line: file, code, step, message."""
         return (self.file, self.code, self.step or "", self.message)
 
     def sort_key(self) -> tuple[Any, ...]:
-        """Order by where the finding stands, then by what it says."""
+        """Return a key that orders findings by location, then by code and message."""
         span = self.span or Span(0, 0, 0, 0)
-        # Built in code there are no spans: then by the place, list positions as numbers.
-        way = tuple((str(part), 0) if isinstance(part, str) else ("", part) for part in self.place.path)
-        return (self.file, span.line, span.column, () if self.span else way, self.code, self.message)
+        # A program that was built in code has no spans: its findings are ordered by path, list indexes as numbers.
+        path = tuple((str(part), 0) if isinstance(part, str) else ("", part) for part in self.place.path)
+        return (self.file, span.line, span.column, () if self.span else path, self.code, self.message)
 
 
 COVERAGE: Final = "coverage"
@@ -149,11 +149,11 @@ EXCLUSIVE_CASES: Final = "exclusive cases"
 
 
 class Property(NamedTuple):
-    """A question about a program and what is known of the answer; `rule` is the guardrail or step that it is about.
+    """A question about a program and its verdict; `rule` is the guardrail or step that it is about.
 
-    `policy` names the policy that a guardrail is from, `number` is its place in that list, counted from 1; `step` is
-    what an allow-list or a question about a condition speaks of. `rechecked` says that the second checker has accepted
-    the proof in this run. `certify` writes the certificate of a proof, where the check was asked for it.
+    `policy` names the policy that a guardrail is from, `number` is its position in that list, counted from 1; `step` is
+    the step that an allow-list or a question about a condition is about. `rechecked` says that the second checker has
+    accepted the proof in this run. `certify` writes the certificate of a proof, where the check was asked for it.
     """
 
     name: str
@@ -171,11 +171,11 @@ class Property(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """The result of checking one program; `waived` are the findings that a policy lets be for a while.
+    """The result of checking one program; `waived` are the findings that a policy allows for a while.
 
-    `matched_policy_rules` are the (policy, rule) pairs whose protected steps this program has: a rule that no program
-    of a run matches is vacuous. `measure` computes `bounds`. `failures` are the internal errors of the check, each of
-    which is in a finding (SW903).
+    `matched_policy_rules` are the (policy, rule) pairs that protect a step of this program: a rule that no program of a
+    run matches is vacuous. `measure` computes `bounds`. `failures` are the internal errors of the check, each of which
+    is in a finding (SW903).
     """
 
     program: str
@@ -189,7 +189,7 @@ class Report:
 
     @cached_property
     def bounds(self) -> ProgramBounds | None:
-        """The most that one run can do, computed when it is first asked for; None of what is no program."""
+        """The most that one run can do, computed on first use; None for a document that is no program."""
         return None if self.measure is None else replace(self.measure(), file=self.file)
 
     @property
@@ -209,7 +209,7 @@ class Report:
 
 
 def located(findings: list[Finding], document: Document | None, file: str) -> tuple[Finding, ...]:
-    """Return the findings with their file and spans, sorted and each once; every document is searched once."""
+    """Return the findings with their file and spans, sorted and without duplicates; each document is searched once."""
     places: dict[int, tuple[Document, list[Place]]] = {}
     steps = _step_places(document) if any(map(_path, findings)) else {}
     for finding in findings:
@@ -241,7 +241,7 @@ def _path(finding: Finding) -> tuple[Move, ...]:
 
 
 def _step_places(document: Document | None) -> dict[str, Place]:
-    """Return where the id of each step and sub-step of a program stands."""
+    """Return the place of the id of each step and sub-step of a program."""
     if document is None or not isinstance(document.data, dict):
         return {}
     places: dict[str, Place] = {}
@@ -257,5 +257,5 @@ def _places(
     finding: Finding, document: Document | None, steps: Mapping[str, Place]
 ) -> list[tuple[Place, Document | None]]:
     own = [] if finding.span else [(finding.place, document)]
-    way = [(steps[move.step], document) for move in _path(finding) if move.step in steps]
-    return [*own, *way, *((label.place, label.document or document) for label in finding.related)]
+    path = [(steps[move.step], document) for move in _path(finding) if move.step in steps]
+    return [*own, *path, *((label.place, label.document or document) for label in finding.related)]

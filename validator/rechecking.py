@@ -1,4 +1,4 @@
-"""No proof is reported that the second checker has not accepted in the same run."""
+"""Checks every proof with the second checker: a proof is reported only if that accepts it in the same run."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from stepward.validator.recheck.refusals import Refused, TooLarge, Unreadable
 from stepward.validator.recheck.rules import Property as Claim
 from stepward.vm.reading.source import Place
 
-DOUBTED: Final = "SW902"
+REFUSED: Final = "SW902"
 UNPROVED: Final = "SW408"
 
-_AT_A_GLANCE: Final = ({"kind": "cut"}, {"kind": "cut", "counts_visits": True})
-"""What a checker is given where a layer keeps no grounds: that no path breaks the rule."""
+_NO_PROOF_PARTS: Final = ({"kind": "cut"}, {"kind": "cut", "counts_visits": True})
+"""The proof for layers that record no proof parts: that no path breaks the rule."""
 
 
 def rechecked(properties: Sequence[Property], context: Context) -> tuple[list[Property], list[Finding]]:
-    """Return properties as they stand after the second checker has looked at each proof, and what is found beside.
+    """Return properties after the second checker has checked each proof, and the findings about refused proofs.
 
-    A proof that it refuses is unknown, and a finding says that one of the two checkers is wrong; so is one that is
-    beyond its bounds or the clock, and a finding names the bound.
+    A property whose proof it refuses becomes unknown, and a finding says that one of the two checkers is wrong. Where
+    it exceeds its bounds or the clock, the property becomes unknown, too, and a finding names the bound.
     """
     second = _Second(context)
     known = [second.checked(one) if one.verdict is Verdict.PROVED else one for one in properties]
@@ -45,7 +45,7 @@ class _Second:
         )
 
     def checked(self, one: Property) -> Property:
-        """Return a property that is proved as it stands after a second look; whatever breaks here costs it alone."""
+        """Return a proved property after the second check; an error here makes only this property unknown."""
         part = f"the second check of {_words(one)}"
         return self.context.proofs.failures.attempt(
             part, lambda: self._checked(one), lambda why: self._unproved(one, why)
@@ -61,11 +61,11 @@ class _Second:
             return self._unproved(one, str(error) or "its classes are too many")
         except Refused as error:
             why = str(error)
-        return self._doubted(one, why) if why else one._replace(rechecked=True)
+        return self._refused(one, why) if why else one._replace(rechecked=True)
 
     def _refusal(self, claim: Claim, evidence: Evidence) -> str:
-        """Return why the proof of a claim is not accepted; nothing where it is."""
-        parts: Sequence[Any] = [ground.to_outline() for ground in evidence.certificate] or _AT_A_GLANCE
+        """Return why the proof of a claim is not accepted; empty if it is."""
+        parts: Sequence[Any] = [ground.to_outline() for ground in evidence.certificate] or _NO_PROOF_PARTS
         return self.checker.verdict(claim, parts).why_not
 
     def _unproved(self, one: Property, why: str) -> Property:
@@ -74,10 +74,10 @@ class _Second:
         self._add(UNPROVED, one, f"{_words(one)} is not proved: {reason}", help)
         return _unknown(one, reason)
 
-    def _doubted(self, one: Property, why: str) -> Property:
+    def _refused(self, one: Property, why: str) -> Property:
         reason = f"the second checker does not accept the proof: {why}"
         help = "this is a bug of Stepward's, in one of its two checkers: please report it with the program"
-        self._add(DOUBTED, one, f"{_words(one)} is not proved: {reason}", help)
+        self._add(REFUSED, one, f"{_words(one)} is not proved: {reason}", help)
         return _unknown(one, reason)
 
     def _add(self, code: str, one: Property, message: str, help: str) -> None:

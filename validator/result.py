@@ -1,4 +1,4 @@
-"""What a run over files, texts and objects found, and what keeps a run from finding anything."""
+"""The result of a check of files, texts and objects, and the errors that end such a check."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
 
 UNUSABLE: Final = 2
-"""The exit status of a command that could not decide anything."""
+"""The exit status of a command that can't be used."""
 
 
 class AdvisedError(StepwardError):
-    """A command can't do what was asked of it: `message` says why, and `help` what to do about it."""
+    """A command can't be executed: `message` says why, and `help` what to do about it."""
 
     def __init__(self, message: str, help: str = "") -> None:
         self.message = message
@@ -27,7 +27,7 @@ class AdvisedError(StepwardError):
 
 
 class Suppressed(NamedTuple):
-    """A finding that is not reported, since somebody knows of it: where that is written, and why."""
+    """A finding that is silenced: by what kind of entry, and for what reason."""
 
     finding: Finding
     kind: Literal["comment", "configuration", "baseline", "waiver"]
@@ -36,14 +36,14 @@ class Suppressed(NamedTuple):
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run found."""
+    """The result of a run."""
 
     findings: tuple[Finding, ...] = ()
     """The findings that are not silenced, waived, hidden or deselected."""
     failing: frozenset[Finding] = frozenset()
-    """Those that keep the gate shut, each file judged by its own `fail-on`."""
+    """The findings that fail the gate, each file judged by its own `fail-on`."""
     suppressed: tuple[Suppressed, ...] = ()
-    """What comments, the configuration, baselines and waivers keep out of `findings`."""
+    """The findings that comments, the configuration, baselines and waivers remove from `findings`."""
     files: tuple[str, ...] = ()
     """The files that hold programs."""
     properties: tuple[Property, ...] = ()
@@ -54,23 +54,23 @@ class RunResult:
     programs: int = 0
     programs_with_findings: int = 0
     skipped: int = 0
-    """Files that are no programs."""
+    """The number of files that are no programs."""
     not_literal: int = 0
-    """Programs in Python that can't be read without running it."""
+    """The number of programs in Python that can't be read without running it."""
     hidden: int = 0
-    """Findings that a baseline hides."""
+    """The number of findings that a baseline hides."""
     stale: tuple[Mapping[str, Any], ...] = ()
     """The entries of baselines that match nothing any more."""
     status: int = 0
     """The exit status of the command, where a command made the run."""
     error: AdvisedError | None = None
-    """What kept the run from deciding anything."""
+    """The error that ended the run before anything was decided."""
     failures: tuple[Failure, ...] = ()
-    """The internal errors that cost a part of the run."""
+    """The internal errors, each of which ended a part of the run."""
 
     @property
     def is_failed(self) -> bool:
-        """Whether the gate stays shut."""
+        """Whether the gate fails."""
         return bool(self.failing)
 
     def count(self, severity: Severity) -> int:

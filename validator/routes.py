@@ -23,9 +23,9 @@ Check = Callable[[Program, Sequence[Policy]], Iterable[Finding]]
 
 
 def routes(program: Program, policies: Sequence[Policy] = (), *, check: Check) -> tuple[Route, ...]:
-    """Return a route to each call that writes or may suspend, where the checker knows one, and one for each witness.
+    """Return a route to each call that writes or may suspend, where the checker finds one, and one for each witness.
 
-    `check` returns the findings of a program under policies. What it proves leads nowhere, so nobody reads that.
+    `check` returns the findings of a program under policies; no second check of proofs is needed for routes.
     """
     asked = program.model_copy(update={"guardrails": (*program.guardrails, *_nevers(program, policies))})
     found = check(asked, policies)

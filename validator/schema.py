@@ -1,6 +1,6 @@
 """JSON Schemas of programs and policies, made from the models, for editors and other tools.
 
-A schema knows the shape alone: what it refuses is no program, what it admits the checker may still refuse.
+A schema only describes the shape: a document that it refuses is no program, but the checker may refuse others, too.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _DESCRIPTIONS: Final = {
 }
 
 _SELECTORS: Final = frozenset({"Sequence", "ToolSelector", "StepSelector", "EffectSelector", "BranchSelector"})
-"""Where `then`, `tool` and `effect` select steps, which is not what the descriptions say of them."""
+"""Models whose `then`, `tool` and `effect` select steps, so that the descriptions above do not fit."""
 
 
 def json_schema(kind: str) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def json_schema(kind: str) -> dict[str, Any]:
 
 
 def _tidied(schema: Any) -> Any:
-    """Return a schema in our words: no generated titles, no null where a field is better left out."""
+    """Return a schema without generated titles, and without null where a field can be left out."""
     if isinstance(schema, list):
         return [_tidied(entry) for entry in schema]
     if not isinstance(schema, dict):
@@ -100,7 +100,7 @@ def _tidied(schema: Any) -> Any:
 
 
 def _part(key: str, value: Any) -> Any:
-    if key in ("properties", "$defs"):  # names of the user's, or of ours: not keywords
+    if key in ("properties", "$defs"):  # the keys are names of fields and models, not keywords
         return {name: _tidied(entry) for name, entry in value.items()}
     return _tidied(value)
 

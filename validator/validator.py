@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 class ProgramValidator:
     """Checks one program under the policies that apply to it.
 
-    `today` is the day by which waivers are judged; the current one unless given. With `certify` each property that is
-    proved can write its certificate; with `recheck` none is reported proved before the second checker has accepted its
-    proof. `time_limit` are the seconds after which a check is stopped; what the clock stops is unproved (SW408). A
-    `clock` that is given runs already, and takes its place. Raises ValueError for a limit that is no number above 0.
+    `today` is the day by which waivers are judged, by default the current one. With `certify` each proved property can
+    write its certificate; with `recheck` a property is reported proved only if the second checker accepts its proof.
+    `time_limit` are the seconds after which the check is stopped; properties that are not decided by then are unproved
+    (SW408). `clock` is a running clock to use instead. Raises ValueError for a limit that is no number above 0.
 
         report = ProgramValidator(Program.load("refund.yaml")).validate()
         assert report.ok, report.errors
@@ -48,7 +48,7 @@ class ProgramValidator:
         time_limit: float = LIMIT_SECONDS,
         clock: Clock | None = None,
     ) -> None:
-        if not time_limit > 0:  # nor is what is no number at all
+        if not time_limit > 0:  # `nan` is not above 0 either
             raise ValueError("`time_limit` is a number of seconds above 0")
         self._today = today or datetime.datetime.now(datetime.UTC).date()
         self._certify, self._recheck = certify, recheck
@@ -79,8 +79,8 @@ class ProgramValidator:
             if self._recheck and properties:
                 from stepward.validator.rechecking import rechecked
 
-                properties, doubts = rechecked(properties, context)
-                found += doubts
+                properties, refusals = rechecked(properties, context)
+                found += refusals
         failures.watch = None
         if context.proofs.clock.has_struck:
             found.append(Unproved().stopped(context))
@@ -97,49 +97,49 @@ class ProgramValidator:
             file=program.source_name,
             findings=tuple(finding for finding in findings if finding.waiver is None),
             waived=tuple(finding for finding in findings if finding.waiver is not None),
-            properties=tuple(self._without_grounds(one) for one in properties),
+            properties=tuple(self._without_proof_parts(one) for one in properties),
             matched_policy_rules=matched,
             measure=lambda: context.analyses.bounds.in_all,
             failures=tuple(failures.found),
         )
 
     def sabotage(self, orders: Orders | None = None, *, progress: Progress | None = None) -> Matrix:
-        """Attack the machine that runs the program under these policies, and return what came of it.
+        """Attack the machine that runs the program under these policies, and return the results.
 
-        `orders` say how much and with what; `progress` is told of each part that is done. The ways that the checker
-        knows to each effect are among the runs that are tried. Raises ProgramError for a program that no machine could
-        follow.
+        `orders` are the attacks and their effort; `progress` is called for each part that is done. The routes that the
+        checker finds to each effect are among the runs that are tried. Raises ProgramError for a program that no
+        machine can run.
         """
         from stepward.sabotage.campaign import Orders, attack_program
         from stepward.validator.routes import routes
 
         context = self._context
         program, policies = context.facts.program, context.facts.meaning.policies
-        ways = routes(program, policies, check=partial(check_program, recheck=False))
-        return attack_program(program, policies, orders or Orders(), routes=ways, progress=progress)
+        known_routes = routes(program, policies, check=partial(check_program, recheck=False))
+        return attack_program(program, policies, orders or Orders(), routes=known_routes, progress=progress)
 
     def _certified(self, properties: list[Property]) -> list[Property]:
-        """Return properties, those that are proved with what writes their certificates, if that is asked for."""
+        """Return properties; if certificates are asked for, each proved one with a function that writes its own."""
         if not self._certify:
             return properties
         from stepward.validator.engine.certificates.certifying import certified
 
         return [certified(one, self._context.facts) for one in properties]
 
-    def _without_grounds(self, one: Property) -> Property:
-        """Return a property that keeps nothing of the engine, unless its certificate may still be asked for."""
+    def _without_proof_parts(self, one: Property) -> Property:
+        """Return a property without the parts of its proof, unless its certificate may still be written."""
         if self._certify or not one.evidence.certificate:
             return one
         return one._replace(evidence=replace(one.evidence, certificate=()))
 
 
 def check_program(program: Program, policies: Sequence[Policy] = (), *, recheck: bool = True) -> tuple[Finding, ...]:
-    """Return the findings of a program: what `ExecutionVM(checker=check_program)` asks before a program's first run."""
+    """Return the findings of a program; `ExecutionVM(checker=check_program)` calls it before a program's first run."""
     return ProgramValidator(program, policies=policies, recheck=recheck).validate().findings
 
 
 def _located(findings: list[Finding], program: Program, failures: Failures) -> tuple[Finding, ...]:
-    """Return findings with their file, and with their places in the text where these can be found."""
+    """Return findings with their file, and with their locations in the text where these can be found."""
     name = program.source_name
     return failures.attempt(
         "the places of findings",
@@ -149,15 +149,15 @@ def _located(findings: list[Finding], program: Program, failures: Failures) -> t
 
 
 def isolated(name: str, check: Callable[[], Report]) -> Report:
-    """Return the report of a check; where it breaks off as a whole, one that says so. `name` is that of the file."""
+    """Return the report of a check, or one that says that the check broke off. `name` is that of the file."""
     failures = Failures()
 
     def broken(reason: str) -> Report:
         from stepward.validator.rules.guardrails import Unproved
         from stepward.validator.rules.housekeeping import InternalError
 
-        said = InternalError().of(failures.found) or [Unproved().unchecked(reason)]
-        findings = tuple(replace(finding, file=name) for finding in said)
+        reported = InternalError().of(failures.found) or [Unproved().unchecked(reason)]
+        findings = tuple(replace(finding, file=name) for finding in reported)
         return Report("", name, findings, failures=tuple(failures.found))
 
     return failures.attempt("the check of this program", check, broken)
@@ -172,7 +172,7 @@ def validate_document(
     recheck: bool = True,
     time_limit: float = LIMIT_SECONDS,
 ) -> Report:
-    """Return the report of a document that was read; what is wrong with its shape are findings too."""
+    """Return the report of a document; if it is no program, its problems are the findings."""
 
     def check() -> Report:
         clock = Clock(time_limit)
@@ -190,7 +190,7 @@ def validate_document(
 
 
 def unreadable(error: DocumentError, document: Document | None = None) -> Report:
-    """Return the report of a document that is no program: the problems that reading it met, as findings."""
+    """Return the report of a document that is no program, with the problems of reading it as findings."""
     findings = [_finding(problem) for problem in error.problems]
     return Report("", error.name, located(findings, document, error.name))
 

@@ -1,4 +1,4 @@
-"""The verdicts on the properties of one program, each reached when it is first asked for."""
+"""The verdicts on the properties of one program, each computed on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Verdicts:
-    """The verdicts on the guardrails and the conditions of one program, by what decides about it."""
+    """The verdicts on the guardrails and the conditions of one program, from its proofs."""
 
     def __init__(self, proofs: Proofs) -> None:
         self._proofs, self._facts = proofs, proofs.facts
@@ -30,26 +30,26 @@ class Verdicts:
 
     @cached_property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """What is reported of guardrails."""
+        """The findings about guardrails."""
         return tuple(outcome for judgement in self.judgements for outcome in judgement.outcomes)
 
     @cached_property
     def conditions(self) -> tuple[ConditionVerdict, ...]:
-        """The verdict on the coverage of every condition, and on the cases that are to be exclusive."""
+        """The verdict on the coverage of every condition, and on cases that must be exclusive."""
         if not self._facts.conditions:
             return ()
-        # What decides is made in here, so that an error in making it costs these verdicts alone.
+        # `decided` is created in here, so that an error in its creation costs only these verdicts.
         return tuple(self._proofs.failures.collect("the judging of conditions", lambda: self.decided.judge()))  # noqa: PLW0108
 
     @cached_property
     def decided(self) -> ConditionVerdicts:
-        """What is proved of conditions, and the states that refute what is not."""
+        """The proofs about conditions, and the states that refute the others."""
         from stepward.validator.engine.verdicts import ConditionVerdicts
 
         return ConditionVerdicts(self._proofs)
 
     @property
     def properties(self) -> list[Property]:
-        """The verdict on every guardrail, where the program says where control goes, and on every condition."""
+        """The verdict on every guardrail, if the control flow of the program is known, and on every condition."""
         guardrails = [one.property for one in self.judgements] if self._facts.has_control_flow else []
         return guardrails + [one.property for one in self.conditions]

@@ -1,4 +1,4 @@
-"""The waivers of policies: each lets some findings of a rule be, for a reason and until a day."""
+"""The waivers of policies: each allows some findings of a rule, for a reason and until a day."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from stepward.vm.language.meaning import Meaning
 
 
 def with_waivers(findings: Iterable[Finding], meaning: Meaning, today: datetime.date) -> list[Finding]:
-    """Return findings on a program, each with the waiver that a policy has for it; its message names one that expired.
+    """Return findings on a program, each with its waiver in the policy, or with a message about an expired one.
 
-    `today` is the day by which they are judged.
+    `today` is the day by which waivers are judged.
     """
     return [finding if finding.policy is None else _with_waiver(finding, meaning, today) for finding in findings]
 

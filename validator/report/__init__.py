@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 class Format(NamedTuple):
-    """A format of the report, and what it asks of a run."""
+    """An output format, and what it needs from a run."""
 
     module: str
     """The module of this folder that has `render`."""
     title: str = ""
-    """What it is called as a format for other programs: the command can write such a file beside the report."""
+    """The name of a format for other programs; the command can write such a file beside the report."""
     is_text: bool = False
-    """Whether people read it."""
+    """Whether it is text for people."""
     has_color: bool = False
     """Whether `render` takes `color`."""
     has_fixes: bool = False
-    """Whether it says how a finding would be fixed."""
+    """Whether it shows the fixes of findings."""
     has_bounds: bool = False
-    """Whether it says what a run can do."""
+    """Whether it shows the bounds of programs."""
 
 
 FORMATS: Final[dict[str, Format]] = {
@@ -47,7 +47,7 @@ OUTPUTS: Final = tuple(name for name, format in FORMATS.items() if format.title)
 
 
 def render(result: RunResult, format: str, *, color: bool = False) -> str:
-    """Return a run in a format, a key of FORMATS; with `color`, with the codes that terminals know, if it has color."""
+    """Return a run in a format, a key of FORMATS; `color` adds the codes of terminals, if the format has color."""
     known = FORMATS[format]
     module = import_module(f"{__name__}.{known.module}")
     text: str = module.render(result, color=color) if known.has_color else module.render(result)
@@ -55,10 +55,10 @@ def render(result: RunResult, format: str, *, color: bool = False) -> str:
 
 
 def safely_rendered(result: RunResult, format: str, failures: Failures, *, color: bool = False) -> str:
-    """Return a run told in a format. Where an internal error keeps it from that, say so in the same format.
+    """Return a run in a format; where an internal error prevents that, return a report of the error in the same format.
 
-    People then get the findings on a line each, and programs a document that says that nothing was decided, or an empty
-    one where not even that can be written.
+    For people that is a line for each finding; for programs a document which says that nothing was decided, or an empty
+    one where even that can't be written.
     """
 
     def broken(reason: str) -> str:

@@ -1,4 +1,4 @@
-"""A piece of source with line numbers, and marks under the characters that a finding speaks of."""
+"""A part of a source with line numbers, and marks under the characters that a finding is about."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from stepward.validator.report.text import safe, width
 from stepward.vm.reading.source import Span
 
 MAX_WIDTH: Final = 120
-"""Columns of a source line that are shown; of a longer one, a part around the mark."""
+"""Columns of a source line that are shown; a longer line is cut around the mark."""
 
 _LONG: Final = 1_000
-"""Characters of a line that are measured as a whole."""
+"""Characters of the longest line that is measured as a whole."""
 
 _NEAR: Final = 4 * MAX_WIDTH
-"""Characters around a mark that are measured of a longer line."""
+"""Characters around a mark that are measured in a longer line."""
 
 MAX_GAP: Final = 2
 """Lines between two marks that are shown; more are left out."""
@@ -24,7 +24,7 @@ MAX_GAP: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A stretch to underline, and what to say of it."""
+    """A part of a source to underline, and the text beside the line."""
 
     span: Span
     text: str = ""
@@ -33,9 +33,9 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of an excerpt: the number of the line, or empty, and what stands beside it.
+    """One row of an excerpt: the number of the line, or empty, and the text beside it.
 
-    `kind` says what it is, for whoever colors it: source, primary or secondary mark, or a gap.
+    `kind` is for its color: source, primary or secondary mark, or gap.
     """
 
     number: str
@@ -44,7 +44,7 @@ class Row:
 
 
 def excerpt(lines: Sequence[str], marks: list[Mark]) -> Iterator[Row]:
-    """Yield those of a source's lines that marks stand on, each mark below its line, and what lies closely between."""
+    """Yield the lines of a source that have marks, each mark below its line, and the few lines between them."""
     shown = sorted({mark.span.line for mark in marks if mark.span.line <= len(lines)})
     before: int | None = None
     for line in shown:
@@ -74,19 +74,19 @@ def _marked(text: str, number: int, marks: list[Mark]) -> Iterator[Row]:
     for position, mark in enumerate(marks):
         start, end = _columns(cells, mark)
         if end > right:
-            # The part of the line that is shown takes in as many of the marks to come as fit.
+            # The shown part of the line includes as many of the following marks as fit.
             ends = [_columns(cells, other)[1] for other in marks[position:]]
             left, right = _part(
                 cells.total, start, max(other for other in ends if other <= max(end, start + MAX_WIDTH // 2))
             )
             yield Row(str(number), _shown(cells, left, right), "source")
         sign, kind = ("^", "primary") if mark.is_primary else ("-", "secondary")
-        said = f" {safe(mark.text)}" if mark.text else ""
-        yield Row("", " " * (start - left) + sign * (min(end, right) - start) + said, kind)
+        words = f" {safe(mark.text)}" if mark.text else ""
+        yield Row("", " " * (start - left) + sign * (min(end, right) - start) + words, kind)
 
 
 def _neighbourhood(text: str, mark: Mark) -> tuple[str, int, list[Mark]]:
-    """Cut a very long line before it is measured: a whole program may be one line, with every finding on it."""
+    """Return a part of a very long line around a mark: a whole program may be one line, with every finding on it."""
     span = mark.span
     left = max(0, span.column - 1 - MAX_WIDTH)
     end = span.end_column - left if span.end_line == span.line else _NEAR
@@ -115,7 +115,7 @@ def _shown(cells: _Cells, left: int, right: int) -> str:
 
 
 class _Cells:
-    """A line as it stands on a terminal: tabs widened, unsafe signs replaced, and where each character starts."""
+    """A line in the cells of a terminal: tabs widened, unsafe characters replaced; `starts` has their columns."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -127,11 +127,11 @@ class _Cells:
         self.total = column
 
     def column(self, position: int) -> int:
-        """Return where the character at a position starts; past the end, the end."""
+        """Return the column of the character at a position; after the last character, the end."""
         return self.starts[position] if position < len(self.starts) else self.total
 
     def part(self, left: int, right: int) -> str:
-        """Return the characters that lie wholly between two columns, with spaces where one is cut in two."""
+        """Return the characters between two columns, with spaces in place of characters that are cut."""
         shown: list[str] = []
         column = left
         for character, start in zip(self.text, self.starts, strict=True):

@@ -1,4 +1,4 @@
-"""Fingerprints: a text for each finding that stays the same while the finding does, and that no other has."""
+"""Fingerprints: a unique text for each finding, which does not change while the finding exists."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from stepward.validator.findings import Finding
 
 
 def fingerprints(findings: Iterable[Finding]) -> list[str]:
-    """Return for each finding, in order, a digest in hexadecimal of what it is about, whatever line it stands on.
+    """Return a hexadecimal digest for each finding, in order, which does not depend on its line.
 
-    Findings that are about the same are told apart by how many of them came before.
+    Findings with the same content are distinguished by their number.
     """
     seen: Counter[tuple[str, str, str, str]] = Counter()
     found = []
@@ -24,7 +24,7 @@ def fingerprints(findings: Iterable[Finding]) -> list[str]:
 
 
 def digest(parts: list[str | int]) -> str:
-    """Return a digest in hexadecimal of what something is about."""
+    """Return a hexadecimal digest of some texts and numbers."""
     from hashlib import sha256
 
     return sha256(json.dumps(parts).encode()).hexdigest()

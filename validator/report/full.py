@@ -1,4 +1,4 @@
-"""The full report: for each finding what is wrong, the source with marks, the path that leads there, and the help."""
+"""The full report: for each finding its message, the source with marks, the path that leads there, and the help."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _Lines = Mapping[str, Sequence[str]]
 """The lines of each file."""
 
 MAX_ALIKE: Final = 1_000
-"""Findings of one code in one file that are shown; of more, the number is given."""
+"""Findings of one code in one file that are shown; the others are counted."""
 
 _NEAR: Final = 12
 """Lines around a finding within which a label is shown in the same excerpt."""
 
 _LINE, _MAX_LINES = 100, 2
-"""Characters of a line of values, and lines of them."""
+"""Characters of a line of values, and the number of such lines."""
 
 _MAX_MOVES: Final = 24
-"""Steps of a path that are shown; of a longer one, the beginning and the end."""
+"""Steps of a path that are shown; a longer path is cut in the middle."""
 
 
 def render(result: RunResult, *, color: bool = False) -> str:
@@ -98,7 +98,7 @@ def _gutter(rows: list[Row]) -> int:
 
 
 def _located(where: str, rows: list[Row], severity: str, paint: _Paint) -> Iterator[str]:
-    """Yield a line that says where, and the excerpt, if there is one."""
+    """Yield a line with the location, and the excerpt, if there is one."""
     gutter = _gutter(rows)
     margin = " " * gutter
     yield f"{margin}{paint('frame', '-->')} {safe(where)}"
@@ -156,7 +156,7 @@ def _with(values: list[str]) -> Iterator[str]:
 
 def _help(finding: Finding) -> Iterator[str]:
     if finding.policy is not None:
-        # A waiver is for a program; that a rule protects nothing is said of the policy itself.
+        # A waiver is for a program, but SW407 on a policy's rule is about the policy itself.
         waiver = "" if finding.code == "SW407" else ", which only a waiver in the policy can lift"
         yield f"policy: {safe(finding.policy)}{waiver}"
     if finding.help:
@@ -164,7 +164,7 @@ def _help(finding: Finding) -> Iterator[str]:
 
 
 def _note(label: Label, finding: Finding, lines: _Lines, paint: _Paint) -> Iterator[str]:
-    """Tell of a label far away, or in another file: with a location and an excerpt of its own."""
+    """Yield a label that is far away, or in another file, with a location and an excerpt of its own."""
     yield paint("bold", "note") + f": {safe(label.text)}"
     file = file_of(label, finding)
     source = label.document.text.split("\n") if label.document else lines.get(file, ())

@@ -1,6 +1,6 @@
-"""Annotations of GitHub: a workflow command for each finding, which GitHub shows at its line of a pull request.
+"""GitHub annotations: a workflow command for each finding, which GitHub shows at its line of a pull request.
 
-GitHub shows at most ten errors and ten warnings of a step of a workflow, so what shuts the gate comes first.
+GitHub shows at most ten errors and ten warnings of a step of a workflow, so findings that fail the gate come first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _properties(finding: Finding) -> Iterator[tuple[str, str]]:
         line, column, end_line, end_column = finding.span
         yield "line", str(line)
         yield "endLine", str(end_line)
-        # GitHub refuses columns of a stretch over several lines.
+        # GitHub refuses columns where a finding has several lines.
         if line == end_line:
             yield "col", str(column)
             yield "endColumn", str(end_column)
@@ -47,7 +47,7 @@ def _properties(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def _data(text: str) -> str:
-    """Escape what the runner would read as the end of the command, and what can't be printed."""
+    """Escape characters that would end the command, and those that can't be printed."""
     for sign, code in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
         text = text.replace(sign, code)
     return safe(text)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from stepward.validator.result import AdvisedError, RunResult
 
 _SEVERITIES: Final = {Severity.ERROR: "major", Severity.WARNING: "minor"}
-"""What GitLab calls them; its `critical` is left to tools that know which program matters most."""
+"""GitLab's names of severities; its `critical` is for tools that know which program matters most."""
 
 
 def render(result: RunResult) -> str:
@@ -23,7 +23,7 @@ def render(result: RunResult) -> str:
 
 
 def _undecided(error: AdvisedError) -> dict[str, Any]:
-    """Return an issue of the whole project: an empty report would say that everything has been mended."""
+    """Return an issue of the whole project: an empty report would say that everything has been fixed."""
     return {
         "description": "; ".join(error_lines(error)),
         "check_name": "stepward",

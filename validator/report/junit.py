@@ -1,6 +1,6 @@
-"""JUnit's XML: a suite for each file, in which findings are the tests that fail and proofs those that pass.
+"""JUnit's XML: a suite for each file, in which findings are tests that fail, and proofs are tests that pass.
 
-There is no standard; what is written here is what the readers have in common.
+There is no standard; this module writes what all readers accept.
 """
 
 from __future__ import annotations
@@ -66,17 +66,17 @@ def _add_finding(suite: Element, finding: Finding, *, fails: bool) -> None:
         failure = SubElement(case, "failure", type=finding.code, message=_text(finding.message))
         failure.text = text
     else:
-        # What does not shut the gate must not fail the pipeline either.
+        # A finding that does not fail the gate must not fail the pipeline either.
         SubElement(case, "system-out").text = f"{finding.severity}: {text}"
 
 
 def _text(*lines: str) -> str:
-    """Return lines as one text without the characters that XML has no way to write."""
+    """Return lines as one text, without the characters that XML can't have."""
     return "\n".join(safe(line).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}) for line in lines)
 
 
 def _add_case(suite: Element, name: str) -> Element:
-    """Add a test; of two with one name some readers keep the last, so each has its own."""
+    """Add a test, with a name of its own: of two tests with the same name some readers show only the last."""
     name = _text(name)
     same = sum(1 for case in suite if case.get("name", "").partition(" (")[0] == name)
     name += f" ({same + 1})" * bool(same)
@@ -84,7 +84,7 @@ def _add_case(suite: Element, name: str) -> Element:
 
 
 def _count(holder: Element) -> None:
-    """Say how many tests are in an element, and how many of them fail."""
+    """Set the numbers of tests, failures and errors of an element."""
     holder.set("tests", str(sum(1 for _ in holder.iter("testcase"))))
     holder.set("failures", str(sum(1 for _ in holder.iter("failure"))))
     holder.set("errors", str(sum(1 for _ in holder.iter("error"))))
@@ -94,7 +94,7 @@ def _count(holder: Element) -> None:
 
 
 class Mark(NamedTuple):
-    """What a test came to beside that it held: `type` names what failed, `story` are the lines that show it."""
+    """An outcome of a test that did not just pass: `type` names what failed, `story` are the lines that show it."""
 
     tag: Literal["skipped", "error", "failure"]
     message: str
@@ -103,7 +103,7 @@ class Mark(NamedTuple):
 
 
 class Test(NamedTuple):
-    """A test of a campaign, and how long it took."""
+    """A test of a campaign, its seconds and its marks; without marks it passed."""
 
     name: str
     seconds: float

@@ -1,4 +1,4 @@
-"""What a campaign of attacks found: the matrix as text, as data, and as JUnit's XML."""
+"""The results of a campaign of attacks: the matrix as text, as data, and as JUnit's XML."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _COLUMNS: Final = (
 
 
 def to_text(matrix: Matrix, saved: Mapping[str, str], *, details: bool = False, color: bool = False) -> str:
-    """Return a paragraph for each family, every breach with its story, and the line that sums it up.
+    """Return a paragraph for each family, every breach with its story, and a summary line.
 
-    `saved` has the file of each breach, by the name of its attack. With `details` there is a row for each attack.
+    `saved` has the file of each breach by the name of its attack. `details` adds a row for each attack.
     """
     text = ""
     if details:
@@ -64,7 +64,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _paragraph(family: Family, rows: Sequence[Row]) -> str:
-    """Return what was tried, what held, and what that means for a release."""
+    """Return a paragraph on a family: what was tried, what held, and what that means for a release."""
     words = WORDS[family]
     ran = [row for row in rows if row.ran]
     broken = [row for row in rows if row.breach is not None]
@@ -87,7 +87,7 @@ def _paragraph(family: Family, rows: Sequence[Row]) -> str:
 
 
 def _causes(matrix: Matrix) -> list[list[Row]]:
-    """Return the rows with breaches, those together that broke the same promise in the same words."""
+    """Return the rows with breaches, grouped by the promise that is broken and the words for it."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in matrix.rows:
         if row.breach is not None:

@@ -1,4 +1,4 @@
-"""What attacks on the user's own tools found: the matrix as text, as data, and as JUnit's XML."""
+"""The results of attacks on the user's own tools: the matrix as text, as data, and as JUnit's XML."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ VERSION: Final = 1
 
 
 def to_text(matrix: Matrix, *, details: bool = False, color: bool = False) -> str:
-    """Return the matrix of tools and questions, every breach with its story, what was not seen, and the sum of it.
+    """Return the matrix of tools and questions, every breach with its story, what was not observed, and a summary.
 
-    With `details` it says of every question why it came to what it did.
+    `details` adds the reason of every outcome.
     """
     asked = [question for question in QUESTIONS if any(row.question is question for row in matrix.rows)]
     columns = [Column("tool"), *(Column(question.name) for question in asked)]
@@ -37,7 +37,7 @@ def to_text(matrix: Matrix, *, details: bool = False, color: bool = False) -> st
 
 
 def _reasons(rows: Sequence[Row]) -> str:
-    """Return why questions came to what they did, those together that have the same reason."""
+    """Return the reasons of outcomes, each with the questions that have it."""
     alike: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         alike.setdefault(f"{_words(row)}: {row.verdict.why}", {}).setdefault(row.tool, []).append(row.question.name)

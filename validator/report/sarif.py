@@ -1,7 +1,7 @@
 """SARIF 2.1.0, the exchange format of static analysis: GitHub's code scanning reads it, and editors and viewers do.
 
-Paths are relative to the folder in which the check ran (`%SRCROOT%`), which is not named: the same programs give the
-same text on every machine.
+Paths are relative to the folder in which the check ran (`%SRCROOT%`). That folder is not named, so that the same
+programs give the same text on every machine.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ _PLACEHOLDER: Final = re.compile(r"\{(\d+)\}")
 
 def render(result: RunResult) -> str:
     """Return the run as SARIF text."""
-    told: list[tuple[Finding, Suppressed | None]] = [(finding, None) for finding in result.findings]
-    told += [(entry.finding, entry) for entry in result.suppressed]
-    values = values_of([finding for finding, _ in told])
-    marks = fingerprints(finding for finding, _ in told)
-    results = [_result(finding, mark, said) for (finding, _), mark, said in zip(told, marks, values, strict=True)]
+    reported: list[tuple[Finding, Suppressed | None]] = [(finding, None) for finding in result.findings]
+    reported += [(entry.finding, entry) for entry in result.suppressed]
+    values = values_of([finding for finding, _ in reported])
+    marks = fingerprints(finding for finding, _ in reported)
+    results = [
+        _result(finding, mark, values_of_finding)
+        for (finding, _), mark, values_of_finding in zip(reported, marks, values, strict=True)
+    ]
     if result.suppressed:
-        # Either all results say whether they are suppressed, or none does.
-        for entry, (_, suppressed) in zip(results, told, strict=True):
+        # SARIF wants `suppressions` on all results or on none.
+        for entry, (_, suppressed) in zip(results, reported, strict=True):
             entry["suppressions"] = [_suppression(suppressed)] if suppressed else []
     run = {
         "tool": {"driver": _driver()},
@@ -73,7 +76,7 @@ def _rule(rule: type[Rule]) -> dict[str, Any]:
 
 
 def _proofs(result: RunResult) -> dict[str, Any]:
-    """Return how many properties are proved, and of how many the second checker has accepted the proof."""
+    """Return how many properties are proved, and for how many of them the second checker accepted the proof."""
     proved = [one for one in result.properties if one.verdict is Verdict.PROVED]
     return {"proved": len(proved), "rechecked": sum(one.rechecked for one in proved)}
 
@@ -168,11 +171,11 @@ def _fix(fix: Fix, file: str) -> dict[str, Any]:
     return {"description": _message(fix.title), "artifactChanges": [change]}
 
 
-# -- places and texts --------------------------------------------------------------------------------------------------
+# -- locations and texts -----------------------------------------------------------------------------------------------
 
 
 def _location(file: str, span: Span | None, place: Place, step: str | None = None) -> dict[str, Any]:
-    """Return a location: in the text of a file, or, of a program that was built in code, in its data."""
+    """Return a location in the text of a file, or in the data of a program that was built in code."""
     named = [{"name": step, "kind": "object"}] if step else []
     if span is not None:
         physical = {"artifactLocation": _artifact(file), "region": _region(span)}
@@ -197,5 +200,5 @@ def _artifact(file: str) -> dict[str, str]:
 
 
 def _message(text: str) -> dict[str, str]:
-    """Return a message; brackets and braces that SARIF would read as links and placeholders are escaped."""
+    """Return a message in which brackets and braces, which are links and placeholders in SARIF, are escaped."""
     return {"text": _PLACEHOLDER.sub(r"{{\1}}", _LINK.sub(r"\\[", text))}

@@ -1,4 +1,4 @@
-"""How often each code comes, and what a run of each program can do, in place of the findings."""
+"""Statistics in place of findings: the number of findings of each code, and the bounds of each program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COLUMNS: Final = (
 
 
 def render(result: RunResult) -> str:
-    """Return a line for each code that comes, the most frequent first, one for each program, and the summary."""
+    """Return a line for each code that occurs, the most frequent first, one for each program, and the summary."""
     counts = Counter((finding.code, finding.severity, finding.name) for finding in result.findings)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rows = [f"{count:>6}  {code}  {severity:<7}  {name}" for (code, severity, name), count in ordered]
@@ -38,7 +38,7 @@ def render(result: RunResult) -> str:
 
 
 def _properties(result: RunResult) -> str:
-    """Return a line that says what is known of the properties of all programs."""
+    """Return a line that counts the verdicts on the properties of all programs."""
     verdicts = Counter(one.verdict for one in result.properties)
     if not verdicts:
         return ""

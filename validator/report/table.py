@@ -11,18 +11,18 @@ _GAP: Final = "  "
 
 
 class Column(NamedTuple):
-    """A column: its heading, and whether its cells are numbers, which stand at the right."""
+    """A column: its heading, and whether its cells are numbers, which are aligned to the right."""
 
     heading: str
     is_number: bool = False
 
 
 def render(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, color: bool = False) -> str:
-    """Return a table without the columns in which no row has anything; with `color`, as wide as the terminal."""
+    """Return a table without its empty columns; with `color`, as wide as the terminal."""
     used = [number for number in range(len(columns)) if any(row[number] for row in rows)]
-    kept = [columns[number] for number in used]
+    shown = [columns[number] for number in used]
     cells = [[safe(row[number]) for number in used] for row in rows]
-    return _rich(kept, cells) if color else _plain(kept, cells)
+    return _rich(shown, cells) if color else _plain(shown, cells)
 
 
 def _plain(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
@@ -49,7 +49,7 @@ def _rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         justify = "right" if column.is_number else "left"
-        # Only what is long may be broken into lines: a number in two pieces is none.
+        # Only details may be wrapped.
         table.add_column(column.heading, justify=justify, no_wrap=column.heading != "detail", overflow="fold")  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))

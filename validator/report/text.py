@@ -1,4 +1,4 @@
-"""What the text formats share: text that is safe to print, its width, and the line that sums a run up."""
+"""Shared by the text formats: text that is safe to print, its width, and the summary of a run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 TAB_WIDTH: Final = 4
 
-# Control characters could repaint the terminal; bidirectional ones show a text other than the one that is checked.
+# Control characters could repaint the terminal; bidirectional ones can show another text than the checked one.
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def safe(text: str) -> str:
-    """Return a text with a visible sign in place of each character that would not print as itself."""
+    """Return a text in which each unprintable character is replaced by a visible one."""
     return text if text.isascii() and text.isprintable() else _UNSAFE.sub(_sign, text)
 
 
@@ -32,7 +32,7 @@ def _sign(match: re.Match[str]) -> str:
 
 
 def width(character: str, column: int) -> int:
-    """Return how many columns of a terminal a character takes that starts at `column`, counted from 0."""
+    """Return how many columns of a terminal a character takes; it starts at `column`, counted from 0."""
     if character == "\t":
         return TAB_WIDTH - column % TAB_WIDTH
     if character.isascii():
@@ -48,7 +48,7 @@ def columns_of(text: str) -> int:
 
 
 def position(place: Place, span: Span | None) -> str:
-    """Return what follows the name of a file: line and column, or the path in a program without text."""
+    """Return the words after the name of a file: line and column, or the path in a program without text."""
     if span is not None:
         return f":{span.line}:{span.column}"
     return f":{place.text()}" if place.path else ""
@@ -60,7 +60,7 @@ def file_of(label: Label, finding: Finding) -> str:
 
 
 def values_of(findings: Sequence[Finding]) -> list[list[str]]:
-    """Return for each finding the values of its witness; what reads them is loaded only where there is one."""
+    """Return for each finding the values of its witness; the code for it is imported only if there is one."""
     if not any(finding.evidence is not None and finding.evidence.witness is not None for finding in findings):
         return [[] for _ in findings]
     from stepward.validator.report.values import Values
@@ -70,7 +70,7 @@ def values_of(findings: Sequence[Finding]) -> list[list[str]]:
 
 
 def advice(finding: Finding) -> list[str]:
-    """Return the lines that say what to do about a finding, for formats that have no place of their own for them."""
+    """Return the help and the policy of a finding as lines, for formats that have no fields for them."""
     lines = [f"help: {finding.help}"] if finding.help else []
     return [*lines, f"policy: {finding.policy}"] if finding.policy else lines
 
@@ -81,13 +81,13 @@ def error_lines(error: AdvisedError) -> list[str]:
 
 
 def json_text(data: Any) -> str:
-    """Return plain data as JSON text, a file in itself."""
-    # Half a surrogate pair has no UTF-8; JSON has an escape for it.
+    """Return plain data as the text of a JSON file."""
+    # A lone surrogate has no UTF-8, but JSON has an escape for it.
     return to_json(data, indent=2).encode("utf-8", "backslashreplace").decode() + "\n"
 
 
 def counted(count: int, word: str, plural: str = "") -> str:
-    """Return a number with its word, in the plural where it has to be: `plural`, or the word with an s."""
+    """Return a number with its word; the plural is `plural`, or the word with an s."""
     return f"{count:,} {word if count == 1 else plural or word + 's'}"
 
 
@@ -98,7 +98,7 @@ def summary(result: RunResult) -> str:
     stale = len(result.stale)
     waived = sum(entry.kind == "waiver" for entry in result.suppressed)
     unseen = sum(one.verdict is Verdict.PROVED and not one.rechecked for one in result.properties)
-    told = (
+    counts = (
         (result.skipped, f"{counted(result.skipped, 'file')} skipped"),
         (result.not_literal, f"{counted(result.not_literal, 'program')} in Python not read: not literal"),
         (result.hidden, f"{counted(result.hidden, 'finding')} hidden by the baseline"),
@@ -106,7 +106,7 @@ def summary(result: RunResult) -> str:
         (waived, f"{counted(waived, 'finding')} waived by a policy"),
         (stale, f"{stale} stale baseline {'entry' if stale == 1 else 'entries'}"),
     )
-    aside = [words for count, words in told if count]
+    aside = [words for count, words in counts if count]
     return _outcome(result) + (f" ({'; '.join(aside)})" if aside else "")
 
 

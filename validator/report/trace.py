@@ -1,4 +1,4 @@
-"""The trace of a run, for people and for programs: what happened, when, and what came of it; nothing sensitive."""
+"""The trace of a run, for people and for programs: its events with their times and outcomes; nothing sensitive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepward.vm.machine.run import Run
 
 MAX_DETAIL: Final = 160
-"""Characters of a detail that the table shows; the JSON has it whole."""
+"""Characters of a detail that the table shows; the JSON has all of them."""
 
 _COLUMNS: Final = (
     Column("seq", is_number=True),
@@ -64,9 +64,9 @@ def _what(happened: Event) -> str:
 
 def _details(happened: Event) -> Iterator[str]:
     body = _traced(happened.body)
-    telling = _TELLING.get(happened.kind)
-    if telling is not None:
-        yield telling(body)
+    words = _DETAIL_WORDS.get(happened.kind)
+    if words is not None:
+        yield words(body)
     if happened.kind == "reconciled":
         yield str(happened.note["verdict"]).replace("_", " ")
     if happened.note.get("by"):
@@ -93,7 +93,7 @@ def _branched(body: Mapping[str, Any]) -> str:
     return f"{name} → {body['next']}" if "next" in body else name
 
 
-_TELLING: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
+_DETAIL_WORDS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "governed": lambda body: f"also under policies {', '.join(digest[:8] for digest in body['policies'])}",
     "started": lambda body: _pairs(body["inputs"]),
     "intent": lambda body: f"{body['tool']}({_pairs(body['args'])})",
@@ -121,7 +121,7 @@ def _duration(microseconds: Any) -> str:
 
 
 def moment(at: int) -> str:
-    """Return a time in microseconds since the epoch as RFC 3339 has it, in UTC."""
+    """Return a time, given in microseconds since the epoch, in the format of RFC 3339, in UTC."""
     try:
         return datetime.datetime.fromtimestamp(at / 1e6, datetime.UTC).isoformat(timespec="microseconds")[:26] + "Z"
     except (OverflowError, ValueError, OSError):
@@ -134,11 +134,11 @@ def _traced(body: Any) -> Any:
     return traced(body)
 
 
-# -- what became of it -------------------------------------------------------------------------------------------------
+# -- the outcome -------------------------------------------------------------------------------------------------------
 
 
 def render_outcome(run: Run, found: History) -> str:
-    """Return what is to be said of a run beside its trace, without what somebody could do about it."""
+    """Return the outcome of a run in words: status, spending, errors, broken guardrails, output and hashes."""
     state = found.state
     reason = f" ({run.reason})" if run.reason else ""
     spent = [counted(run.steps, "step")]
@@ -156,7 +156,7 @@ def render_outcome(run: Run, found: History) -> str:
 
 
 def run_data(run: Run, found: History) -> dict[str, Any]:
-    """Return what is known of a run as plain data."""
+    """Return a run as plain data."""
     return {
         "id": run.id,
         "program": run.program,

@@ -1,4 +1,4 @@
-"""The values that lead a witness along its path: those that its conditions and the broken rule hang on."""
+"""The values that lead a witness along its path: those that its conditions and the broken rule depend on."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _MAX_VISITS: Final = 4
 
 
 class Values:
-    """Says what the values of witnesses are; a program is looked through once, however many findings it has."""
+    """Finds the values of witnesses; a program is analysed once, however many findings it has."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Program, Meaning]] = {}
 
     def of(self, finding: Finding) -> list[str]:
-        """Return the values of a finding's witness that matter, `amount = 501`: inputs first, then replies in order."""
+        """Return the relevant values of a finding's witness, as `amount = 501`: inputs first, then replies in order."""
         evidence = finding.evidence
         if evidence is None or evidence.witness is None:
             return []
@@ -53,10 +53,10 @@ class Values:
         for names, sources, fields in _read(witness, meaning, steps):
             for source in sources:
                 if source.kind == "input" and source.name in witness.inputs:
-                    _note(found, names, witness.inputs[source.name], fields)
+                    _record(found, names, witness.inputs[source.name], fields)
                 elif source.kind == "output":
                     for value, below in _answers(returned, source.name, fields):
-                        _note(after, names, value, below)
+                        _record(after, names, value, below)
         return [f"{name} = {', then '.join(values)}" for name, values in (found | after).items()]
 
     def _meaning(self, witness: Witness) -> Meaning:
@@ -67,13 +67,15 @@ class Values:
 
 
 def _read(witness: Witness, meaning: Meaning, steps: set[str]) -> Iterator[tuple[_Names, tuple[Source, ...], _Names]]:
-    """Yield the references that decide on a path through some steps, and where their values come from."""
+    """Yield the references that a path through some steps depends on, with the sources of their values."""
     clauses = [clause for clause in meaning.clauses if meaning.flow.steps[clause.step].id in steps]
-    asked = [names for clause in clauses if _is_condition(meaning, clause) for names in _references(clause)]
+    read_by_conditions = [
+        names for clause in clauses if _is_condition(meaning, clause) for names in _references(clause)
+    ]
     made_by: defaultdict[tuple[Any, ...], list[Clause]] = defaultdict(list)
     for clause in clauses:
         made_by[clause.path].append(clause)
-    pending = deque([*asked, *_of_rule(witness, meaning)])
+    pending = deque([*read_by_conditions, *_of_rule(witness, meaning)])
     seen: set[_Names] = set()
     while pending:
         names = pending.popleft()
@@ -100,7 +102,7 @@ def _names_in(tree: Expression) -> list[_Names]:
 
 
 def _of_rule(witness: Witness, meaning: Meaning) -> Iterator[_Names]:
-    """Yield what the `when` of the broken rule reads; for `$args.x` what the argument is made of."""
+    """Yield the names that the `when` of the broken rule reads; for `$args.x` the names in the argument."""
     here = [step for step in meaning.flow.steps if step.id == witness.claim.step]
     parts = [part for step in here for part in (step, *step.sub_steps)]
     calls = [part for part in parts if isinstance(part, ToolCall)]
@@ -129,15 +131,15 @@ def _whens(witness: Witness, tools: set[str]) -> Iterator[str]:
 
 
 def _answers(returned: Mapping[str, Sequence[Any]], step: str, fields: _Names) -> Iterator[tuple[Any, _Names]]:
-    """Yield what a step returned at its visits; the output of a parallel step is an object of its sub-steps."""
+    """Yield the outputs of a step at its visits; the output of a parallel step is an object of its sub-steps."""
     if step not in returned and fields and fields[0] in returned:
         step, fields = fields[0], fields[1:]
     for value in returned.get(step, ()):
         yield value, fields
 
 
-def _note(found: dict[str, list[str]], names: _Names, value: Any, fields: _Names) -> None:
-    """Note a value, or the field of it that is read; a field that is not there is not said."""
+def _record(found: dict[str, list[str]], names: _Names, value: Any, fields: _Names) -> None:
+    """Record a value, or the field that is read; a missing field is left out."""
     for field in fields:
         if not isinstance(value, Mapping) or field not in value:
             return
