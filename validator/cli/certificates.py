@@ -20,7 +20,7 @@ SUFFIX: Final = ".certificate.json"
 
 
 def certificates_folder(folder: Path) -> Path:
-    """Return the folder if certificates may be written there: it is new, or holds nothing but certificates."""
+    """Return the folder if certificates may be written there: it is new, or has only certificates."""
     if folder.exists() and not folder.is_dir():
         raise ConfigurationError(f"`{folder}` is a file", "name a folder for `--certificates`")
     others = sorted(one.name for one in folder.iterdir() if not one.name.endswith(SUFFIX)) if folder.exists() else []
@@ -31,10 +31,10 @@ def certificates_folder(folder: Path) -> Path:
 
 
 def write_certificates(result: RunResult, folder: Path, failures: Failures) -> None:
-    """Write the certificates of all properties that are proved; those of an earlier run go.
+    """Write the certificates of all properties that are proved; those of an earlier run are removed.
 
-    What has none is said: a proof that nobody can check again is worth less than it looks. `failures` notes the
-    internal errors that keep some from being written.
+    A proof without a certificate is reported, because nobody can check it again. `failures` records the internal errors
+    that prevent a certificate.
     """
     from stepward.validator.files import why_not
     from stepward.validator.report.text import counted, safe
@@ -78,7 +78,7 @@ def _write_all(result: RunResult, folder: Path, failures: Failures) -> tuple[int
 
 
 def _name(one: Property) -> str:
-    """Return the name of a file that says what it proves: `programs-refund.requires.approval-before-refund`."""
+    """Return the file name for a certificate, such as `programs-refund.requires.approval-before-refund`."""
     file = one.file.rsplit(".", 1)[0] if one.file.endswith((".yaml", ".yml", ".json", ".py")) else one.file
     subject = one.step if one.name == "allow" and one.step else one.rule
     parts = (file[-80:], one.policy or "", one.name, subject)

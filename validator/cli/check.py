@@ -29,7 +29,7 @@ FILE, FORMAT = click.Path(path_type=Path), click.Choice([*FORMATS])
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """What the command line says. `outputs` are the files of the formats that are written beside the report."""
+    """The options of the command line. `outputs` are the files to write beside the report, by format."""
 
     paths: tuple[str, ...]
     output_format: str
@@ -72,12 +72,12 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path())
-@click.option("--output-format", type=FORMAT, default="full", show_default=True, help="How to tell it.")
+@click.option("--output-format", type=FORMAT, default="full", show_default=True, help="The format.")
 @click.option("--output-file", type=FILE, metavar="FILE", help="Where to write it, in place of standard output.")
 @_output_options
 @click.option("--select", multiple=True, metavar="CODES", help="Report these codes only: `SW401,SW5` (repeatable).")
 @click.option("--ignore", multiple=True, metavar="CODES", help="Leave these codes out (repeatable).")
-@click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable).")
+@click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
 @click.option("--fail-on", type=click.Choice(["error", "warning"]), help="What shuts the gate.  [default: error]")
 @click.option(
     "--time-limit",
@@ -85,9 +85,9 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
     metavar="SECONDS",
     help="Stop the proofs of a program after this long.  [default: 60]",
 )
-@click.option("--no-recheck", is_flag=True, help="Report what is proved without having the proofs checked again.")
+@click.option("--no-recheck", is_flag=True, help="Report proofs that the second checker has not checked.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
-@click.option("--fix", is_flag=True, help="Mend in the files what can be mended safely, then tell what is left.")
+@click.option("--fix", is_flag=True, help="Fix in the files what can be fixed safely, then report the rest.")
 @click.option("--diff", is_flag=True, help="Show what `--fix` would change, in place of the report; 1 when it would.")
 @click.option("--baseline", type=FILE, metavar="FILE", help="Hide the findings that this file lists.")
 @click.option("--write-baseline", type=FILE, metavar="FILE", help="List the findings of this run in a file.")
@@ -96,9 +96,7 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--statistics", is_flag=True, help="Count the findings by code, and say what a run can do.")
 @click.option("--skip-non-programs", is_flag=True, help="Skip files that are no programs, also those that are named.")
 @click.option("--object", "objects", multiple=True, metavar="MODULE:NAME", help="Import a program and check it.")
-@click.option(
-    "--no-cache", is_flag=True, envvar="STEPWARD_NO_CACHE", help="Look at every file again, and keep nothing."
-)
+@click.option("--no-cache", is_flag=True, envvar="STEPWARD_NO_CACHE", help="Check every file again, and cache nothing.")
 @click.option("--stdin-filename", metavar="NAME", help="The file that standard input stands for, with PATHS `-`.")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration for all files.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
@@ -112,12 +110,12 @@ def check(**given: Any) -> None:
     options = CheckOptions(outputs=outputs, **given)
     _refuse_contradictions(options)
     if not options.objects:
-        # No plugin of pydantic's has a say in what a program is, and to look for one takes a tenth of a short check.
-        # Whoever imports a program of theirs may have models of their own that want it.
+        # Programs need no pydantic plugin, and to search for one takes a tenth of a short check. An imported object
+        # may have models that need one.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from contextlib import suppress
 
-    from stepward.validator.cli.internal import show_tracebacks, tell_failures
+    from stepward.validator.cli.internal import print_failures, show_tracebacks
     from stepward.validator.failures import Failures
     from stepward.validator.gate.policies import policy_result
     from stepward.validator.result import AdvisedError, undecided
@@ -127,17 +125,17 @@ def check(**given: Any) -> None:
         result = _result(options)
     except PolicyError as error:
         result = policy_result(error)
-        _tell(result, options, Failures())
+        _print_report(result, options, Failures())
         assert result.error is not None, "nothing was decided"
         raise result.error from None
     except AdvisedError as error:
         if not options.diff:
-            with suppress(AdvisedError):  # a report that can't be written either is the smaller trouble
-                _tell(undecided(error), options, Failures())
+            with suppress(AdvisedError):  # the first error matters more than a report that can't be written
+                _print_report(undecided(error), options, Failures())
         raise
     result = replace(result, status=_status(result, options))
     failures = Failures(AdvisedError, click.ClickException, OSError)
-    _tell(result, options, failures)
+    _print_report(result, options, failures)
     if options.witnesses is not None:
         from stepward.validator.cli.witnesses import write_witnesses
 
@@ -150,27 +148,27 @@ def check(**given: Any) -> None:
         words = f"{entry['count']} × {entry['code']} in `{entry['file']}`: {entry['message']}"
         click.echo(f"warning: `{entry['baseline']}` lists what is no longer there: {words}", err=True)
     if result.status == NOTHING_TO_CHECK:
-        _tell_nothing(options)
-    tell_failures(failures.found)
+        _print_nothing_to_check(options)
+    print_failures(failures.found)
     show_tracebacks((*result.failures, *failures.found))
     sys.exit(INTERNAL if failures.found else result.status)
 
 
 def _result(options: CheckOptions) -> RunResult:
-    """Return what is to be told, once the files are mended where that was asked for."""
+    """Return the result of the check, after the fixes of `--fix` or the diff of `--diff`."""
     configurations = _configurations(options)
     if options.certificates is not None:
         from stepward.validator.cli.certificates import certificates_folder
 
         certificates_folder(options.certificates)
     if options.fix or options.diff:
-        _mend(options, configurations)
+        _apply_fixes(options, configurations)
     return _run(options, configurations)
 
 
 def _refuse_contradictions(options: CheckOptions) -> None:
     limit = options.time_limit
-    if limit is not None and not 0 < limit < float("inf"):  # no number is not between them either
+    if limit is not None and not 0 < limit < float("inf"):  # `nan` is not between them either
         raise click.UsageError("--time-limit is a number of seconds above 0")
     refuse_two_configurations(config=options.config, isolated=options.isolated)
     if options.statistics and not FORMATS[options.output_format].is_text:
@@ -189,8 +187,8 @@ def _refuse_contradictions(options: CheckOptions) -> None:
         raise click.UsageError("--stdin-filename needs `-` among the paths")
 
 
-def _mend(options: CheckOptions, configurations: Configurations) -> None:
-    """Mend the files, or show how and exit."""
+def _apply_fixes(options: CheckOptions, configurations: Configurations) -> None:
+    """Fix the files, or show the diff and exit."""
     from stepward.validator.cli.fix import fix, show_diff
 
     result = _run(replace(options, write_baseline=None, certificates=None), configurations)
@@ -260,7 +258,7 @@ def _run(options: CheckOptions, configurations: Configurations) -> RunResult:
 
 
 def _cache(options: CheckOptions, configurations: Configurations) -> Cache | None:
-    """Return the cache beside the configuration of the current folder, or in that folder when it has none."""
+    """Return the cache beside the configuration of the current folder, or in that folder if it has none."""
     from stepward.validator.gate.cache import FOLDER, Cache
     from stepward.validator.gate.settings import ConfigurationError
     from stepward.validator.gate.version import version_digest
@@ -269,12 +267,12 @@ def _cache(options: CheckOptions, configurations: Configurations) -> Cache | Non
     try:
         source = None if options.config or options.isolated else configurations.above(folder).source
     except ConfigurationError:
-        source = None  # it may be one that no file of this run is under
+        source = None  # maybe no file of this run uses that configuration
     return Cache.open((source.parent if source else folder) / FOLDER, version_digest)
 
 
 class _Progress:
-    """Tells on standard error which file is looked at, when that is a terminal and there are many."""
+    """Shows on standard error which file is checked, if that is a terminal and there are many."""
 
     _AFTER = 20
 
@@ -289,12 +287,12 @@ class _Progress:
             click.echo(f"\r\x1b[K{self._count} files … {name[-60:]}", nl=False, err=True)
 
     def clear(self) -> None:
-        """Take the line away again."""
+        """Remove the line."""
         if self._count >= self._AFTER:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def _tell(result: RunResult, options: CheckOptions, failures: Failures) -> None:
+def _print_report(result: RunResult, options: CheckOptions, failures: Failures) -> None:
     from stepward.validator.report import render, safely_rendered
 
     color = options.output_file is None and uses_color()
@@ -309,7 +307,7 @@ def _tell(result: RunResult, options: CheckOptions, failures: Failures) -> None:
     if options.output_file is not None:
         write_output(options.output_file, text, "correct the path of `--output-file`")
     elif result.findings or result.error is None or not FORMATS[options.output_format].is_text:
-        click.echo(text, nl=False, color=color)  # what people read of an error is on standard error
+        click.echo(text, nl=False, color=color)  # people see errors on standard error
     for name, path in options.outputs.items():
         text = safely_rendered(result, name, failures)
         write_output(path, text, f"correct the path of `--{name}-output`")
@@ -323,7 +321,7 @@ def _status(result: RunResult, options: CheckOptions) -> int:
     return FOUND if result.is_failed and not options.exit_zero else 0
 
 
-def _tell_nothing(options: CheckOptions) -> None:
+def _print_nothing_to_check(options: CheckOptions) -> None:
     where = ", ".join(options.paths) or "the current folder"
     help = "a program is a mapping with a list of `steps`; see `stepward check --help`"
     print_error(f"nothing to check: there is no program in {where}", help)

@@ -1,4 +1,4 @@
-"""`stepward check --fix` and `--diff`: what the gate found is mended, or it is shown how."""
+"""`stepward check --fix` and `--diff`: findings are fixed, or their fixes are shown."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def show_diff(result: RunResult, configurations: Configurations) -> int:
-    """Print what `--fix` would change, and return the exit status: 1 when that is something, else 0."""
+    """Print what `--fix` would change, and return the exit status: 1 if there is a change, else 0."""
     from stepward.validator.gate.fixing import fixed_files, unified_diff
 
     fixed = fixed_files(result, _check(configurations))
     for one in fixed:
-        # As bytes: a terminal's encoding or line ends would make another diff of it.
+        # As bytes: the encoding or the line ends of a terminal would change the diff.
         sys.stdout.buffer.write(unified_diff(one).encode())
     sys.stdout.flush()
     click.echo(f"would fix {_counted(fixed)}" if fixed else "nothing to fix", err=True)
@@ -29,7 +29,7 @@ def show_diff(result: RunResult, configurations: Configurations) -> int:
 
 
 def fix(result: RunResult, configurations: Configurations) -> bool:
-    """Write the files that change when all fixes are made, say so, and return whether there is one."""
+    """Write the files that all fixes change, print their number, and return whether there is one."""
     from stepward.validator.gate.fixing import fixed_files, write_fixed
 
     written = []

@@ -33,13 +33,13 @@ FILE: Final = click.Path(path_type=Path)
 @click.option("-o", "--output", type=FILE, help="Where to write it; the suffix gives the format.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="The format.  [default: by the suffix, or dot]")
 @click.option("--program", "name", metavar="NAME", help="Which program, when the file holds several.")
-@click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable).")
+@click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
 @click.option("--witness", type=FILE, metavar="FILE", help="Draw the path of this witness.  [default: the first found]")
 @click.option("--no-findings", is_flag=True, help="Draw the program alone, and do not check it.")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
 def graph(file: Path, **options: Any) -> None:
-    """Draw the program in FILE, and what a check finds of it, as an SVG or PNG picture, or as DOT or Mermaid text.
+    """Draw the program in FILE with the findings of a check, as an SVG or PNG picture, or as DOT or Mermaid text.
 
     Without -o it is written to standard output.
     """
@@ -54,9 +54,9 @@ def graph(file: Path, **options: Any) -> None:
     facts, marks = _alone(program, options) if options["no_findings"] else _checked(program, options, failures)
     _write(_drawn(draw(facts, marks), chosen), options["output"])
     if failures.found:
-        from stepward.validator.cli.internal import tell_failures
+        from stepward.validator.cli.internal import print_failures
 
-        tell_failures(failures.found)
+        print_failures(failures.found)
         sys.exit(INTERNAL)
 
 
@@ -91,7 +91,7 @@ def _drawn(picture: Any, format_: str) -> bytes:
 def _write(content: bytes, output: Path | None) -> None:
     if output is None:
         sys.stdout.buffer.write(content)
-        sys.stdout.flush()  # here a full disk is still told
+        sys.stdout.flush()  # here a full disk is still reported
         return
     write_output(output, content, "correct the path of `-o`")
 
@@ -117,7 +117,7 @@ def _refuse(error: DocumentError, file: str, help: str) -> NoReturn:
 
 
 def _alone(program: Program, options: dict[str, Any]) -> tuple[ProgramFacts, Marks]:
-    """Return the program and nothing but the path that was asked for."""
+    """Return the facts about the program, and the path of the witness as the only mark."""
     from stepward.validator.analysis.facts import ProgramFacts
     from stepward.validator.diagram.marks import Marks
 
@@ -126,9 +126,9 @@ def _alone(program: Program, options: dict[str, Any]) -> tuple[ProgramFacts, Mar
 
 
 def _checked(program: Program, options: dict[str, Any], failures: Failures) -> tuple[ProgramFacts, Marks]:
-    """Return the program under its policies, and what the gate says of it with the same configuration.
+    """Return the facts about the program under its policies, and the marks of a check with the same configuration.
 
-    Where an internal error keeps that from being marked, `failures` notes it, and nothing is marked.
+    Where an internal error prevents the marks, `failures` records it, and there are none.
     """
     from stepward.validator.cli.loading import gate_of
     from stepward.validator.context import Context
@@ -139,7 +139,7 @@ def _checked(program: Program, options: dict[str, Any], failures: Failures) -> t
     try:
         policies = gate.check_program(program)
     except PolicyError as error:
-        _refuse(error, error.name, "a policy has to be mended before a program can be held against it")
+        _refuse(error, error.name, "fix the policy before a program can be checked under it")
     result = gate.result()
     context = Context(program, policies)
 
@@ -170,7 +170,7 @@ def _walk(facts: ProgramFacts, witness: Path | None, findings: Sequence[Finding]
 
 
 def _replayed(facts: ProgramFacts, file: Path) -> Walk:
-    """Return the path of a witness file, as the machine takes it now."""
+    """Return the path of a witness file; the machine replays it."""
     from stepward.validator.cli.replay import read_witness
     from stepward.validator.diagram.marks import walk_of
     from stepward.validator.engine.witnesses.replay import replay

@@ -1,4 +1,4 @@
-"""The group of commands, and what every one of them does about errors."""
+"""The group of commands, and the handling of errors in all of them."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ COMMANDS: Final = (
     "key",
     "completion",
 )
-"""The commands, each in the module of its name: who checks a program need not wait for the machine."""
+"""The commands, each in the module of its name, so that `check` need not import the machine."""
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
-"""What a disk says that does not take what is written: no bug of ours."""
+"""Errors of a disk that can't be written to: no bug of ours."""
 
 INTERNAL = 2
 INTERRUPTED = 130
 
 
 class _Command(click.Group):
-    """A group that lets nobody see a traceback."""
+    """A group that turns every error into a message, without a traceback."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run as the command of this process, which therefore may be set up as a whole."""
-        # The process is short and nearly all that it allocates it keeps to the end, so that each pass of the
-        # collector is in vain: without them loading a large program takes half the time.
+        """Run as the command of this process, whose streams and garbage collector it sets up."""
+        # The process is short, and nearly all its objects live to the end, so that each pass of the collector is
+        # useless: without them loading a large program takes half the time.
         gc.disable()
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-            if getattr(sys, name) is None:  # whoever started the process has closed it
+            if getattr(sys, name) is None:  # the caller of the process has closed it
                 setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - open to the end
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
@@ -60,14 +60,14 @@ class _Command(click.Group):
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Return a command, whose module is imported now; None when there is none of that name."""
+        """Import the module of a command and return the command; None when there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(import_module(f"stepward.validator.cli.{cmd_name}"), cmd_name)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was asked for; what goes wrong ends in a message and a status."""
+        """Run a command; an error ends in a message and a status."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -78,7 +78,7 @@ class _Command(click.Group):
             raise
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                raise  # whoever read our output has seen enough; click ends the process without a word
+                raise  # the reader of our output has closed it; click ends the process silently
             if isinstance(error, OSError) and error.errno in _NO_ROOM:
                 _give_up_output()
                 _stop(f"the output can't be written: {why_not(error)}", "make room, or write it somewhere else")
@@ -88,7 +88,7 @@ class _Command(click.Group):
 
 
 def _give_up_output() -> None:
-    """Let go of output that can't be written: Python would try again at its end, and fail with a status of its own."""
+    """Discard output that can't be written: Python would try again at its end, and fail with its own status."""
     try:
         sys.stdout.flush()
     except OSError:

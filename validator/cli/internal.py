@@ -1,4 +1,4 @@
-"""How a command says that an internal error cost a part of what it does."""
+"""Messages of commands about internal errors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from stepward.validator.cli.output import print_error
 from stepward.validator.failures import REPORT_IT, Failure
 
 
-def tell_failures(failures: Iterable[Failure]) -> None:
-    """Say on standard error which parts internal errors ended; what a report holds is not said again."""
+def print_failures(failures: Iterable[Failure]) -> None:
+    """Print on standard error which parts internal errors ended, without those that a report has."""
     for line in dict.fromkeys(f"{one.part}: {one.error} ({one.place})" for one in failures):
         print_error(f"an internal error ended {line}", REPORT_IT)
 
 
 def show_tracebacks(failures: Iterable[Failure]) -> None:
-    """Show the tracebacks of internal errors on standard error, where the environment asks for them."""
+    """Print the tracebacks of internal errors on standard error, where the environment asks for them."""
     if os.environ.get("STEPWARD_DEBUG") == "1":
         for one in failures:
             click.echo(f"{one.part}:\n{one.traceback}", err=True)

@@ -1,4 +1,4 @@
-"""`stepward key`: a pair of keys, to sign runs with and to verify them by."""
+"""`stepward key`: a pair of keys, one to sign runs and one to verify them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from stepward.validator.cli.output import write_output
 def key(file: Path) -> None:
     """Make a pair of Ed25519 keys: the private one in FILE, the public one in FILE.pub.
 
-    Who has the private key can sign runs (`--key` of `run` and `runs`); keep it from whoever can write the journal. The
-    public one is for everybody who verifies.
+    The private key signs runs (`--key` of `run` and `runs`); people who can write the journal must not have it. The
+    public key is for everybody who verifies.
     """
     public = file.with_name(f"{file.name}.pub")
     if os.path.lexists(public):

@@ -1,4 +1,4 @@
-"""The one program in a file that a command is about, and the gate that it has to pass."""
+"""Loads the one program that a command is about, and creates the gate for it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def load_program(file: Path, name: str | None) -> Program:
-    """Return the program in a file, of several the one of that name.
+    """Return the program in a file; of several the one with the name.
 
-    Raises DocumentError for what is no program, TargetError for a file that can't be read or a name that fits none.
+    Raises DocumentError for a file that is no program, TargetError for one that can't be read or an unknown name.
     """
     from stepward.validator.files import absolute
     from stepward.validator.gate.discovery import Candidate, TargetError, read_candidate

@@ -1,4 +1,4 @@
-"""What the commands about runs share: their options, the machine that those name, and what is told of a run."""
+"""Shared by the commands about runs: their options, the machine that these name, and the report on a run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FILE: Final = click.Path(path_type=Path)
 
 
 class MachineError(AdvisedError):
-    """What was asked of a run can't be done."""
+    """A command about a run can't be executed."""
 
 
 # -- options -----------------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def complete_runs(context: click.Context, _: click.Parameter, incomplete: str) -
     try:
         with closing(open_journal(str(journal))) as opened:
             return [run for run in opened.names() if run.startswith(incomplete)]
-    except Exception:  # a shell that completes shows nothing of what went wrong
+    except Exception:  # completion in a shell shows no errors
         return []
 
 
@@ -60,7 +60,7 @@ journal_option = click.option(
     help="The journal: a SQLite file, or `postgresql://…`.",
 )
 format_option = click.option(
-    "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to tell it."
+    "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The format."
 )
 key_option = click.option(
     "--key", "key_file", type=FILE, metavar="FILE", help="A private key to sign with; `stepward key` makes one."
@@ -69,7 +69,7 @@ by_option = click.option("--by", metavar="NAME", help="Who does it: for the jour
 
 
 def driving_options(function: F) -> F:
-    """Add the options of a command that makes a run go on: its tools, its model, and the key that signs."""
+    """Add the options of a command that continues a run: its tools, its model, and the key that signs."""
     model = click.option(
         "--model", metavar="NAME", help="The model: `script:FILE`, or a name that LiteLLM knows, for llm steps."
     )
@@ -82,12 +82,12 @@ def driving_options(function: F) -> F:
 
 
 def policy_options(function: F) -> F:
-    """Add the options that say which policies a machine holds: `--policy`, and the configuration with others."""
+    """Add the options that name the policies of a machine: `--policy`, and the configuration with others."""
     for option in (
         click.option("--isolated", is_flag=True, help="Use no configuration file."),
         click.option("--config", type=FILE, metavar="FILE", help="Use this configuration."),
         click.option(
-            "--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable)."
+            "--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable)."
         ),
     ):
         function = option(function)
@@ -99,7 +99,7 @@ def policy_options(function: F) -> F:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn what the machine, a journal or a key refuses into a message and what to do about it."""
+    """Turn errors of the machine, a journal or a key into messages with a help."""
     from stepward.vm.errors import DocumentError, StepwardError
     from stepward.vm.machine.refusals import DeliveryRefused, NoSuchRun, RunBusy, RunRefused
 
@@ -112,7 +112,7 @@ def explained() -> Iterator[None]:
     except RunRefused as error:
         help = "name the new run otherwise with `--run-id`" if str(error).startswith("run `") else ""
         if " breaks rule `" in str(error):
-            help = "cancel it, or let it go on under policies that it has kept"
+            help = "cancel it, or let it go on under policies that it has not broken"
         raise MachineError(str(error), help) from None
     except DeliveryRefused as error:
         raise MachineError(str(error), "`stepward runs RUN` shows what the run waits for") from None
@@ -126,7 +126,7 @@ def explained() -> Iterator[None]:
 
 
 def open_journal(name: str | None, *, create: bool = False) -> Journal:
-    """Return the journal of a name, and one in memory for none; raises JournalError when it can't be opened."""
+    """Return the journal of a name, or one in memory for None; raises JournalError when it can't be opened."""
     if name is None:
         from stepward.vm.journal.memory import MemoryJournal
 
@@ -146,7 +146,7 @@ def open_journal(name: str | None, *, create: bool = False) -> Journal:
 
 
 def load_key(file: Path | None) -> SigningKey | None:
-    """Return the private key in a file; raises KeyRefused for what is none."""
+    """Return the private key in a file; raises KeyRefused for a file without one."""
     if file is None:
         return None
     from stepward.vm.journal.signing import SigningKey
@@ -155,7 +155,7 @@ def load_key(file: Path | None) -> SigningKey | None:
 
 
 def load_tools(name: str | None) -> Any:
-    """Return the module whose functions are tools; raises TargetError for what can't be imported."""
+    """Return the module whose functions are tools; raises TargetError when it can't be imported."""
     if name is None:
         return None
     from stepward.validator.cli.objects import load_file, load_module
@@ -165,7 +165,7 @@ def load_tools(name: str | None) -> Any:
 
 
 def load_model(name: str | None) -> Model | None:
-    """Return a scripted model, or one by way of LiteLLM; raises MachineError or ModelRefused for what is none."""
+    """Return a scripted model, or one of LiteLLM; raises MachineError or ModelRefused for a name of neither."""
     if name is None:
         return None
     kind, separator, file = name.partition(":")
@@ -178,14 +178,14 @@ def load_model(name: str | None) -> Model | None:
         return ScriptedModel(values_in(file, "replies"))
     from stepward.vm.machine.litellm import LiteLLMModel
 
-    with redirect_stdout(sys.stderr):  # it has much to say when it is imported
+    with redirect_stdout(sys.stderr):  # LiteLLM prints a lot when it is imported
         return LiteLLMModel(name)
 
 
 def load_policies(options: dict[str, Any]) -> list[Policy]:
-    """Return the policies that a run is held to which goes on: those that are given, and those configured here.
+    """Return the policies for a run that continues: those of the options, and those of the configuration here.
 
-    Raises ConfigurationError for settings that can't be used, PolicyError for a policy that is none.
+    Raises ConfigurationError for settings that can't be used, PolicyError for a file that is no policy.
     """
     from stepward.validator.cli.loading import configurations_of
     from stepward.validator.gate.policies import Policies
@@ -195,7 +195,7 @@ def load_policies(options: dict[str, Any]) -> list[Policy]:
 
 
 class Means(NamedTuple):
-    """What a machine makes runs go on with; `named` is what `--tools` says."""
+    """The tools, the model and the key of a machine; `named` is the value of `--tools`."""
 
     tools: FunctionTools
     model: Model | None
@@ -203,13 +203,13 @@ class Means(NamedTuple):
     named: str | None
 
     def machine(self, journal: Journal, policies: Sequence[Policy] = ()) -> ExecutionVM:
-        """Return a machine that has these means; its programs were checked before, or run by now."""
+        """Return a machine with these means; it does not check programs, because that was done before."""
         from stepward.vm.machine.execution import ExecutionVM
 
         return ExecutionVM(self.tools, self.model, journal, policies, checker=None, key=self.key)
 
     def require(self, plan: Plan) -> None:
-        """Refuse a program whose tools or model are not there; raises MachineError."""
+        """Raise MachineError if a tool or the model of a program is missing."""
         calls = [call for step in plan.steps for call in step.calls]
         missing = sorted({call.tool for call in calls if not call.is_model and not self.tools.has(call.tool)})
         if missing:
@@ -239,11 +239,11 @@ def load_means(options: dict[str, Any]) -> Means:
     return Means(FunctionTools(tools or {}), model, load_key(options.get("key_file")), options.get("tools"))
 
 
-# -- what is told ------------------------------------------------------------------------------------------------------
+# -- reports -----------------------------------------------------------------------------------------------------------
 
 
 def print_report(report: Callable[[bool], str], file: Path | None) -> None:
-    """Print a report, which is given whether it may be painted, or write it into a file."""
+    """Print a report, or write it into a file; `report` is called with whether it may use colors."""
     if file is None:
         click.echo(report(uses_color()), nl=False, color=uses_color())
     else:
@@ -251,7 +251,7 @@ def print_report(report: Callable[[bool], str], file: Path | None) -> None:
 
 
 def history_of(journal: Journal, run: str, key: VerifyKey | None = None) -> History:
-    """Return the records of a run; raises NoSuchRun, or JournalError when they are damaged or, with a key, not its."""
+    """Return the records of a run; raises NoSuchRun, or JournalError for damage or, with a key, a wrong signature."""
     from stepward.vm.machine.history import load, stored_plan
     from stepward.vm.machine.refusals import NoSuchRun
 
@@ -261,8 +261,8 @@ def history_of(journal: Journal, run: str, key: VerifyKey | None = None) -> Hist
     return found
 
 
-def tell_run(run: Run, journal: Journal, options: dict[str, Any]) -> None:
-    """Print the trace of a run, what became of it, and what somebody can do about it."""
+def print_run(run: Run, journal: Journal, options: dict[str, Any]) -> None:
+    """Print the trace of a run, its outcome, and what its user can do next."""
     from stepward.validator.report.text import safe
     from stepward.validator.report.trace import render_outcome, render_trace, run_data, trace_data
 
@@ -309,7 +309,7 @@ def _advice(run: Run, options: dict[str, Any]) -> Iterator[str]:
 
 
 def _again(options: dict[str, Any]) -> str:
-    """Return the options that a command about the same run needs; no password is among them."""
+    """Return the options that a command about the same run needs, without passwords."""
     words = []
     journal = options.get("journal")
     if journal not in (None, DEFAULT_JOURNAL):

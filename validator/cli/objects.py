@@ -1,4 +1,4 @@
-"""What has to be imported: `--object package.module:NAME` for programs that only code can make, and tools."""
+"""Imports of user code: `--object package.module:NAME` for programs that code makes, and tools."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _HOW = "write `--object package.module:NAME`"
 
 
 def load_object(name: str) -> Program | dict[str, Any]:
-    """Return the program, or its plain data, that a module holds or a function in it returns.
+    """Return the program, or its plain data, that a module has or a function in it returns.
 
-    Modules are found as by `python -m`, from the current folder first. Raises TargetError for what is none, and for
-    whatever the imported code raises.
+    Modules are found as by `python -m`, from the current folder first. Raises TargetError for an object that is no
+    program, and for every error of the imported code.
     """
     module_name, _, path = name.partition(":")
     if not module_name or not path:
@@ -47,7 +47,7 @@ def load_module(name: str) -> ModuleType:
 
 
 def load_file(path: str) -> ModuleType:
-    """Return the module in a file, whose neighbours it may import; raises TargetError as `load_object` does."""
+    """Return the module in a file; it may import modules beside it. Raises TargetError as `load_object` does."""
     file = absolute(path)
     if not file.is_file():
         raise TargetError(f"`{path}` is no file", "name a .py file, or a module as Python imports it")
@@ -55,7 +55,7 @@ def load_file(path: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise TargetError(f"`{path}` is no Python source", "name a .py file, or a module as Python imports it")
     module, loader = module_from_spec(spec), spec.loader
-    sys.modules[spec.name] = module  # what looks for its own module while it is made finds it
+    sys.modules[spec.name] = module  # code in the module may look itself up
     _find_from(str(file.parent))
     _guarded(path, lambda: loader.exec_module(module))
     return module
@@ -72,12 +72,12 @@ def _find_from(folder: str) -> None:
 
 
 def _guarded(name: str, run: Any) -> Any:
-    """Run code of the user's; whatever it raises is told in one line."""
+    """Run code of the user; raises TargetError with one line for every error."""
     try:
-        with redirect_stdout(sys.stderr):  # what the code prints is no part of the report
+        with redirect_stdout(sys.stderr):  # output of the code is no part of the report
             return run()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        message = f"`{name}` can't be had: {type(error).__name__}: {error}"
-        raise TargetError(message, "correct the name, or mend the code that it runs") from error
+        message = f"`{name}` can't be imported: {type(error).__name__}: {error}"
+        raise TargetError(message, "correct the name, or fix the code that it runs") from error

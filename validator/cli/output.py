@@ -1,4 +1,4 @@
-"""What commands print and write: errors with their help, files, and colors where somebody looks on."""
+"""Output of commands: errors with their help, files, colors and progress."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def uses_color(stream: TextIO | None = None) -> bool:
-    """Return whether a stream, standard output unless given, is for eyes, and may be painted."""
+    """Return whether a stream, by default standard output, is a terminal that may have colors."""
     is_terminal = (stream or sys.stdout).isatty()
     return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def print_error(message: str, help: str = "") -> None:
-    """Say on standard error what went wrong, and what to do about it."""
+    """Print an error on standard error, and what to do about it."""
     click.echo(f"error: {message}", err=True)
     if help:
         click.echo(f"  = help: {help}", err=True)
@@ -38,7 +38,7 @@ def refuse_two_configurations(*, config: Path | None, isolated: bool) -> None:
 
 
 def write_output(path: Path, content: str | bytes, help: str) -> None:
-    """Write a file that an option names; where that can't be done it raises AdvisedError, with the help given."""
+    """Write a file that an option names; raises AdvisedError with this help when that is not possible."""
     data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     try:
         path.write_bytes(data)
@@ -53,9 +53,9 @@ def json_of(data: Any) -> str:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[str, int, int], None] | None]:
-    """Give what is told of each part: its name, how many are done, and of how many.
+    """Yield a function to call for each part, with its name, how many are done, and of how many.
 
-    It draws a bar on standard error where that is a terminal; else there is nothing to tell.
+    It draws a bar on standard error if that is a terminal; else None is yielded.
     """
     if not sys.stderr.isatty():
         yield None

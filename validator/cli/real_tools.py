@@ -1,4 +1,4 @@
-"""`stepward sabotage --call-real-tools`: the user's own tools are called, apart from everything, and judged."""
+"""`stepward sabotage --call-real-tools`: the user's own tools are called in isolation, and judged."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def calls_real_tools(options: dict[str, Any]) -> bool:
 
 
 def attack_real_tools(program: Program, policies: Sequence[Policy], options: dict[str, Any], orders: Orders) -> int:
-    """Call the tools, tell what came of it, and return the exit status."""
+    """Call the tools, print the results, and return the exit status."""
     matrix = _matrix(program, policies, options, orders)
-    _tell(matrix, options)
+    _print_matrix(matrix, options)
     from stepward.sabotage.real.study import Outcome
 
     if matrix.of(Outcome.BREACHED):
@@ -81,15 +81,15 @@ def _matrix(program: Program, policies: Sequence[Policy], options: dict[str, Any
         )
         raise AdvisedError(str(error), help) from None
     except ProgramError as error:
-        help = "`stepward check` says what to mend"
+        help = "`stepward check` says what to fix"
         raise AdvisedError(f"no machine can run `{program.name}`: {error.problems[0].message}", help) from None
     except Unsatisfiable:
         help = "look at `pattern`, `minimum` and `maximum` of the tools' `args`"
-        raise AdvisedError("some type of an argument seems to admit no value", help) from None
+        raise AdvisedError("some type of an argument seems to allow no value", help) from None
 
 
 def _probe(name: str | None) -> str | None:
-    """Return a probe as the process of the tools finds it."""
+    """Return the name of a probe for the process of the tools."""
     if name is None:
         return None
     from stepward.sabotage.real.sandbox import located
@@ -100,7 +100,7 @@ def _probe(name: str | None) -> str | None:
     return f"{located(module)}:{function}"
 
 
-def _tell(matrix: Matrix, options: dict[str, Any]) -> None:
+def _print_matrix(matrix: Matrix, options: dict[str, Any]) -> None:
     from stepward.validator.report.real_tools import to_data, to_junit, to_text
 
     formats: dict[str, Callable[[bool], str]] = {

@@ -1,4 +1,4 @@
-"""`stepward recheck`: certificates checked again by code that shares nothing with the engine but the language."""
+"""`stepward recheck`: certificates are checked again by code that shares only the language with the engine."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def recheck(source: Path, **options: Any) -> None:
         except OSError as error:
             raise _unreadable(file, error) from None
     if options["output_format"] == "json":
-        _tell_json(found)
+        _print_json(found)
     else:
-        click.echo(_told(found), nl=False, color=uses_color())
+        click.echo(_text(found), nl=False, color=uses_color())
     sys.exit(0 if all(one.is_accepted for one in found) else REFUSED)
 
 
 def _files(source: Path) -> list[Path]:
-    """Return the certificates that are meant, and say which files of a folder are none."""
+    """Return the certificates in a folder, or the one file, and warn about other files."""
     try:
         if not source.is_dir():
             if not source.exists():
@@ -68,13 +68,13 @@ def _unreadable(file: Path, error: OSError) -> AdvisedError:
     return AdvisedError(f"`{file}` can't be read: {why_not(error)}", "correct the path")
 
 
-def _tell_json(found: list[Rechecked]) -> None:
+def _print_json(found: list[Rechecked]) -> None:
     refused = sum(not one.is_accepted for one in found)
     summary = {"certificates": len(found), "accepted": len(found) - refused, "refused": refused}
     print_json({"version": 1, "certificates": [one.to_data() for one in found], "summary": summary})
 
 
-def _told(found: list[Rechecked]) -> str:
+def _text(found: list[Rechecked]) -> str:
     from stepward.validator.report.table import Column, render
     from stepward.validator.report.text import counted, safe
 

@@ -1,4 +1,4 @@
-"""`stepward replay`: a run folded again and held against the machine, or a witness run on it."""
+"""`stepward replay`: a run is replayed and compared with the machine, or a witness is run on it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ DIFFERS = 1
 def replay(source: str, run: str | None, **options: Any) -> None:
     """Replay a RUN of a JOURNAL, or a WITNESS file.
 
-    A run: its records are folded again, and each is held against what the machine would have written; no tool and no
-    model is called. A witness: the program in it is run on the machine with the inputs and answers in it. Exits with 0
-    when all records agree or the violation shows, 1 when not.
+    A run: its records are replayed, and each is compared with the one that the machine would write; no tool and no
+    model is called. A witness: its program is run on the machine with its inputs and answers. Exits with 0 when all
+    records agree or the violation shows, 1 when not.
     """
     if run is None and not _may_be_witness(source):
         raise click.UsageError("Missing argument 'RUN': a journal is replayed run by run.")
@@ -40,7 +40,7 @@ def replay(source: str, run: str | None, **options: Any) -> None:
 
 
 def replay_run(journal: str, run: str, options: dict[str, Any]) -> bool:
-    """Fold a run again and print it; return whether the machine would have written just this."""
+    """Replay a run and print it; return whether the machine would have written the same records."""
     with explained(), closing(open_journal(journal)) as opened:
         from stepward.validator.report.trace import render_outcome, render_trace, run_data, trace_data
         from stepward.vm.machine.replay import replay as replayed
@@ -75,7 +75,7 @@ def _verdict(faults: Any, records: int) -> str:
 
 
 def _may_be_witness(file: str) -> bool:
-    """Return whether a file is meant as a witness: by its name, or because it starts as JSON objects do."""
+    """Return whether a file is meant as a witness: its name ends in `.json`, or it starts as a JSON object."""
     if file.endswith(".json"):
         return True
     try:
@@ -105,12 +105,12 @@ def replay_witness(file: str, options: dict[str, Any]) -> bool:
         data = {"version": 1, "run": run_data(seen.run, found), "trace": trace_data(found), "shows": shows}
         print_json(data | {"confirmed": seen.confirmed, "why": seen.why, "set_aside": list(seen.set_aside)})
     else:
-        click.echo(_told(witness, seen), nl=False, color=uses_color())
+        click.echo(_witness_text(witness, seen), nl=False, color=uses_color())
     return seen.confirmed
 
 
 def read_witness(file: str) -> Any:
-    """Return the witness in a file; raises MachineError, which says why not, for what is none."""
+    """Return the witness in a file; raises MachineError with the reason if it has none."""
     from stepward.validator.engine.witnesses.witness import Witness, WitnessRefused
     from stepward.validator.files import why_not
 
@@ -123,7 +123,7 @@ def read_witness(file: str) -> Any:
         raise MachineError(f"`{file}` is no witness: {error}", help) from None
 
 
-def _told(witness: Any, seen: Any) -> str:
+def _witness_text(witness: Any, seen: Any) -> str:
     from stepward.validator.report.text import safe
     from stepward.validator.report.trace import render_trace
 

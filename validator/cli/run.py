@@ -1,4 +1,4 @@
-"""`stepward run`: a program, run by the machine."""
+"""`stepward run`: the machine runs a program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stepward.validator.cli.machine import (
     load_means,
     open_journal,
     policy_options,
-    tell_run,
+    print_run,
 )
 from stepward.validator.cli.output import print_error, refuse_two_configurations, uses_color
 
@@ -42,10 +42,10 @@ def _complete_inputs(context: click.Context, _: click.Parameter, incomplete: str
     from stepward.validator.cli.loading import load_program
 
     try:
-        # With the value of its last option still to come, a command line is not taken apart to its end.
+        # Without the value of its last option click does not parse the rest of a command line.
         file = context.params.get("file") or context.args[0]
         program = load_program(Path(file), context.params.get("name"))
-    except Exception:  # a shell that completes shows nothing of what went wrong
+    except Exception:  # completion in a shell shows no errors
         return []
     return [f"{name}=" for name in program.inputs or () if name.startswith(incomplete)]
 
@@ -57,7 +57,7 @@ def _complete_inputs(context: click.Context, _: click.Parameter, incomplete: str
     "pairs",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An input (repeatable); text as it is where text is declared, else YAML or JSON.",
+    help="An input (repeatable); plain text where text is declared, else YAML or JSON.",
     shell_complete=_complete_inputs,
 )
 @click.option(
@@ -75,7 +75,7 @@ def _complete_inputs(context: click.Context, _: click.Parameter, incomplete: str
 @policy_options
 @format_option
 def run(file: Path, **options: Any) -> None:
-    """Run the program in PROGRAM, when it passes the gate, and print its trace.
+    """Run the program in PROGRAM if it passes the gate, and print its trace.
 
     Exits with 0 when the run ended in SUCCESS, 1 when it ended in another way, 2 when it was refused or the command
     can't be used, 4 when it has not ended: it is suspended, in doubt, or driven by somebody else.
@@ -89,19 +89,19 @@ def run(file: Path, **options: Any) -> None:
         given = _inputs(program, plan, options)
         means = load_means(options)
         means.require(plan)
-        # The last thing that can go wrong makes a file: nobody gets one for a misspelt option.
+        # The journal is opened last, so that a misspelt option makes no file.
         with closing(open_journal(options["journal"], create=True)) as journal:
             name = options["run_id"]
             if name and journal.head(name) is not None:
                 click.echo(f"run `{name}` exists: this is how it is", err=True)
             run = _run(means.machine(journal, policies), program, given, options)
-            tell_run(run, journal, options)
+            print_run(run, journal, options)
     sys.exit(exit_status(run))
 
 
 def _run(machine: ExecutionVM, program: Program, given: dict[str, Any], options: dict[str, Any]) -> MachineRun:
     try:
-        with redirect_stdout(sys.stderr):  # what a tool prints is no part of the trace
+        with redirect_stdout(sys.stderr):  # output of a tool is no part of the trace
             return machine.run_sync(program, given, run_id=options["run_id"], by=options["by"])
     except KeyboardInterrupt:
         machine.let_go()  # the tool that was under way ends with this process
@@ -120,7 +120,7 @@ def _plan(program: Program, policies: list[Policy]) -> Plan:
         return Plan(program, [policy for policy in policies if policy.applies(program.name, program.source_name)])
     except DocumentError as error:
         problem = error.problems[0]
-        help = f"{problem.code} leaves no one meaning to the program: it can't be accepted, only mended"
+        help = f"{problem.code} leaves no one meaning to the program: it can't be accepted, only fixed"
         raise MachineError(problem.message, help) from None
 
 
@@ -149,7 +149,7 @@ def _accepted(given: tuple[str, ...]) -> frozenset[str]:
 
 
 def _admitted(file: Path, options: dict[str, Any], accepted: frozenset[str]) -> tuple[Program, list[Policy]]:
-    """Return the program and its policies when it passes the gate; else say why it does not, and end."""
+    """Return the program and its policies if it passes the gate; else print why not, and exit."""
     from stepward.validator.cli.loading import gate_of, load_program
     from stepward.validator.gate.policies import policy_result
     from stepward.vm.errors import PolicyError, ProgramError
@@ -178,7 +178,7 @@ def _refuse_findings(result: RunResult, program: Program, accepted: frozenset[st
         codes = ",".join(sorted({one.code for one in found}))
         message = f"`{program.name}` does not pass the gate, so it was not run"
         _refuse(
-            replace(result, findings=tuple(found)), message, f"mend it, or run it all the same with `--accept {codes}`"
+            replace(result, findings=tuple(found)), message, f"fix it, or run it all the same with `--accept {codes}`"
         )
 
 

@@ -1,4 +1,4 @@
-"""`stepward runs`: the runs that a journal has, and what can be done about them."""
+"""`stepward runs`: lists, shows and continues the runs of a journal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from stepward.validator.cli.machine import (
     open_journal,
     policy_options,
     print_json,
-    tell_run,
+    print_run,
 )
 from stepward.validator.cli.output import uses_color, write_output
 
@@ -52,18 +52,18 @@ _DEFAULT: Final = "show"
 
 
 class _Runs(click.Group):
-    """A group in which what is no action is a run to show."""
+    """A group in which an argument that is no action is a run to show."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments as those of `show` where they don't begin with an action."""
+        """Parse the arguments as those of `show` if they don't begin with an action."""
         is_action = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        # A shell that completes asks with nothing yet: then the actions are what it wants.
+        # A shell that completes an empty line wants the actions.
         if not is_action and not (ctx.resilient_parsing and not args):
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Offer the actions, and the runs."""
+        """Return the actions and the runs as completions."""
         show = self.commands[_DEFAULT]
         with click.Context(show, info_name=_DEFAULT, parent=ctx) as inner:
             offered = [item for parameter in show.params for item in parameter.shell_complete(inner, incomplete)]
@@ -78,7 +78,7 @@ def runs() -> None:
     """List the runs of a journal, show one, or act on one.
 
     `stepward runs` lists, `stepward runs RUN` shows the trace of one; a run whose id is the name of an action is shown
-    by `stepward runs show RUN`. Commands that make a run go on exit as `stepward run` does.
+    by `stepward runs show RUN`. Commands that continue a run exit as `stepward run` does.
     """
 
 
@@ -104,13 +104,13 @@ def show(run: str | None, statuses: tuple[str, ...], **options: Any) -> None:
         if run is not None:
             from stepward.vm.machine.execution import ExecutionVM
 
-            tell_run(ExecutionVM(journal=journal, checker=None).get_sync(run), journal, options)
+            print_run(ExecutionVM(journal=journal, checker=None).get_sync(run), journal, options)
             return
         _list(journal.rows(statuses or None, **filters), options)
 
 
 def _since(text: str, now: float) -> float:
-    """Return the time that a text names, in seconds since the epoch: a date or time, in UTC, or how long ago."""
+    """Return a time in seconds since the epoch; the text is a date or time, in UTC, or how long ago."""
     import datetime
 
     ago = re.fullmatch(r"(\d{1,9})([smhd])", text)
@@ -144,10 +144,10 @@ def _list(rows: list[Row], options: dict[str, Any]) -> None:
 
 
 def _short(seconds: float) -> str:
-    return _told(seconds).replace("T", " ").partition(".")[0] + "Z"
+    return _timestamp(seconds).replace("T", " ").partition(".")[0] + "Z"
 
 
-def _told(seconds: float) -> str:
+def _timestamp(seconds: float) -> str:
     from stepward.validator.report.trace import moment
 
     return moment(round(seconds * 1e6))
@@ -161,9 +161,9 @@ def _row_data(row: Row) -> dict[str, Any]:
         "program": row.program,
         "status": row.status,
         "seq": row.seq,
-        "started": _told(row.started),
-        "updated": _told(row.updated),
-        "leased_until": _told(row.expires) if row.expires and row.status in UNFINISHED else None,
+        "started": _timestamp(row.started),
+        "updated": _timestamp(row.updated),
+        "leased_until": _timestamp(row.expires) if row.expires and row.status in UNFINISHED else None,
     }
 
 
@@ -173,9 +173,9 @@ def _row_data(row: Row) -> dict[str, Any]:
 @key_option
 @journal_option
 def receipt(run: str, output: Path | None, **options: Any) -> None:
-    """Give a receipt for a run as it is: kept elsewhere, it shows later whether the journal was rewritten or cut.
+    """Write a receipt for the current state of a run; it shows later whether the journal was rewritten or cut.
 
-    With a key only for a run that this key has signed: a receipt vouches for all that came before.
+    Store it outside of the journal. With a key, the run must be signed by it: a receipt vouches for all its records.
     """
     from stepward.validator.cli.machine import load_key
     from stepward.vm.journal.receipts import Receipt
@@ -210,16 +210,16 @@ def resume(token: str, payload: str, **options: Any) -> None:
     read = Token.read(token)
     if read is None:
         raise MachineError("this is no resume token", "`stepward runs RUN` shows the tokens of a suspended run")
-    with _going_on(options, read.run) as (journal, found):
+    with _opened_run(options, read.run) as (journal, found):
         means = load_means(options)
         machine = means.machine(journal, load_policies(options))
         step = next((waits.step for waits in machine.get_sync(read.run).suspensions if waits.token == token), None)
-        if step is not None:  # else the machine says what is wrong with the token
+        if step is not None:  # else the machine reports the error in the token
             means.require(found.plan)
         calls = found.plan.steps[found.state.at].calls
         spec = next((call.returns for call in calls if call.id == step), None)
         value = value_of(payload, spec, "the payload")
-        _tell(machine, lambda: machine.resume_sync(token, value, by=options["by"]), journal, options)
+        _act_and_print(machine, lambda: machine.resume_sync(token, value, by=options["by"]), journal, options)
 
 
 @runs.command()
@@ -233,7 +233,7 @@ def resume(token: str, payload: str, **options: Any) -> None:
 @journal_option
 @format_option
 def reconcile(run: str, step: str, verdict: str, output: str | None, **options: Any) -> None:
-    """Say what became of the write that STEP of a run is in doubt about, and go on.
+    """Say whether the write happened that STEP of a run is in doubt about, and continue the run.
 
     done: it happened; not-done: it did not, so it is made again under its key; abandon: the run ends CANCELLED.
     """
@@ -243,7 +243,7 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
         raise click.UsageError("`done` needs --output, what the tool returned; `null` where it returns nothing")
     if verdict != "done" and output is not None:
         raise click.UsageError(f"--output is for `done`: `{verdict}` has no output")
-    with _going_on(options, run) as (journal, found):
+    with _opened_run(options, run) as (journal, found):
         means = load_means(options)
         if verdict != "abandon":
             means.require(found.plan)
@@ -252,7 +252,9 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
         value = None if output is None else value_of(output, spec, "the output")
         said: Any = verdict.replace("-", "_")
         machine = means.machine(journal, load_policies(options))
-        _tell(machine, lambda: machine.reconcile_sync(run, step, said, value, by=options["by"]), journal, options)
+        _act_and_print(
+            machine, lambda: machine.reconcile_sync(run, step, said, value, by=options["by"]), journal, options
+        )
 
 
 @runs.command()
@@ -262,34 +264,34 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
 @journal_option
 @format_option
 def recover(run: str | None, **options: Any) -> None:
-    """Go on with a run that nobody drives any more, or with all such runs.
+    """Continue a run that nobody drives any more, or all such runs.
 
     A write that had started is made again under its key when its tool is idempotent; else the run is in doubt.
     """
     if run is not None:
-        with _going_on(options, run) as (journal, found):
+        with _opened_run(options, run) as (journal, found):
             means = load_means(options)
             machine = means.machine(journal, load_policies(options))
             if found.state.is_over:
-                _tell(machine, lambda: machine.get_sync(run), journal, options)
+                _act_and_print(machine, lambda: machine.get_sync(run), journal, options)
             means.require(found.plan)
-            _tell(machine, lambda: machine.recover_sync(run)[0], journal, options)
+            _act_and_print(machine, lambda: machine.recover_sync(run)[0], journal, options)
         return
     with explained(), closing(open_journal(options["journal"])) as journal:
         gc.enable()
         means = load_means(options)
         machine = means.machine(journal, load_policies(options))
-        with redirect_stdout(sys.stderr), _letting_go(machine):
+        with redirect_stdout(sys.stderr), _releasing_leases(machine):
             picked_up, failures = machine.recover_all_sync()
         names = dict.fromkeys(run.id for run in picked_up)
         _list([row for name in names if (row := journal.row(name)) is not None], options)
         left = journal.rows(["RUNNING"])
         for row in left:
-            _tell_why_left(row, means, journal, failures.get(row.run))
+            _print_why_left(row, means, journal, failures.get(row.run))
     sys.exit(UNFINISHED if left else exit_status(*picked_up))
 
 
-def _tell_why_left(row: Row, means: Means, journal: Journal, refused: StepwardError | None) -> None:
+def _print_why_left(row: Row, means: Means, journal: Journal, refused: StepwardError | None) -> None:
     from stepward.validator.report.text import safe
     from stepward.vm.machine.runs import LONGEST_LEASE
 
@@ -319,11 +321,11 @@ def _tell_why_left(row: Row, means: Means, journal: Journal, refused: StepwardEr
 def cancel(run: str, **options: Any) -> None:
     """End a run CANCELLED; a call that is under way is finished first.
 
-    Exits with 0 when the run is CANCELLED, 1 when it had ended in another way, 4 when whoever drives it still has to.
+    Exits with 0 when the run is CANCELLED, 1 when it had ended otherwise, 4 when its driver still has to end it.
     """
-    with _going_on(options, run) as (journal, _):
+    with _opened_run(options, run) as (journal, _):
         machine = load_means(options).machine(journal)
-        _tell(
+        _act_and_print(
             machine,
             lambda: machine.cancel_sync(run, by=options["by"]),
             journal,
@@ -334,18 +336,18 @@ def cancel(run: str, **options: Any) -> None:
 
 @runs.command()
 @run_argument
-@click.option("--yes", is_flag=True, help="Don't ask whether that is meant.")
+@click.option("--yes", is_flag=True, help="Don't ask for confirmation.")
 @by_option
 @key_option
 @journal_option
 @format_option
 def erase(run: str, yes: bool, **options: Any) -> None:
     """Destroy every sensitive value of a run for ever; an unfinished run is cancelled first."""
-    with _going_on(options, run) as (journal, _):
+    with _opened_run(options, run) as (journal, _):
         if not yes:
             click.confirm(f"destroy every sensitive value of run `{run}` for ever?", abort=True, err=True)
         machine = load_means(options).machine(journal)
-        _tell(
+        _act_and_print(
             machine,
             lambda: machine.erase_sync(run, by=options["by"]),
             journal,
@@ -354,34 +356,34 @@ def erase(run: str, yes: bool, **options: Any) -> None:
         )
 
 
-# -- what they share ---------------------------------------------------------------------------------------------------
+# -- shared ------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _going_on(options: dict[str, Any], run: str) -> Iterator[tuple[Journal, History]]:
+def _opened_run(options: dict[str, Any], run: str) -> Iterator[tuple[Journal, History]]:
     """Open the journal for a command that changes a run, and read the run."""
     gc.enable()
     with explained(), closing(open_journal(options["journal"])) as journal:
         yield journal, history_of(journal, run)
 
 
-def _tell(
+def _act_and_print(
     machine: ExecutionVM,
     act: Callable[[], Run],
     journal: Journal,
     options: dict[str, Any],
     status: Callable[[Run], int] = exit_status,
 ) -> NoReturn:
-    """Act, print the run, and end with its status."""
-    with redirect_stdout(sys.stderr), _letting_go(machine):  # what a tool prints is no part of the trace
+    """Act, print the run, and exit with its status."""
+    with redirect_stdout(sys.stderr), _releasing_leases(machine):  # output of a tool is no part of the trace
         run = act()
-    tell_run(run, journal, options)
+    print_run(run, journal, options)
     sys.exit(status(run))
 
 
 @contextmanager
-def _letting_go(machine: ExecutionVM) -> Iterator[None]:
-    """Give back what a machine keeps when somebody interrupts it: a tool that is under way ends with the process."""
+def _releasing_leases(machine: ExecutionVM) -> Iterator[None]:
+    """Release the leases of a machine on an interrupt; a running tool ends with the process."""
     try:
         yield
     except KeyboardInterrupt:

@@ -26,13 +26,13 @@ BREACHED: Final = 1
 UNCONFIRMED: Final = 3
 NOT_ALL_RAN: Final = 4
 DEFAULT_SECONDS: Final = 100.0
-"""Seconds of a campaign for which nobody has said how long it is."""
+"""Seconds of a campaign without options for its length."""
 
 SEEDS: Final = 2**32
 
 
 class _Names(click.ParamType[tuple[str, ...]]):
-    """Names with commas between them."""
+    """Names, separated by commas."""
 
     name = "names"
 
@@ -61,7 +61,7 @@ class _Names(click.ParamType[tuple[str, ...]]):
 @click.command()
 @click.argument("file", type=FILE, required=False)
 @click.option("--program", "name", metavar="NAME", help="Which program, when the file holds several.")
-@click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to hold (repeatable).")
+@click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
 @click.option("--examples", type=click.IntRange(1), help="Cases of each attack.  [default: 100]")
 @click.option(
     "--time",
@@ -89,10 +89,9 @@ class _Names(click.ParamType[tuple[str, ...]]):
 def sabotage(file: Path | None, **options: Any) -> None:
     """Attack the machine that runs the program in FILE, on its real store.
 
-    Each attack is played in many cases, found by Hypothesis and judged by an oracle that shares the parsed program
-    with the machine, and nothing else. A breach is shrunk, repeated by a fresh process, and saved. Exits with 0 when
-    nothing broke, 1 when something did, 3 when something broke once and not again, and with --require-all 4 when an
-    attack did not run.
+    Hypothesis generates many cases of each attack, and an oracle judges them that shares only the parsed program with
+    the machine. A breach is shrunk, repeated by a fresh process, and saved. Exits with 0 when nothing broke, 1 when
+    something did, 3 when something broke once and not again, and with --require-all 4 when an attack did not run.
     """
     is_real = calls_real_tools(options)
     if options["replay"] is not None:
@@ -109,7 +108,7 @@ def sabotage(file: Path | None, **options: Any) -> None:
 
 
 def _loaded(file: Path, options: dict[str, Any]) -> tuple[Program, list[Policy]]:
-    """Return the program and the policies that the gate would hold it against."""
+    """Return the program and the policies that the gate would check it under."""
     from stepward.validator.cli.loading import gate_of, load_program
     from stepward.vm.errors import DocumentError
 
@@ -121,11 +120,11 @@ def _loaded(file: Path, options: dict[str, Any]) -> tuple[Program, list[Policy]]
     except DocumentError as error:
         for problem in error.problems:
             click.echo(f"error: `{error.name}`: {problem.message}", err=True)
-        raise AdvisedError(f"`{file}` can't be attacked", f"`stepward check {file}` says what to mend") from None
+        raise AdvisedError(f"`{file}` can't be attacked", f"`stepward check {file}` says what to fix") from None
 
 
 def _seed(options: dict[str, Any]) -> int:
-    """Return the seed of a campaign: the one that somebody names, or a new one."""
+    """Return the seed of a campaign: the one of the option, or a new one."""
     import secrets
 
     seed: int | None = options["seed"]
@@ -143,7 +142,7 @@ def _orders(options: dict[str, Any]) -> Orders:
         families=tuple(Family(name) for name in options["families"] or ()),
         attacks=options["attacks"] or (),
         workers=options["workers"],
-        # What broke before is tried first, unless somebody wants a campaign just as it was.
+        # Earlier breaches are tried first, unless the option asks for the same campaign again.
         database=None if options["seed"] is not None else ".stepward_cache/sabotage",
         specimens=not options["no_specimens"],
     )
@@ -163,16 +162,16 @@ def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -
 
     orders = _orders(options)
     try:
-        with progress_bar("the gate looks for ways to each effect") as tell:
-            seen: Progress | None = tell and (lambda shard, done, total: tell(shard.attack, done, total))
+        with progress_bar("the gate looks for routes to each effect") as report_part:
+            seen: Progress | None = report_part and (lambda shard, done, total: report_part(shard.attack, done, total))
             matrix = ProgramValidator(program, policies).sabotage(orders, progress=seen)
     except ProgramError as error:
-        help = "`stepward check` says what to mend"
+        help = "`stepward check` says what to fix"
         raise AdvisedError(f"no machine can run `{program.name}`: {error.problems[0].message}", help) from None
     except NoCases as error:
         raise AdvisedError(str(error), "look at `pattern`, `minimum` and `maximum` of inputs and outputs") from None
     saved = _save(matrix, options["save"])
-    _tell(matrix, saved, options)
+    _print_matrix(matrix, saved, options)
     if matrix.breaches:
         return BREACHED
     if matrix.unconfirmed:
@@ -210,7 +209,7 @@ def _save(matrix: Matrix, folder: Path | None) -> dict[str, str]:
     return saved
 
 
-def _tell(matrix: Matrix, saved: dict[str, str], options: dict[str, Any]) -> None:
+def _print_matrix(matrix: Matrix, saved: dict[str, str], options: dict[str, Any]) -> None:
     from stepward.validator.report.matrix import to_data, to_junit, to_text
 
     formats: dict[str, Callable[[bool], str]] = {

@@ -1,4 +1,4 @@
-"""Values on the command line: text, read as the type that the program declares wants it."""
+"""Values on the command line: text, parsed by the type that the program declares."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from stepward.vm.language.types import TypeSpec
 
 _WRITTEN: Final = ("{", "[", '"', "'")
-"""What a value starts with that is more than a plain scalar."""
+"""The first characters of values that are no plain scalars."""
 
 
-class ValueUnreadable(AdvisedError):  # noqa: N818 - it is told, not raised on
+class ValueUnreadable(AdvisedError):  # noqa: N818 - a name without Error
     """A value on the command line, or a file of values, can't be read."""
 
 
 def value_of(text: str, spec: TypeSpec | None, name: str) -> Any:
-    """Return the value that a text stands for; raises ValueUnreadable, which calls it `name`, for one that is none.
+    """Return the value that a text stands for; raises ValueUnreadable, with `name` for the value, if it is none.
 
-    Where only text is wanted the text is taken as it is; else it is read as a YAML 1.2 scalar or as JSON, and where
-    that is not what is wanted but text would do, it is text.
+    Where the type is only text, the value is the text itself. Else it is read as a YAML 1.2 scalar or as JSON; if the
+    result does not fit the type but text does, the value is the text.
     """
     if spec is not None and spec.kinds == {"string"}:
         return text
@@ -76,9 +76,9 @@ def _is_wanted(value: Any, spec: TypeSpec) -> bool:
 def inputs_of(
     pairs: Sequence[str], file: str | None, types: Mapping[str, TypeSpec | None], program: str
 ) -> dict[str, Any]:
-    """Return the inputs of a run: those of a file, and on top of them what `name=value` pairs say.
+    """Return the inputs of a run: those of a file, overridden by `name=value` pairs.
 
-    Raises ValueUnreadable for what can't be read, for names that the program does not know, and for those missing.
+    Raises ValueUnreadable for values that can't be read, for unknown names, and for missing inputs.
     """
     from stepward.vm.values import ValueRefused, freeze
 
@@ -117,7 +117,7 @@ def _refuse_unknown(name: str, types: Mapping[str, TypeSpec | None], program: st
 
 
 def values_in(file: str, what: str) -> Mapping[str, Any]:
-    """Return the mapping in a YAML or JSON file, `-` being standard input; raises ValueUnreadable for what is none."""
+    """Return the mapping in a YAML or JSON file (`-` is standard input); raises ValueUnreadable if there is none."""
     from stepward.validator.files import why_not
     from stepward.vm.errors import ProgramError
     from stepward.vm.reading.files import decode, read_file, read_text
@@ -131,10 +131,10 @@ def values_in(file: str, what: str) -> Mapping[str, Any]:
     except OSError as error:
         raise ValueUnreadable(f"the {what} in `{file}` can't be read: {why_not(error)}", "correct the path") from None
     except ProgramError as error:
-        raise ValueUnreadable(f"the {what} in `{file}` can't be read: {error.problems[0].message}", "mend it") from None
+        raise ValueUnreadable(f"the {what} in `{file}` can't be read: {error.problems[0].message}", "fix it") from None
     problems = [problem for document in documents for problem in document.problems]
     if problems:
-        raise ValueUnreadable(f"the {what} in `{file}` can't be read: {problems[0].message}", "mend it")
+        raise ValueUnreadable(f"the {what} in `{file}` can't be read: {problems[0].message}", "fix it")
     if len(documents) != 1 or not isinstance(documents[0].data, Mapping):
         raise ValueUnreadable(f"`{file}` holds no {what}", "write one mapping from names to values, in YAML or JSON")
     return documents[0].data

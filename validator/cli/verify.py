@@ -1,4 +1,4 @@
-"""`stepward verify`: whether a journal is what was written, and where it is not."""
+"""`stepward verify`: finds records of a journal that are not as they were written."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ DAMAGED, NOTHING_TO_VERIFY = 1, 3
 @click.argument("journal", type=click.Path())
 @click.argument("run", required=False, shell_complete=complete_runs)
 @click.option(
-    "--key", "keys", type=FILE, multiple=True, metavar="FILE", help="A public key to hold it to (repeatable)."
+    "--key", "keys", type=FILE, multiple=True, metavar="FILE", help="A public key to verify with (repeatable)."
 )
 @click.option("--receipt", "receipts", type=FILE, multiple=True, metavar="FILE", help="A receipt (repeatable).")
 @format_option
 def verify(journal: str, run: str | None, keys: tuple[Path, ...], receipts: tuple[Path, ...], **options: Any) -> None:
-    """Check that the runs in JOURNAL, or one of them, are what was written, and say where they are not.
+    """Check that the runs in JOURNAL, or one of them, are as they were written, and report all damage.
 
-    With a key every head has to be signed by it; a receipt shows what was rewritten or cut since it was given. Exits
-    with 0 when all is intact, 1 when something is not, 2 when the journal can't be read, 3 when it has no runs.
+    With a key every head has to be signed by it; a receipt shows whether records were rewritten or cut since it was
+    given. Exits with 0 when all is intact, 1 when something is not, 2 when the journal can't be read, 3 when it has no
+    runs.
     """
     gc.enable()  # there may be very many runs
     with explained(), closing(open_journal(journal)) as opened:
@@ -51,7 +52,7 @@ def verify(journal: str, run: str | None, keys: tuple[Path, ...], receipts: tupl
         known = [VerifyKey.load(file) for file in keys]
         verdicts = _verdicts(opened, run, known, [_receipt(file) for file in receipts])
         is_json = options["output_format"] == "json"
-        verified, intact = (_tell_json if is_json else _tell)(verdicts)
+        verified, intact = (_print_json if is_json else _print_verdicts)(verdicts)
     if not verified:
         click.echo("error: nothing to verify: the journal has no runs", err=True)
         sys.exit(NOTHING_TO_VERIFY)
@@ -87,8 +88,8 @@ def _verdicts(
     return [check(journal, run, keys=keys, receipts=receipts, replay=replayer(journal, run, receipts))]
 
 
-def _tell(verdicts: Iterable[Verdict]) -> tuple[int, int]:
-    """Print verdicts as they come; return how many there were, and how many of intact runs."""
+def _print_verdicts(verdicts: Iterable[Verdict]) -> tuple[int, int]:
+    """Print each verdict when it is known; return the number of verdicts, and of intact runs."""
     verified = intact = 0
     for verdict in verdicts:
         click.echo("".join(f"{line}\n" for line in _lines(verdict)), nl=False)
@@ -96,8 +97,8 @@ def _tell(verdicts: Iterable[Verdict]) -> tuple[int, int]:
     return verified, intact
 
 
-def _tell_json(verdicts: Iterable[Verdict]) -> tuple[int, int]:
-    """Print verdicts as one JSON object, each as it comes; return what `_tell` does."""
+def _print_json(verdicts: Iterable[Verdict]) -> tuple[int, int]:
+    """Print verdicts as one JSON object, each when it is known; return the same numbers."""
     from stepward.vm.values import to_json
 
     verified = intact = 0

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def write_witnesses(result: RunResult, folder: Path, failures: Failures) -> None:
-    """Write the witnesses of all findings into a folder, made when it is not there, and say which is whose.
+    """Write the witnesses of all findings into a folder, which is created if needed, and print the file of each.
 
-    `failures` notes those that can't be written for an internal error.
+    `failures` records internal errors that prevent a witness.
     """
     from stepward.validator.files import why_not
     from stepward.validator.gate.settings import ConfigurationError
@@ -53,6 +53,6 @@ def _saved(witness: Witness, file: Path) -> bool:
 
 
 def _name(witness: Witness) -> str:
-    """Return the name of a file that says what it shows: `claims-SW401-pay`."""
+    """Return the file name for a witness, such as `claims-SW401-pay`."""
     parts = (witness.program.name, witness.claim.code, witness.claim.step)
     return "-".join(re.sub(r"[^A-Za-z0-9_]+", "_", part)[:60] for part in parts)

@@ -36,15 +36,15 @@ def test_a_file_of_tools_imports_its_neighbours() -> None:
     ("tools", "words"),
     [
         (None, ["the program calls tools `ask`, `pay`, `tell`, and there is no `--tools`", "`--tools package.module`"]),
-        ("none.such", ["`none.such` can't be had: ModuleNotFoundError"]),
+        ("none.such", ["`none.such` can't be imported: ModuleNotFoundError"]),
         ("none.py", ["`none.py` is no file"]),
-        ("list.yaml", ["`list.yaml` can't be had"]),
-        ("raises.py", ["`raises.py` can't be had: RuntimeError: no database"]),
-        ("leaves.py", ["`leaves.py` can't be had: SystemExit: 3"]),
-        ("syntax.py", ["`syntax.py` can't be had: SyntaxError"]),
+        ("list.yaml", ["`list.yaml` can't be imported"]),
+        ("raises.py", ["`raises.py` can't be imported: RuntimeError: no database"]),
+        ("leaves.py", ["`leaves.py` can't be imported: SystemExit: 3"]),
+        ("syntax.py", ["`syntax.py` can't be imported: SyntaxError"]),
         ("json", ["`json` has no function for tools `ask`, `pay`, `tell`", "write a function `ask` there"]),
         ("few.py", ["`few.py` has no function for tool `tell`"]),
-        ("", ["`` can't be had"]),
+        ("", ["`` can't be imported"]),
     ],
 )
 def test_tools_that_are_not_there_are_told(tools: str | None, words: list[str]) -> None:

@@ -133,7 +133,7 @@ def test_the_gate_refuses_a_program_with_errors_unless_they_are_accepted() -> No
 
 def test_what_has_no_one_meaning_can_not_be_accepted() -> None:
     Path("gone.yaml").write_text("name: gone\ninputs: {}\nsteps: [{id: a, type: set, set: {x: 1}, next_step: b}]\n")
-    says(stepward("run", "gone.yaml", "--accept", "SW101,SW102"), 2, "names no step", "can't be accepted, only mended")
+    says(stepward("run", "gone.yaml", "--accept", "SW101,SW102"), 2, "names no step", "can't be accepted, only fixed")
 
 
 def test_what_the_project_silences_does_not_refuse_a_run() -> None:
