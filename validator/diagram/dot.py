@@ -17,7 +17,7 @@ _FONT: Final = "Helvetica"
 _POINTS: Final = 11
 _EM_INCHES: Final = _POINTS / 72
 _CHARACTER_EM: Final = 0.64
-"""Width of a character, counted for the widest usual font: whoever shows the picture may not have the one we name."""
+"""Width of a character in the widest usual font: the viewer of the picture may not have the font that we name."""
 
 _PATH: Final = "#c4007a"
 _RED: Final = "#b02a2a"
@@ -123,7 +123,7 @@ def _label(lines: Sequence[Line], badges: Sequence[Badge], *, is_dead: bool = Fa
     text = end.join(_toned(line, is_dead=is_dead) for line in lines) + (end if is_left else "")
     if not badges:
         return f"<{text}>"
-    # A row is as wide as the text below it, and would stretch badges that have no size of their own.
+    # A row is as wide as the text below it, and would stretch badges without a fixed size.
     cells = "".join(
         f'<td fixedsize="true" width="{columns_of(badge.text) * _CHARACTER_EM * _POINTS + 10:.0f}" height="17" '
         f'bgcolor="{_BADGES[badge.kind]}"><font color="white"><b>{_text(badge.text)}</b></font></td>'
@@ -140,7 +140,7 @@ def _toned(line: Line, *, is_dead: bool = False) -> str:
 
 
 def _box(graph: Digraph, box: Box) -> None:
-    """Draw a box with a bar from which the sub-steps start and one at which they join."""
+    """Draw a box with a bar where the sub-steps start and one where they join."""
     color = _PATH if box.is_walked else _GREY if box.is_dead else "#444444"
     style = {"style": "rounded,dashed" if box.is_dead else "rounded", "color": color}
     if box.is_walked:
@@ -154,7 +154,7 @@ def _box(graph: Digraph, box: Box) -> None:
         for part in box.parts:
             _node(inside, part)
         inside.node(box.join, **bar)
-        # Heavy edges keep the bars in the middle of what they fork and join.
+        # Heavy edges center the bars over the sub-steps.
         arrow = {"arrowsize": "0.6", "weight": "10", **({"color": _GREY} if box.is_dead else {})}
         for part in box.parts:
             inside.edge(box.fork, part.name, **arrow)
@@ -171,7 +171,7 @@ def _edge(graph: Digraph, edge: Edge) -> None:
     if edge.is_walked:
         style |= {"color": _PATH, "penwidth": "2.5"}
     if edge.lines:
-        # Room at both ends: fonts differ, and a label must not touch what is beside it.
+        # Space at both ends: fonts differ, and a label must not touch its neighbours.
         lines = [Line(f" {_roomy(line.text, 12)}", line.tone) for line in edge.lines]
         style["label"] = _label(lines, (), is_dead=edge.is_dead)
         if edge.is_dead:
@@ -187,7 +187,7 @@ def _text(text: str) -> str:
 
 
 def _roomy(line: str, share: int = 6) -> str:
-    """Return a line with room at its end, for fonts that are wider than the one that was reckoned with."""
+    """Return a line with space at its end, for fonts that are wider than the assumed one."""
     return line + " " * (len(line) // share + 1)
 
 

@@ -44,12 +44,12 @@ _HEAD: Final = '%%{init: {"flowchart": {"wrappingWidth": 480}}}%%\nflowchart TD'
 _ARROWS: Final[dict[EdgeKind, str]] = {"next": "-->", "branch": "-->", "error": "-.->", "visits": "-.->"}
 _LINKS: Final[dict[EdgeKind, str]] = {"error": "stroke:#b02a2a", "visits": "stroke:#666"}
 
-# What Mermaid, its Markdown or a page around it could take for more than text. Entities without a number are safe too,
-# but not every version knows them.
-_MEANT: Final = re.compile(r"[\"#&<>;:`*%|\\{}\[\]~^]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|//|@|\u200b")
-# Formulas and icons are looked for after the entities are gone: what nobody sees keeps them apart.
-_APART: Final = re.compile(r"(?<=\$)(?=\$)|(?<=:)(?=fa-)", re.IGNORECASE)
-_NOTHING: Final = "\u200b"
+# Characters that Mermaid, its Markdown or a page around it may not take for text. Entities without a number are safe
+# too, but not every version knows them.
+_SPECIAL: Final = re.compile(r"[\"#&<>;:`*%|\\{}\[\]~^]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|//|@|\u200b")
+# Mermaid finds formulas and icons after it has replaced entities: an invisible character prevents that.
+_BETWEEN_SIGNS: Final = re.compile(r"(?<=\$)(?=\$)|(?<=:)(?=fa-)", re.IGNORECASE)
+_INVISIBLE: Final = "\u200b"
 _LIST: Final = re.compile(r"^(\d+)([.)])")
 
 
@@ -81,7 +81,7 @@ def _notes(picture: Picture) -> Iterator[str]:
 
 
 def _unwrapped(lines: Iterable[str]) -> list[str]:
-    """Return the entries of a note each on one line: Mermaid wraps by itself."""
+    """Return the entries of a note, each on one line, because Mermaid wraps lines."""
     entries: list[str] = []
     for line in lines:
         if line.startswith("    ") and entries:
@@ -110,7 +110,7 @@ def _badge(badge: Badge) -> str:
 
 
 def _box(box: Box, classes: dict[str, list[str]]) -> Iterator[str]:
-    # Its place is one line high: a second one would be drawn over the first bar.
+    # A title is one line high: a second line would be drawn over the first bar.
     title = " · ".join(_label((line,), ()) for line in box.lines)
     row = "".join(f"<b>{_text(_badge(badge))}</b> · " for badge in box.badges)
     yield f'subgraph {box.name} ["{row}{title}"]'
@@ -144,7 +144,7 @@ def _edge(edge: Edge) -> str:
 
 
 def _links(edges: Iterable[Edge]) -> Iterator[str]:
-    """Yield the styles of edges, which Mermaid knows by their numbers."""
+    """Yield the styles of edges, which Mermaid addresses by number."""
     styles: dict[str, list[int]] = {}
     for number, edge in enumerate(edges):
         style = "stroke:#c4007a" if edge.is_walked else "stroke:#999" if edge.is_dead else _LINKS.get(edge.kind)
@@ -158,9 +158,9 @@ def _links(edges: Iterable[Edge]) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Return a text with everything that could be more than text written as an entity."""
+    """Return a text in which every character with a meaning for Mermaid is an entity."""
     shown = _LIST.sub(
-        lambda match: f"{match[1]}#{ord(match[2])};", _MEANT.sub(_entity, _APART.sub(_NOTHING, safe(text)))
+        lambda match: f"{match[1]}#{ord(match[2])};", _SPECIAL.sub(_entity, _BETWEEN_SIGNS.sub(_INVISIBLE, safe(text)))
     )
     return _entity_of(shown[0]) + shown[1:] if shown[:1] in ("-", "+", "=", "(", "/") else shown
 

@@ -1,4 +1,4 @@
-"""What stands beside a diagram: the guardrails, the findings, and what the path that is drawn shows."""
+"""The notes beside a diagram: the guardrails, the findings, and the title of the path."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def notes_of(meaning: Meaning, marks: Marks) -> Iterator[Note]:
     if rules := list(_rules(meaning)):
         yield Note(("guardrails", *_at_most(rules, MAX_RULES, "guardrail")))
     if marks.findings:
-        told = [
+        entries = [
             "\n".join(_entry(f"{one.severity} {one.code}" + (f" at {one.step}" if one.step else ""), one.message))
             for one in sorted(marks.findings, key=lambda one: one.severity != "error")
         ]
-        heading = counted(len(told), "finding")
-        yield Note((heading, *_at_most(told, MAX_FINDINGS, "finding")))
+        heading = counted(len(entries), "finding")
+        yield Note((heading, *_at_most(entries, MAX_FINDINGS, "finding")))
     if marks.walk is not None:
         yield Note(
             ("numbered path", *(f"  {line}" for line in wrapped(marks.walk.title, COLUMNS - 6, by_clause=False)))
@@ -38,7 +38,7 @@ def notes_of(meaning: Meaning, marks: Marks) -> Iterator[Note]:
 
 
 def _rules(meaning: Meaning) -> Iterator[str]:
-    """Yield the guardrails of the program, and of the policies those that speak of a step of it."""
+    """Yield the guardrails of the program, and those of policies that protect one of its steps."""
     for rule, policy in meaning.rules:
         if policy is None or any(matches(selector, meaning) for selector in protected(rule)):
             name = rule.name if policy is None else f"{rule.name} (policy {policy.policy})"

@@ -1,4 +1,4 @@
-"""What is drawn, whatever it is drawn with: nodes, boxes, edges and notes, their texts wrapped and cut."""
+"""The picture, independent of its format: nodes, boxes, edges and notes, with wrapped and cut texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["start", "llm", "read", "write", "condition", "set", "success", "
 """
 
 Tone = Literal["name", "text", "write", "retry", "error", "rule", "faint"]
-"""What a line of a node speaks of."""
+"""The subject of a line of a node, which decides its style."""
 
 EdgeKind = Literal["next", "branch", "error", "visits"]
 """Why control goes along an edge: on success, by a branch, after a failure, after the last visit."""
@@ -33,7 +33,7 @@ class Badge(NamedTuple):
 
 
 class Node(NamedTuple):
-    """One node. `hint` is the whole of what `lines` had to cut; `is_dead` that no run gets here."""
+    """One node. `hint` is the full text of cut `lines`; `is_dead` says that no run reaches the node."""
 
     name: str
     kind: Kind
@@ -45,7 +45,7 @@ class Node(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A parallel step: a box round its sub-steps, with a bar where they start and one where they join."""
+    """A parallel step: a box around its sub-steps, with a bar where they start and one where they join."""
 
     name: str
     lines: tuple[Line, ...]
@@ -66,7 +66,7 @@ class Box(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """One way from a node to another; `is_dead` says that no run takes it."""
+    """An edge from one node to another; `is_dead` says that no run takes it."""
 
     start: str
     end: str
@@ -83,7 +83,7 @@ class Note(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A program's diagram: in the order of the program, and the same for the same program."""
+    """The diagram of a program, in the order of the program; it only depends on the program and its marks."""
 
     title: str
     notes: tuple[Note, ...]
@@ -92,5 +92,5 @@ class Picture(NamedTuple):
 
 
 def all_nodes(nodes: Iterable[Node | Box]) -> list[Node]:
-    """Return every node, those in boxes included."""
+    """Return every node, including those in boxes."""
     return [node for one in nodes for node in (one.parts if isinstance(one, Box) else (one,))]

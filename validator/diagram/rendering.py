@@ -1,4 +1,4 @@
-"""Pictures from DOT text: by a `dot` on the path, or by the one that is installed with Stepward."""
+"""Renders DOT text as pictures, with a `dot` on the path or the one that is installed with Stepward."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DiagramError(AdvisedError):
 
 
 def render(source: str, format: str) -> bytes:
-    """Return the picture of DOT text, `svg` or `png`; raises DiagramError when nothing here can draw it."""
+    """Return the picture of DOT text as `svg` or `png`; raises DiagramError when there is no program to draw it."""
     command = [_program(), f"-T{format}"]
     try:
         done = subprocess.run(
@@ -35,7 +35,7 @@ def render(source: str, format: str) -> bytes:
 
 
 def _program() -> str:
-    """Return what draws: `dot` on the path, else the one that is installed beside this interpreter."""
+    """Return the program that draws: `dot` on the path, else the one beside this interpreter."""
     beside = [FilePath(sys.executable).parent, FilePath(sysconfig.get_path("scripts"))]
     found = shutil.which("dot") or next(
         (path for folder in beside if (path := shutil.which("graphviz-pure", path=str(folder)))), None

@@ -1,4 +1,4 @@
-"""The words of a diagram: what is said of steps and guardrails, wrapped, and cut before it is a wall of text."""
+"""The texts of a diagram: steps and guardrails in words, wrapped and cut."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COLUMNS: Final = 34
 _SLACK: Final = 6
 
 LINES: Final = 6
-"""Lines that one text of a node may take; a longer one ends in an ellipsis."""
+"""Lines of one text of a node; a longer text ends in an ellipsis."""
 
 ASSIGNMENTS: Final = 8
 """Assignments of a `set` step that are shown."""
@@ -52,9 +52,9 @@ _CLAUSE: Final = re.compile(r" (?=(?:and|or) )")
 
 
 def wrapped(text: str, limit: int = COLUMNS, most: int = LINES, *, by_clause: bool = True) -> list[str]:
-    """Return the lines of a text, at most so many: what is left out is an ellipsis.
+    """Return at most `most` lines of a text; an ellipsis replaces the rest.
 
-    A line may go a little over the limit where that saves one; `by_clause` breaks before each `and` and `or`.
+    A line may exceed the limit a little where that saves a line; `by_clause` breaks before each `and` and `or`.
     """
     shown = safe(text[: limit * most * 2].replace("\n", " ")).strip()
     clauses = _CLAUSE.split(shown) if by_clause and columns_of(shown) > limit + _SLACK else [shown]
@@ -66,13 +66,13 @@ def wrapped(text: str, limit: int = COLUMNS, most: int = LINES, *, by_clause: bo
 
 
 def _folded(text: str, limit: int) -> list[str]:
-    """Return a text in lines: within the limit, or a little over it where that makes fewer."""
+    """Return a text in lines: within the limit, or a little over it where that gives fewer lines."""
     within, over = list(_filled(text, limit)), list(_filled(text, limit + _SLACK))
     return over if len(over) < len(within) else within
 
 
 def _filled(text: str, limit: int) -> Iterator[str]:
-    """Yield a text in lines that fit; a word stays whole where it fits on a line."""
+    """Yield a text in lines that fit; a word is only split if it does not fit on a line."""
     line = ""
     for word in text.split():
         if line and columns_of(line) + 1 + columns_of(word) <= limit:
@@ -90,7 +90,7 @@ def _filled(text: str, limit: int) -> Iterator[str]:
 
 
 def _fitting(text: str, limit: int) -> str:
-    """Return the start of a text that fits."""
+    """Return the longest start of a text that fits."""
     if columns_of(text) <= limit:
         return text
     taken = 0
@@ -105,9 +105,9 @@ def _fitting(text: str, limit: int) -> str:
 
 
 def lines_of(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool = True) -> Iterator[Line]:
-    """Yield what stands in a step's node: its id, then what it does; `spec` are the facts about its tool."""
+    """Yield the lines of a step's node: its id, then what it does; `spec` are the facts about its tool."""
     yield from _lines(step.id, "name")
-    yield from _doing(step, spec, is_declared=is_declared)
+    yield from _action_lines(step, spec, is_declared=is_declared)
     if isinstance(step, Failing) and step.on_error == "retry":
         yield Line(f"retried: {step.max_retries} attempts in all", "retry")
     if isinstance(step, AnyStep) and (visits := step.max_visits) is not None:
@@ -119,7 +119,7 @@ def visits_words(count: int) -> str:
     return f"{count} visit{'' if count == 1 else 's'}"
 
 
-def _doing(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool) -> Iterator[Line]:
+def _action_lines(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool) -> Iterator[Line]:
     match step:
         case LlmCall():
             yield from _lines(f"llm → ${step.output_key}" if step.output_key else "llm")
@@ -144,12 +144,12 @@ def _doing(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool) -> Iterat
 
 
 def _assignment(name: str, value: Any) -> str:
-    # A text is an expression, anything else stands for itself.
+    # A text is an expression, anything else is a constant.
     return f"{name} = {value if isinstance(value, str) else to_json(value)}"
 
 
 def sub_step_lines(part: Call) -> Iterator[Line]:
-    """Yield what a sub-step says where a step would have an edge."""
+    """Yield the lines of a sub-step for what would be an edge of a step."""
     if part.on_error == "skip":
         yield Line("goes on when it fails", "faint")
     if part.on_timeout == "fallback":
@@ -189,7 +189,7 @@ def whole_of(step: AnyPart) -> str:
 
 
 def rule_words(rule: AnyRule) -> str:
-    """Return what a guardrail demands, in words."""
+    """Return the demand of a guardrail in words."""
     match rule:
         case Requires():
             return f"{rule.protects.text()} only after {_required(rule.requires)}"

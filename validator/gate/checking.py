@@ -106,7 +106,7 @@ class Run:
         self._programs = self._skipped = self._not_literal = 0
         self._covers_folder = False
 
-    # -- targets ---------------------------------------------------------------------------------------------------
+    # -- targets -------------------------------------------------------------------------------------------------------
 
     def check_paths(self, targets: Sequence[str | FilePath]) -> None:
         """Check the programs in files and folders.
@@ -201,7 +201,7 @@ class Run:
             self._files.add(shown)
         self._failed += self._failures.found
 
-    # -- one file --------------------------------------------------------------------------------------------------
+    # -- one file ------------------------------------------------------------------------------------------------------
 
     def _check_file(self, candidate: Candidate, shown: str) -> None:
         file = self._source(candidate, shown) if self._known is not None else None
@@ -334,7 +334,7 @@ class Run:
     def _use_of(self, entry: FileIgnore, settings: Settings) -> Use:
         return self._uses.setdefault((settings.source, entry.number), Use(entry, settings))
 
-    # -- the whole run ---------------------------------------------------------------------------------------------
+    # -- the whole run -------------------------------------------------------------------------------------------------
 
     def result(self, new_baseline: FilePath | None = None) -> RunResult:
         """Return the result of the run; `new_baseline` is a file to list all findings in that can be hidden.

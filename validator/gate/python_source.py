@@ -209,7 +209,7 @@ def _constant(value: Any) -> Any:
     return Decimal(repr(value)) if isinstance(value, float) and math.isfinite(value) else value
 
 
-# -- locations --------------------------------------------------------------------------------------------------------
+# -- locations ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
